@@ -40,6 +40,13 @@ def dequantised_blocks(
     return found.reshape(*codes.shape[:-1], -1)[..., : codes.shape[-1]]
 
 
+def _block_size(node: Node) -> int:
+    size = int(node.attr("block_size", 128))
+    if size < 1:
+        raise node.error(f"blocks have {size} elements")
+    return size
+
+
 @lowers(
     "MatMulNBits",
     domain=MICROSOFT,
@@ -54,8 +61,9 @@ def matmul_n_bits(node: Node) -> Tensor:
     if node.has(4):
         raise node.error("weft does not compute it with the operand g_idx")
     columns, rows = node.required("N"), node.required("K")
-    size, bits = node.required("block_size"), node.attr("bits", 4)
+    size, bits = _block_size(node), node.attr("bits", 4)
     blocks = -(-rows // size)
+    node.require_room(columns, blocks, size)
     kind = node.dtype()
 
     def matrix(packed: Array, scales: Array, *zeros: Array) -> list[Array]:
@@ -85,7 +93,8 @@ def matmul_bnb4(node: Node) -> Tensor:
     """Multiply by a matrix of codes of four bits, in blocks with a largest magnitude each."""
     node.choice("transB", {1: True}, default=1)
     columns, rows = node.required("N"), node.required("K")
-    size, table = node.required("block_size"), (FP4, NF4)[node.required("quant_type")]
+    size, table = _block_size(node), (FP4, NF4)[node.required("quant_type")]
+    node.require_room(columns, rows, size)
     kind = node.dtype()
 
     def matrix(packed: Array, largest: Array) -> list[Array]:
@@ -105,8 +114,9 @@ def matmul_bnb4(node: Node) -> Tensor:
 )
 def gather_block_quantized(node: Node) -> Tensor:
     """Take slices of a tensor that is quantised in blocks along an axis."""
-    size, bits = node.attr("block_size", 128), node.attr("bits", 4)
+    size, bits = _block_size(node), node.attr("bits", 4)
     along = node.axis(node.attr("quantize_axis", 1))
+    node.require_room(*node.shape(2), size)
 
     def whole(data: Array, scales: Array, *zeros: Array) -> list[Array]:
         is_packed = data.dtype == np.uint8

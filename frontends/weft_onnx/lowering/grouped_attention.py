@@ -75,6 +75,7 @@ def group_query_attention(node: Node) -> Any:
     query, key, value = _projected(node)
     query, key = _normed(node, query, 14, "q"), _normed(node, key, 15, "k")
     length, total = query.axes.shape[2], node.ints(6)[0]
+    node.require_room(*key.axes.shape[:2], total, key.axes.shape[3])
     ends = weft.reshape(cast(node[5], "int64"), (-1, 1)) + 1
     starts = ends - length
     if total == length:

@@ -22,6 +22,9 @@ AGGREGATES: dict[str, tuple[float, Callable[..., Tensor], Any]] = {
 }
 """For each function the number that changes nothing, the function of tensors and of two arrays."""
 
+MOST_COMPARISONS = 1024
+"""The most comparisons on the way to a leaf, each of which becomes ops."""
+
 NUMBERED_AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 
 
@@ -56,6 +59,9 @@ def aggregated(node: Node, forest: Forest, leaves: Leaves, function: str) -> tup
     depth = simple.depth()
     if depth is None:
         raise node.error("nodes of a tree form a cycle")
+    if depth > MOST_COMPARISONS:
+        raise node.error(f"a leaf is {depth} comparisons deep; {MOST_COMPARISONS} are the most")
+    node.require_room(len(forest.modes), leaves.count)
     if simple.features.max(initial=0) >= x.axes.shape[1] or simple.features.min(initial=0) < 0:
         raise node.error(f"nodes compare features that {x.axes.shape[1]} columns do not have")
     if not (leaves.targets >= 0).all() or not (leaves.targets < leaves.count).all():

@@ -282,3 +282,19 @@ def test_what_the_optimiser_puts_into_older_opsets_is_taken():
     np.testing.assert_allclose(found["m"], wanted, 1e-5, 1e-5)
     codes = np.rint(found["m"] / scale).clip(0, 255)
     np.testing.assert_allclose(found["y"], codes * scale, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes"),
+    [
+        ("MatMulNBits", {"K": 2, "N": 2, "block_size": 1 << 50}),
+        ("MatMulBnb4", {"K": 1 << 40, "N": 1 << 40, "block_size": 16, "quant_type": 1}),
+        ("GatherBlockQuantized", {"block_size": 1 << 50}),
+    ],
+)
+def test_blocks_that_no_memory_holds_are_refused(op, attributes):
+    node = helper.make_node(op, ["x", "b", "s"], ["y"], domain="com.microsoft", **attributes)
+    constants = {"b": np.zeros((2, 1, 8), "uint8"), "s": np.ones((2, 1, 1), "float32")}
+    model = model_of([node], [declared("x", [2, 2])], constants)
+    with pytest.raises(weft_onnx.NodeError, match="more than memory holds"):
+        weft_onnx.load(model).run({"x": np.ones((2, 2), "float32")})

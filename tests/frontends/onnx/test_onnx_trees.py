@@ -269,7 +269,12 @@ def wide_target(given):
     given["target_ids"][0] = 5
 
 
+def many_targets(given):
+    given["n_targets"] = 10**15
+
+
 WRONG = {
+    many_targets: "more than memory holds",
     cyclic: "cycle", unknown_child: "no node 999", wide_feature: "columns do not have",
     twice: "have one number", few_values: "nodes_values has", unknown_leaf: "do not fit",
     wide_target: "not among 1",
