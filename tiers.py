@@ -88,6 +88,7 @@ LONG = frozenset({
     "test_the_largest_of_nearly_as_many_as_31_bits_count_is_found",
     # Half a minute of a compiler of C, for programs that are run on NumPy's backend too.
     "test_compiled_program_gives_what_the_reference_gives[opencl]",
+    "test_every_backend_gives_what_the_definitions_give[native-1]",
     "test_compiled_program_gives_what_the_reference_gives[array-api-strict]",
     # A thousand random windows in each backend, of which each tier runs a few.
     "test_many_windows_give_what_their_definitions_say",
@@ -108,8 +109,10 @@ SHARES = {
     "test_arrays_of_any_shape_and_dtype_pass_the_edge": 6,
     "test_rows_in_a_rarer_dtype": 40, "test_interrupts": 6,
     "test_second_derivative_is_a_central_difference": 3, "test_layout": 2, "test_spatial": 16,
-    "test_popxl_arguments": 2, "test_onnx": 10,
+    "test_popxl_arguments": 2, "test_onnx": 10, "test_onnx_trees": 3,
     "test_each_value_is_computed_as_its_definition_says": 3,
+    "test_a_node_gives_what_its_definition_gives": 3,
+    "test_a_node_gives_what_onnxruntime_gives": 3,
     # The same on each backend, or once for each of many functions.
     "test_a_seed_gives_the_same_numbers_on_every_backend_and_compiled_again": 3,
     "test_all_orders_are_equally_likely": 3, "test_an_error_anywhere_leaves_states_as_they_were": 6,

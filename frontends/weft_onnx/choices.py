@@ -15,6 +15,7 @@ import onnx
 from onnx import TensorProto, defs
 
 from weft.support.quoting import harmless
+from weft_onnx.runtime_choices import RUNTIME_OPS, TWINS, with_runtime
 
 Values = tuple[Any, ...]
 Versions = Mapping[int, Values | Callable[[Any], Values]]
@@ -215,7 +216,7 @@ def _rows() -> Iterator[tuple[tuple[str, str, str], Versions]]:
                 yield from (((domain, op, name), versions) for op in ops.split())
 
 
-CHOICES: dict[tuple[str, str, str], Versions] = dict(_rows())
+CHOICES: dict[tuple[str, str, str], Versions] = with_runtime(dict(_rows()))
 """By domain, op and attribute, the values of each opset."""
 
 WITHOUT_CASE = frozenset({"activations"})
@@ -238,10 +239,14 @@ def choices_of(domain: str, op: str, attribute: str, opset: int) -> Values | Non
 @lru_cache(maxsize=4096)
 def default_of(domain: str, op: str, attribute: str, opset: int) -> onnx.AttributeProto | None:
     """Return the value that the schema gives an attribute that a node leaves out, or None."""
+    if (domain, op) in TWINS:
+        domain, op, opset = "", TWINS[domain, op], defs.onnx_opset_version()
     try:
         schema = defs.get_schema(op, opset, domain)
     except defs.SchemaError:
-        return None
+        if op not in RUNTIME_OPS or not defs.has(op, domain):
+            return None
+        schema = defs.get_schema(op, domain)
     known = schema.attributes.get(attribute)
     return known.default_value if known is not None and known.default_value.name else None
 

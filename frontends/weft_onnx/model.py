@@ -24,7 +24,9 @@ from weft.support.quoting import harmless
 from weft_onnx.declarations import dimensions, open_lengths
 from weft_onnx.errors import ModelError, UndeterminedGraph, UnsupportedNodes
 from weft_onnx.nodes import lowering_of, numpy_dtype, set_lines
+from weft_onnx.order import require_order
 from weft_onnx.program import Program
+from weft_onnx.runtime_choices import as_specified, is_of_runtime
 from weft_onnx.tensors import MOST_BYTES, TensorReader, fields_of, messages
 from weft_onnx.tracing import Body, Constants, Frame, Tracer, has_body
 from weft_onnx.values import Maps, Value, is_for_device, leaves, mapped
@@ -85,10 +87,10 @@ class Model:
         self.variables: dict[str, Op] = {}
         self._ops = Constants()
         self._bodies: dict[Any, Body] = {}
-        nodes = _in_order(graph, self.declared, self._constants)
-        self._body = Body.of(graph, nodes, self.outputs, self._constants)
+        require_order(graph, self.declared, self._constants)
+        self._body = Body.of(graph, graph.node, self.outputs, self._constants)
         self.file = file or f"<model {self.name}>"
-        set_lines(self.file, nodes)
+        set_lines(self.file, self._body.nodes)
         self.require_supported()
         self._check_by_specification()
 
@@ -212,11 +214,14 @@ class Model:
         context = onnx.checker.C.CheckerContext()
         context.ir_version = self.proto.ir_version or 3
         context.opset_imports = self.opsets
+        version = self.opsets.get("", 1)
         for node in _all_nodes(self.proto):
             if (node.domain, node.op_type) in self.functions or _has_graphs(node):
                 continue
+            if is_of_runtime(node, version):
+                continue
             try:
-                onnx.checker.check_node(_without_files(node), context)
+                onnx.checker.check_node(_without_files(as_specified(node, version)), context)
             except onnx.checker.ValidationError as error:
                 problem = harmless(str(error).partition("==> Context")[0].strip())
                 name = harmless(node.name or node.op_type)
@@ -340,30 +345,6 @@ def _require_text(model: onnx.ModelProto) -> None:
             several = [value] if isinstance(value, str | bytes) else value
             if any(isinstance(each, bytes) for each in several):
                 raise ModelError(f"a {field.name} in the model is no text in UTF-8")
-
-
-def _in_order(
-    graph: onnx.GraphProto, declared: Mapping[str, Any], constants: Mapping[str, Any]
-) -> list[onnx.NodeProto]:
-    """Return the nodes; raises ModelError for a cycle, and for a name that nothing yields."""
-    known = {"", *declared, *constants}
-    for node in graph.node:
-        for name in node.input:
-            if name not in known:
-                yields = [each for each in graph.node if name in each.output]
-                reason = "comes later, or is in a cycle" if yields else "does not exist"
-                raise ModelError(
-                    f"node {harmless(node.name or node.op_type)} reads {harmless(name)}, which "
-                    f"{reason}"
-                )
-        twice = [name for name in node.output if name and name in known]
-        if twice:
-            raise ModelError(f"{harmless(twice[0])} is yielded twice")
-        known.update(node.output)
-    for each in graph.output:
-        if each.name not in known:
-            raise ModelError(f"nothing yields the result {harmless(each.name)}")
-    return list(graph.node)
 
 
 def _has_graphs(node: onnx.NodeProto) -> bool:

@@ -36,17 +36,27 @@ if TYPE_CHECKING:
 Lowering = Callable[["Node"], Any]
 
 _table: dict[tuple[str, str], Lowering] = {}
+_attributes: dict[tuple[str, str], frozenset[str]] = {}
 
+MICROSOFT = "com.microsoft"
 ML = "ai.onnx.ml"
 TRAINING = "ai.onnx.preview.training"
 
 
-def lowers(*names: str, domain: str = "") -> Callable[[Lowering], Lowering]:
-    """Register a function as the lowering of ops: it takes a node and returns its results."""
+def lowers(
+    *names: str, domain: str = "", attributes: str | None = None
+) -> Callable[[Lowering], Lowering]:
+    """Register a function as the lowering of ops: it takes a node and returns its results.
+
+    `attributes` are the names of those that it reads, separated by blanks: a node with another one
+    is then refused. It is for domains of which onnx has no schemas to check attributes by.
+    """
 
     def register(function: Lowering) -> Lowering:
         for name in names:
             _table[domain, name] = function
+            if attributes is not None:
+                _attributes[domain, name] = frozenset(attributes.split())
         return function
 
     return register
@@ -60,6 +70,11 @@ def lowering_of(domain: str, name: str) -> Lowering | None:
 def lowered_ops() -> list[tuple[str, str]]:
     """Return the domain and name of each op with a lowering."""
     return sorted(_table)
+
+
+def attributes_read() -> dict[tuple[str, str], frozenset[str]]:
+    """Return by domain and name the attributes of each op whose lowering declares them."""
+    return dict(_attributes)
 
 
 WIDEST = 8
@@ -238,6 +253,16 @@ class Node:
     def flag(self, name: str, default: bool = False) -> bool:
         """Return an attribute that is 0 or 1."""
         return bool(self.choice(name, default=default))
+
+    def check_attributes(self) -> None:
+        """Raise NodeError for an attribute that the lowering of the op would not read."""
+        known = _attributes.get((self.domain, self.proto.op_type))
+        unknown = sorted(set(self._attributes) - known) if known is not None else []
+        if unknown:
+            several = ", ".join(sorted(known or ())) or "none"
+            raise self.error(
+                f"weft does not know its attribute {harmless(unknown[0])}, only these: {several}"
+            )
 
     def check_choices(self) -> None:
         """Raise NodeError for an attribute outside of its closed set of values."""

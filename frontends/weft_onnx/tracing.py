@@ -8,7 +8,7 @@ there in the next step of the program.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
@@ -27,6 +27,7 @@ from weft.support.memory import half_of_memory
 from weft.transforms.capture import capture
 from weft_onnx.errors import NodeError
 from weft_onnx.nodes import Cut, Node, described, lowering_of, naming
+from weft_onnx.order import in_order, names_read
 from weft_onnx.tensors import MOST_DIMENSIONS, TensorReader
 from weft_onnx.values import Array, HostRef, Value, dtype_of, is_known, leaves, mapped, shape_of
 
@@ -36,7 +37,7 @@ FOLDED = 4096
 Source = onnx.GraphProto | onnx.FunctionProto
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Body:
     """A graph or function: its nodes, results, and where each name is read for the last time.
 
@@ -67,20 +68,11 @@ class Body:
         outputs: Sequence[str],
         constants: Mapping[str, Value],
     ) -> Body:
-        """Return the body of a graph or function whose nodes are in this order."""
+        """Return the body of a graph or function with these nodes."""
+        nodes = in_order(nodes)
         last = {name: index for index, node in enumerate(nodes) for name in names_read(node)}
         last.update(dict.fromkeys(outputs, len(nodes)))
         return cls(tuple(nodes), tuple(outputs), last, source, constants)
-
-
-def names_read(node: onnx.NodeProto) -> Iterator[str]:
-    """Yield the names that a node reads, also in graphs inside."""
-    yield from node.input
-    for attribute in node.attribute:
-        for graph in [attribute.g, *attribute.graphs]:
-            for each in graph.node:
-                yield from names_read(each)
-            yield from (each.name for each in graph.output)
 
 
 MOST_CALLS = 100
@@ -287,6 +279,7 @@ class Tracer:
         own = self.functions.get((proto.domain, proto.op_type))
         if own is not None:
             return self.call(node, own)
+        node.check_attributes()
         node.check_choices()
         check_types(node)
         lowering = lowering_of(proto.domain, proto.op_type)

@@ -120,9 +120,9 @@ def _with_bias(x: Tensor, bias: Tensor | None) -> Tensor:
     return x + weft.reshape(bias, (-1, *[1] * (x.rank - 2)))
 
 
-def _window(node: Node) -> dict[str, Any]:
+def window(node: Node, lengths: Sequence[int]) -> dict[str, Any]:
+    """Return the options of pooling over spatial axes of these lengths."""
     kernel = list(node.required("kernel_shape"))
-    lengths = node.shape()[2:]
     return {
         "kernel": tuple(kernel),
         "stride": tuple(strides_of(node, len(kernel))),
@@ -135,12 +135,12 @@ def _window(node: Node) -> dict[str, Any]:
 @lowers("MaxPool")
 def max_pool(node: Node) -> Any:
     """Return the maximum of each window, and its index in the flat operand."""
-    x, window = node[0], _window(node)
+    x, options = node[0], window(node, node.shape()[2:])
     kind = x.dtype
     x = cast(x, "int32") if kind.itemsize == 1 else x
     if not node.wants(1):
-        return cast(weft.max_pool(x, **window), kind)
-    values, indices = weft.max_pool_with_indices(x, **window)
+        return cast(weft.max_pool(x, **options), kind)
+    values, indices = weft.max_pool_with_indices(x, **options)
     batch, channels, *lengths = x.axes.shape
     plane = prod(lengths)
     found = cast(indices, "int64")
@@ -165,13 +165,15 @@ def _column_major(index: Tensor, lengths: Sequence[int]) -> Tensor:
 def average_pool(node: Node) -> Tensor:
     """Return the mean of each window."""
     counts_padding = node.flag("count_include_pad")
-    return weft.avg_pool(node[0], count_include_pad=counts_padding, **_window(node))
+    return weft.avg_pool(
+        node[0], count_include_pad=counts_padding, **window(node, node.shape()[2:])
+    )
 
 
 @lowers("LpPool")
 def lp_pool(node: Node) -> Tensor:
     """Return the p-norm of each window."""
-    return weft.lp_pool(node[0], node.attr("p", 2), **_window(node))
+    return weft.lp_pool(node[0], node.attr("p", 2), **window(node, node.shape()[2:]))
 
 
 @lowers("GlobalAveragePool")

@@ -40,7 +40,11 @@ def constant_of_shape(node: Node) -> Any:
 @lowers("Range")
 def range_rule(node: Node) -> Any:
     """Return evenly spaced numbers."""
-    start, limit, delta = (node.array(n).reshape(-1)[0] for n in range(3))
+    return numbers_between(node, *(node.array(n).reshape(-1)[0] for n in range(3)))
+
+
+def numbers_between(node: Node, start: Any, limit: Any, delta: Any) -> Any:
+    """Return numbers from a start to before a limit; raises NodeError for too many."""
     if not delta:
         raise node.error("the step is zero")
     count = max(int(np.ceil((float(limit) - float(start)) / float(delta))), 0)

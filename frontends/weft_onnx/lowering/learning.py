@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import weft
 from weft_onnx.lowering.movement import reshaped
+from weft_onnx.lowering.scores import transformed
 from weft_onnx.nodes import ML, Node, cast, lowers
 from weft_onnx.values import Maps, Tensor
 
@@ -59,27 +59,6 @@ def imputer(node: Node) -> Tensor:
     return weft.where(is_missing, values, x)
 
 
-def _softmax_zero(scores: Tensor) -> Tensor:
-    is_zero = weft.equal(scores, 0)
-    found = weft.softmax(weft.where(is_zero, -np.inf, scores), axis=scores.rank - 1)
-    return weft.where(is_zero, weft.zeros_like(scores), found)
-
-
-TRANSFORMS: dict[str, Callable[[Tensor], Tensor]] = {
-    "NONE": lambda x: x,
-    "LOGISTIC": weft.sigmoid,
-    "SOFTMAX": lambda x: weft.softmax(x, axis=x.rank - 1),
-    "SOFTMAX_ZERO": _softmax_zero,
-    "PROBIT": lambda x: weft.erfinv(2 * x - 1) * 2**0.5,
-}
-"""What becomes of scores, by post_transform."""
-
-
-def _transformed(node: Node, scores: Tensor) -> Tensor:
-    transform: Callable[[Tensor], Tensor] = node.choice("post_transform", TRANSFORMS)
-    return transform(scores)
-
-
 def _linear(node: Node, count: int) -> Tensor:
     """Return the scores of a linear model."""
     x = cast(node[0], "float32")
@@ -93,7 +72,7 @@ def _linear(node: Node, count: int) -> Tensor:
 @lowers("LinearRegressor", domain=ML)
 def linear_regressor(node: Node) -> Tensor:
     """Return the targets of a linear model."""
-    return _transformed(node, _linear(node, node.attr("targets", 1)))
+    return transformed(node, _linear(node, node.attr("targets", 1)))
 
 
 @lowers("LinearClassifier", domain=ML)
@@ -108,7 +87,7 @@ def linear_classifier(node: Node) -> Any:
     if count == 1 and len(classes) == 2:
         scores = weft.concat([-scores, scores], 1)
     chosen = cast(weft.argmax(scores, axis=1), "int64")
-    result = _transformed(node, scores)
+    result = transformed(node, scores)
     if not classes:
         return chosen, result
     if names:

@@ -151,18 +151,18 @@ def pad(node: Node) -> Any:
     elif node.has(2):
         value = node.array(2).reshape(-1)[:1]
     if is_for_device(dtype) or dtype.itemsize > 1:
-        return _padded(node, node[0], value.item())
+        return padded(node, node[0], value.item())
     x = node.op(node.host(lambda array: [array.view(np.uint8)], given)[0])
-    found = _padded(node, x, value.view(np.uint8).item())
+    found = padded(node, x, value.view(np.uint8).item())
     return node.host(lambda array: [array.view(dtype)], found)[0]
 
 
-def _padded(node: Node, x: Tensor, value: Any) -> Tensor:
-    """Return a tensor with the padding of a node."""
+def padded(node: Node, x: Tensor, value: Any) -> Tensor:
+    """Return a tensor with the padding of a node, which an operand or an attribute gives."""
     rank = node.rank()
-    pads = list(node.required("pads")) if node.version < 11 else node.ints(1)
+    pads = node.ints(1) if node.has(1) else list(node.required("pads"))
     axes = node.axes(node.ints(3)) if node.has(3) else tuple(range(rank))
-    mode = node.choice("mode")
+    mode = node.choice("mode", default="constant")
     before, after = [0] * rank, [0] * rank
     for place, axis in enumerate(axes):
         before[axis], after[axis] = pads[place], pads[place + len(axes)]

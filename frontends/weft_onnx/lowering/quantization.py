@@ -124,14 +124,20 @@ def dynamic_quantize_linear(node: Node) -> Any:
     x, dtype = node[0], np.dtype("uint8")
     if not x.axes.size:
         return np.zeros(x.axes.shape, dtype), np.array(1, np.float32), np.array(0, dtype)
+    y, scale, zero = dynamically_quantized(x)
+    return cast(y, dtype), scale, cast(zero, dtype)
+
+
+def dynamically_quantized(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the numbers from 0 to 255 that stand for a tensor, their scale and zero point."""
+    dtype = np.dtype("uint8")
     axes = tuple(range(x.rank))
     low = weft.minimum(weft.min(x, axis=axes), 0)
     high = weft.maximum(weft.max(x, axis=axes), 0)
     # The definition divides zero by zero where all elements are 0; onnxruntime's scale is 1.
     scale = weft.where(weft.equal(low, high), 1.0, (high - low) / 255)
     zero = saturated(weft.round((0 - low) / scale), dtype)
-    y = saturated(weft.round(x / scale) + zero, dtype)
-    return cast(y, dtype), scale, cast(zero, dtype)
+    return saturated(weft.round(x / scale) + zero, dtype), scale, zero
 
 
 def _requantized(node: Node, total: Tensor, factor: Tensor, zero: Value) -> Tensor:

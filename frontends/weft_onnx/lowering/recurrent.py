@@ -62,7 +62,7 @@ def _activation(title: str, a: float, b: float, limit: float | None) -> Activati
     return lambda x: function(weft.clip(x, -limit, limit), a, b)
 
 
-class _Sequence:
+class RecurrentSequence:
     """The operands that recurrent nodes share."""
 
     def __init__(self, node: Node) -> None:
@@ -83,6 +83,10 @@ class _Sequence:
         w, r = (weft.slice_along_axis(node[n], 0, index) for n in (1, 2))
         bias = weft.slice_along_axis(node[3], 0, index) if node.has(3) else None
         return w, r, bias
+
+    def fed_back(self, hidden: Tensor) -> Tensor:
+        """Return a hidden state as the products with recurrent weights take it."""
+        return hidden
 
     def state(self, operand: int, index: int) -> Tensor:
         """Return an initial state of a direction."""
@@ -133,7 +137,7 @@ def _gates(x: Tensor, count: int) -> list[Tensor]:
 @lowers("RNN")
 def rnn(node: Node) -> Any:
     """Run a simple recurrent network."""
-    sequence = _Sequence(node)
+    sequence = RecurrentSequence(node)
     functions = _activations(node, ["Tanh"], sequence.directions)
     found = []
     for index in range(sequence.directions):
@@ -151,7 +155,7 @@ def _rnn_step(w: Tensor, r: Tensor, bias: Tensor, activation: Activation) -> Ste
 @lowers("GRU")
 def gru(node: Node) -> Any:
     """Run gated recurrent units."""
-    sequence = _Sequence(node)
+    sequence = RecurrentSequence(node)
     functions = _activations(node, ["Sigmoid", "Tanh"], sequence.directions)
     size = sequence.hidden
     found = []
@@ -207,7 +211,11 @@ def _gru_step_linear_first(
 @lowers("LSTM")
 def lstm(node: Node) -> Any:
     """Run long short-term memories, with peepholes on request."""
-    sequence = _Sequence(node)
+    return long_short_term_memory(node, RecurrentSequence(node))
+
+
+def long_short_term_memory(node: Node, sequence: RecurrentSequence) -> Any:
+    """Run long short-term memories with a node's attributes on a sequence."""
     functions = _activations(node, ["Sigmoid", "Tanh", "Tanh"], sequence.directions)
     couples = node.flag("input_forget")
     found = []
@@ -217,16 +225,22 @@ def lstm(node: Node) -> Any:
         peepholes: list[Any] = [0.0, 0.0, 0.0]
         if node.has(7):
             peepholes = list(weft.split(weft.slice_along_axis(node[7], 0, index), 3, 0))
-        step = _lstm_step(w, r, wb + rb, functions[index], peepholes, couples)
+        gates = _lstm_gates(sequence, w, r, wb + rb)
+        step = _lstm_step(gates, functions[index], peepholes, couples)
         states = [sequence.state(5, index), sequence.state(6, index)]
         found.append(sequence.run(index, states, step))
     return sequence.results(found)
 
 
+def _lstm_gates(
+    sequence: RecurrentSequence, w: Tensor, r: Tensor, bias: Tensor
+) -> Callable[[Tensor, Tensor], list[Tensor]]:
+    """Return the function from an element and a hidden state to what the four gates take."""
+    return lambda x, hidden: _gates(x @ w.mT + sequence.fed_back(hidden) @ r.mT + bias, 4)
+
+
 def _lstm_step(
-    w: Tensor,
-    r: Tensor,
-    bias: Tensor,
+    gates: Callable[[Tensor, Tensor], list[Tensor]],
     functions: Sequence[Activation],
     peepholes: Sequence[Any],
     couples: bool,
@@ -235,7 +249,7 @@ def _lstm_step(
 
     def step(x: Tensor, states: list[Tensor]) -> list[Tensor]:
         hidden, cell = states
-        i, o, forget, c = _gates(x @ w.mT + hidden @ r.mT + bias, 4)
+        i, o, forget, c = gates(x, hidden)
         i = f(i + pi * cell)
         forget = 1 - i if couples else f(forget + pf * cell)
         cell = forget * cell + i * g(c)

@@ -93,7 +93,7 @@ BAD = {
     too_many_operands: "the specification",
     future_format: "version 99 of the format",
     future: "the model has opset 99; opsets 6 to",
-    cycle: "comes later, or is in a cycle",
+    cycle: "is in a cycle, or reads one",
     unknown_name: "nothing.*does not exist",
     unknown_result: "nothing yields the result",
     twice: "yielded twice",

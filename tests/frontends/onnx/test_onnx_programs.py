@@ -270,3 +270,12 @@ def test_weights_are_held_once_and_packed_once(tmp_path, backend):
     assert buffers < 1.5 * size
     assert held < 3 * size
     assert most < 3 * size
+
+
+def test_nodes_that_read_what_comes_later_are_sorted():
+    """A quantiser writes a node behind one whose branch alone reads its result."""
+    branch = helper.make_graph([node("Neg", "late", "b")], "inside", [], [declared("b", ["N", 4])])
+    choice = helper.make_node("If", ["yes"], ["c"], then_branch=branch, else_branch=branch)
+    nodes = [node("Add", "c x", "y"), choice, node("Mul", "x x", "late")]
+    model = made(nodes, [declared("x", ["N", 4])], ["y"], {"yes": np.array(True)})
+    np.testing.assert_array_equal(run(model, x=X)["y"], X - X * X)
