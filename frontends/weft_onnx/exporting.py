@@ -7,6 +7,7 @@ ONNX has an equivalent.
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ def exports(*kinds: type[Op]) -> Callable[[Rule], Rule]:
 
 
 class NotExportable(GraphError):
-    """A graph has ops without an ONNX equivalent; the message lists all of them."""
+    """A graph has ops without an ONNX equivalent, all listed, or one with a dtype of weft alone."""
 
 
 def export(
@@ -98,6 +99,29 @@ def _is_supported(op: Op) -> bool:
     return type(op) in RULES and all(n >= 0 for pair in pairs for n in pair)
 
 
+def _refused(model: onnx.ModelProto, ends: list[tuple[int, Op]], error: Exception) -> GraphError:
+    """Return the error for the first node with a dtype that ONNX refuses, with the line of its op.
+
+    `ends` are the numbers of nodes after each op.
+    """
+
+    def is_refused(count: int) -> bool:
+        part = onnx.ModelProto()
+        part.CopyFrom(model)
+        del part.graph.node[count:], part.graph.output[:]
+        try:
+            onnx.shape_inference.infer_shapes(part, check_type=True, strict_mode=True)
+        except onnx.shape_inference.InferenceError:
+            return True
+        return False
+
+    place = bisect_left(range(len(model.graph.node)), True, key=is_refused)
+    op = next((op for end, op in ends if place <= end), ends[-1][1])
+    said = str(error).strip().splitlines()[0]
+    dtypes = ", ".join(dict.fromkeys(str(each.dtype) for each in (*op.args, op)))
+    return NotExportable(f"ONNX refuses {type(op).__name__} of {dtypes}, {op.file_info}\n  {said}")
+
+
 class Exporter:
     """Collects the nodes and constants of a model.
 
@@ -122,9 +146,11 @@ class Exporter:
 
     def model(self) -> onnx.ModelProto:
         """Return the checked model."""
+        ends: list[tuple[int, Op]] = []
         for op in self.graph.ops:
             if op not in self._names:
                 self._names[op] = self._value(op)
+                ends.append((len(self._nodes), op))
         for name, op in zip(self._outputs, self.graph.outputs, strict=True):
             self._nodes.append(helper.make_node("Identity", [self._names[op]], [name]))
         graph = helper.make_graph(
@@ -138,7 +164,10 @@ class Exporter:
             graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=9,
             producer_name="weft", producer_version=weft.__version__,
         )  # fmt: skip
-        onnx.checker.check_model(found, full_check=True)
+        try:
+            onnx.checker.check_model(found, full_check=True)
+        except onnx.shape_inference.InferenceError as error:
+            raise _refused(found, ends, error) from None
         return found
 
     def _value(self, op: Op) -> str:

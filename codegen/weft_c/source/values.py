@@ -153,11 +153,12 @@ class Emitter:
         name = {"f32": "float", "i32": "int", "u32": "uint"}[ctype(target)]
         if dtypes.is_bool(source):
             value = f"({value} & 1)"
-        found = f"convert_{name}{self.lanes}({value})"
         if not dtypes.is_float(source) or dtypes.is_float(target):
-            return found
+            return f"convert_{name}{self.lanes}({value})"
         is_within = f"({value} >= -2147483648.0f) & ({value} < 2147483648.0f)"
-        return self.select(is_within, found, self.constant(dtypes.least(target), target))
+        known = self.select(is_within, value, self.constant(0, source))
+        least = self.constant(dtypes.least(target), target)
+        return self.select(is_within, f"convert_{name}{self.lanes}({known})", least)
 
 
 def register_type(dtype: DType, lanes: int = 1) -> str:

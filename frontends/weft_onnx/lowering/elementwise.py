@@ -260,7 +260,7 @@ def converted(node: Node, x: Any, dtype: Any) -> Any:
     saturates = node.flag("saturate", True)
     rounding = node.choice("round_mode", default="up")
     if is_for_device(dtype) and is_for_device(dtype_of(x)):
-        if dtype_of(x).kind == "c" or dtype_of(x) == dtype:
+        if dtype_of(x) == dtype:
             return x
         return cast(node.op(x), dtype)
     return node.host(lambda given: [converted_array(given, dtype, saturates, rounding)], x)[0]

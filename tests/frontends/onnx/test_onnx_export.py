@@ -8,7 +8,10 @@ import pytest
 
 import weft
 import weft_onnx
-from weft.errors import ArgumentError
+from weft.errors import ArgumentError, WeftError
+from weft.testing.cases import make_case
+from weft.testing.table import TABLE
+from weft.testing.table.rows import INTEGERS, NARROW
 
 RNG = np.random.default_rng(3)
 
@@ -96,6 +99,42 @@ def test_what_has_no_equivalent_is_named_with_its_line():
     x = weft.placeholder((3, 3))
     with pytest.raises(weft_onnx.NotExportable, match=r"CholeskyOp, File .*test_onnx_export.py"):
         weft_onnx.export({"y": weft.cholesky(x)}, {"x": x})
+
+
+REFUSED = {
+    "MultiplyOp of complex64": (lambda x: x * 2, "complex64"),
+    "ExpOp of complex64": (weft.exp, "complex64"),
+    "CosOp of bfloat16": (weft.cos, "bfloat16"),
+    "NegativeOp of uint8": (lambda x: weft.NegativeOp(x), "uint8"),
+    "SumOp of int8": (lambda x: weft.sum(weft.relu(x)), "int8"),
+    "MatmulOp of uint16": (lambda x: x @ x, "uint16"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_dtype_that_onnx_lacks_is_named_with_its_op_and_line(name):
+    build, dtype = REFUSED[name]
+    x = weft.placeholder((4, 4), dtype)
+    before = weft.reshape(weft.transpose(x), (4, 4))
+    with pytest.raises(weft_onnx.NotExportable, match=rf"{name}.*, File .*test_onnx_export.py"):
+        weft_onnx.export({"y": build(before)}, {"x": x})
+
+
+@pytest.mark.long
+def test_rows_in_all_dtypes_are_exported_or_refused():
+    exported = 0
+    for row in TABLE:
+        floats, integers = "float32" in row.dtypes, "int32" in row.dtypes
+        narrow = (*floats * NARROW, *integers * INTEGERS, *floats * ("complex64",))
+        for dtype in {*row.dtypes, *row.is_generic * narrow}:
+            try:
+                case = make_case(row, row.shapes[0], dtype, with_gradients=False)
+                results = {f"y{n}": each for n, each in enumerate(case.results)}
+                weft_onnx.export(results, {f"x{n}": x for n, x in enumerate(case.placeholders)})
+                exported += 1
+            except WeftError:
+                continue
+    assert exported > 5000
 
 
 def test_writes_and_unknown_lengths_are_refused(tmp_path):

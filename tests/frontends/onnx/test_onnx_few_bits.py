@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from weft.errors import DTypeError
 from weft_onnx import load
 
 FLOATS = (
@@ -174,3 +175,10 @@ def test_what_is_no_number_is_found(kind: int, op_type: str) -> None:
     made = model([node], [("x", kind, x.shape)], [("y", TensorProto.BOOL, x.shape)])
     want = (np.isnan if op_type == "IsNaN" else np.isinf)(x.astype(np.float32))
     np.testing.assert_array_equal(load(made).run({"x": x})["y"], want)
+
+
+def test_complex_numbers_do_not_become_real() -> None:
+    node = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)
+    kinds = [("x", TensorProto.COMPLEX64, (1,))], [("y", TensorProto.FLOAT, (1,))]
+    with pytest.raises(DTypeError, match="do not fit float32"):
+        load(model([node], *kinds)).run({"x": np.ones(1, "complex64")})
