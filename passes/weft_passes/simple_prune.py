@@ -175,12 +175,12 @@ def _real_value(op: Op) -> complex | None:
     return None if op.dtype.kind == "c" else scalar_value(op)
 
 
-def _multiple(value: complex, count: int, dtype: DType) -> Any:
+def _multiple(value: Any, count: int, dtype: DType) -> Any:
     """Return the sum of a number taken so often; None if it is -0.0 or not finite."""
     if dtypes.is_integer(dtype):
         # Python's integers have no end, NumPy's wrap around.
         return np.asarray(value * count % 2**64, np.uint64).astype(dtype)
-    wide = np.complex128 if dtype.kind == "c" else np.float64
+    wide: Any = np.complex128 if dtype.kind == "c" else np.float64
     with np.errstate(all="ignore"):
         total = np.asarray(wide(value) * count, wide).astype(dtype)
     parts = [total.real, total.imag]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from weft.autodiff.gradient_graph import GradientGraph, given_graphs, gradient_graph, like_parameter
-from weft.autodiff.reverse import Missing
+from weft.autodiff.reverse import Missing, total
 from weft.ir import dtypes, scope, upcalls
 from weft.ir.graph import Graph
 from weft.ir.op import Op
@@ -114,7 +114,7 @@ def _value(op: LoopOp, inner: TensorOp, turn: int) -> TensorOp:
 def adjoints_of_loop(op: LoopOp, delta: Mapping[Any, TensorOp]) -> list[Any]:
     """Return the adjoints of a loop's operands: a gradient call for each iteration, last first."""
     carried = len(op.graph.outputs)
-    found: list[Any] = [None] * len(op.args)
+    parts: list[list[Any]] = [[] for _ in op.args]
     now: dict[Any, Any] = {key: value for key, value in delta.items() if isinstance(key, int)}
     inside = {key: value for key, value in delta.items() if not isinstance(key, int)}
     for turn in reversed(range(op.count)):
@@ -122,7 +122,7 @@ def adjoints_of_loop(op: LoopOp, delta: Mapping[Any, TensorOp]) -> list[Any]:
         adjoints = _adjoints(op, op.graph, {**now, **here}, turn)
         for index, each in enumerate(adjoints[carried:], carried):
             if each is not None:
-                found[index] = each if found[index] is None else _sum(found[index], each)
+                parts[index].append(each)
         broken = next(
             (each for each in adjoints[:carried] if isinstance(each, Missing)),
             None,
@@ -130,15 +130,8 @@ def adjoints_of_loop(op: LoopOp, delta: Mapping[Any, TensorOp]) -> list[Any]:
         if broken is not None and turn:
             return [broken] * len(op.args)
         now = {key: each for key, each in enumerate(adjoints[:carried]) if each is not None}
-    for index in range(carried):
-        found[index] = now.get(index)
-    return found
-
-
-def _sum(one: Any, other: Any) -> Any:
-    if isinstance(one, Missing) or isinstance(other, Missing):
-        return one if isinstance(one, Missing) else other
-    return add(one, other)
+    invariant = [total(each) if each else None for each in parts[carried:]]
+    return [*map(now.get, range(carried)), *invariant]
 
 
 @upcalls.adjoints_of_cond.provide

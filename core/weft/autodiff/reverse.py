@@ -9,10 +9,12 @@ the forward op pinned, so that a gradient reads the same version of a state as t
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import reduce
 from typing import Any
 
 from weft.errors import ArgumentError, AxesError, GradientError
 from weft.ir import dtypes, scope, upcalls
+from weft.ir.dtypes import accumulator_dtype
 from weft.ir.op import Op
 from weft.ir.results import ResultOp, TupleOp
 from weft.ir.storage import as_op, constant
@@ -188,10 +190,13 @@ def walk_back(order: Sequence[Op], adjoints: dict[Op, Any], ends: Collection[Op]
     """Propagate adjoints to all ops of a postorder, without going past `ends`.
 
     `order` has each op after its operands. The adjoint of an op with several results is a mapping
-    from the index of the result, or the key of the saved value.
+    from the index of the result, or the key of the saved value. Contributions to an adjoint are
+    listed until its op is reached, and summed there.
     """
     for op in reversed(order):
         adjoint = adjoints.get(op)
+        if isinstance(adjoint, list):
+            adjoint = adjoints[op] = total(adjoint)
         meaning = op.meaning
         if adjoint is None or op in ends or not meaning.args:
             continue
@@ -202,7 +207,7 @@ def walk_back(order: Sequence[Op], adjoints: dict[Op, Any], ends: Collection[Op]
         contributions = _contributions(op, meaning, adjoint)
         for arg, contribution in zip(meaning.args, contributions, strict=True):
             if contribution is not None and arg.is_tensor and dtypes.is_inexact(arg.dtype):
-                adjoints[arg] = _accumulate(op, arg, adjoints.get(arg), contribution)
+                adjoints[arg] = _collected(op, arg, adjoints.get(arg), contribution)
     return adjoints
 
 
@@ -219,7 +224,7 @@ def _add_to_results(op: Op, adjoints: dict[Op, Any], key: Any, adjoint: Any) -> 
     if isinstance(found, Missing) or isinstance(adjoint, Missing):
         adjoints[made] = found if isinstance(found, Missing) else adjoint
     else:
-        found[key] = _accumulate(op, op, found.get(key), adjoint)
+        found[key] = total([found[key], adjoint]) if key in found else adjoint
 
 
 def _contributions(op: Op, meaning: Op, adjoint: Any) -> list[Any]:
@@ -235,9 +240,10 @@ def _contributions(op: Op, meaning: Op, adjoint: Any) -> list[Any]:
             return [Missing(op, (op,))] * len(meaning.args)
 
 
-def _accumulate(op: Op, arg: Op, total: Any, delta: Any) -> Any:
-    if isinstance(total, Missing) or isinstance(delta, Missing):
-        return total if isinstance(total, Missing) else delta
+def _collected(op: Op, arg: Op, found: Any, delta: Any) -> Any:
+    """Return an adjoint, or the list of its contributions, with one contribution more."""
+    if isinstance(found, Missing) or isinstance(delta, Missing):
+        return found if isinstance(found, Missing) else delta
     if not isinstance(delta, TensorOp) or delta.dtype != arg.dtype:
         delta = cast(delta, arg.dtype)
     if not delta.axes and arg.axes:
@@ -246,7 +252,22 @@ def _accumulate(op: Op, arg: Op, total: Any, delta: Any) -> Any:
         raise GradientError(
             op.explain(f"generate_adjoints returned {delta.axes} for an operand with {arg.axes}")
         )
-    return delta if total is None else add(total, delta)
+    if found is None:
+        return delta
+    return [*found, delta] if isinstance(found, list) else [found, delta]
+
+
+def total(contributions: Sequence[Any]) -> Any:
+    """Return the sum of contributions to an adjoint; `Missing` if one is.
+
+    More than two of 16 bits are summed in float32, which two need not be to be rounded once.
+    """
+    missing = next((each for each in contributions if isinstance(each, Missing)), None)
+    if missing is not None or len(contributions) == 1:
+        return contributions[0] if missing is None else missing
+    dtype = contributions[0].dtype
+    wide = accumulator_dtype(dtype) if len(contributions) > 2 else dtype
+    return cast(reduce(add, (cast(each, wide) for each in contributions)), dtype)
 
 
 @upcalls.adjoints_through.provide

@@ -159,3 +159,42 @@ def test_a_boundary_of_a_schedule_is_exact_above_the_integers_of_float32(transfo
     rate = weft.piecewise_constant(step, [2**24 + 1, 2**25 + 0.5, 1e30], [1.0, 2.0, 3.0, 4.0])
     run = transformer.computation(rate, step)
     assert [float(run(n)) for n in (2**24, 2**24 + 1, 2**25, 2**25 + 1)] == [1, 2, 2, 3]
+
+
+def used_in_a_row(x):
+    total = x
+    for _ in range(299):
+        total = total + x
+    return total
+
+
+def used_in_a_loop(x):
+    carried, added = (weft.placeholder(x.axes, x.dtype) for _ in range(2))
+    graph = weft.capture([carried + added], [carried, added])
+    return weft.loop(graph, 300, weft.zeros_like(x), x)[0]
+
+
+@pytest.mark.parametrize("function", [used_in_a_row, used_in_a_loop])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_contributions_to_a_gradient_are_not_lost(transformer, dtype, function):
+    if dtype not in transformer.target.dtypes:
+        pytest.skip(f"the backend has no {dtype}")
+    x = weft.placeholder((2,), dtype)
+    gradient = slope(function)(x)
+    assert gradient.dtype == x.dtype
+    assert transformer.computation(gradient, x)([0, 0]).tolist() == [300, 300]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("count", [SOME, 70_000])
+def test_a_scatter_of_extrema_splits_its_gradient_among_any_number(transformer, dtype, count):
+    if dtype not in transformer.target.dtypes:
+        pytest.skip(f"the backend has no {dtype}")
+    x, updates = weft.placeholder((2,), dtype), weft.placeholder((count,), dtype)
+    places = weft.constant(np.zeros(count, np.int64))
+    y = weft.scatter(x, places, updates, reduction="max")
+    found = transformer.computation(weft.deriv(weft.sum(y), updates), x, updates)(
+        np.zeros(2), np.ones(count)
+    )
+    near = found.astype(np.float64) * count
+    assert np.abs(near - 1).max() < (0.003 if count == SOME else 0.01)
