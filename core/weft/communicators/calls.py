@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from zlib import crc32
 
-CHOSE = " after the choices "
+RECENT = 12
+"""The choices that a message shows, the last ones."""
 
 
 @dataclass(eq=False, slots=True)
@@ -31,17 +32,24 @@ class Call:
     text: str = ""
     key: str = ""
     abandon: list[Callable[[], None]] = field(default_factory=list)
-    _decisions: int = 0
+    _chosen: str = ""
+    _digest: int = 0
+
+    @property
+    def shown(self) -> str:
+        """What it is, and what it has chosen last, as messages say it."""
+        return f"{self.text} after the choices {self._chosen}" if self._chosen else self.text
+
+    @property
+    def compared(self) -> str:
+        """What has to be the same on all ranks, with all that it has chosen."""
+        return f"{self.key} {self._digest:x}" if self._chosen else self.key
 
     def decided(self, which: bool) -> None:
         """Take note of a choice between graphs with collectives, which all ranks have to make."""
         if self is not _NONE:
-            known = self._decisions
-            self._decisions = crc32(b"\1" if which else b"\0", known)
-            mark = f" {known:x}" if known else ""
-            self.key = f"{self.key.removesuffix(mark)} {self._decisions:x}"
-            before, _, recent = self.text.partition(CHOSE)
-            self.text = f"{before}{CHOSE}{'...' * (len(recent) > 8)}{recent[-8:]}{which:d}"
+            self._digest = crc32(b"\1" if which else b"\0", self._digest)
+            self._chosen = f"{self._chosen}{which:d}"[-RECENT:]
 
     def started(self, abandon: Callable[[], None]) -> None:
         """Take note of a collective that is to be waited for later, and what gives it up."""

@@ -103,7 +103,7 @@ class CommunicationOp(TensorOp):
     def _collective(self, kind: Kind, **options: Any) -> Collective:
         """Return what the communicator has to do, as a part of the call that this thread is in."""
         label, call = f"{type(self).__name__} in {self.file_info}", current_call()
-        return Collective(kind, label=label, call=call.text, key=call.key, **options)
+        return Collective(kind, label=label, call=call.shown, key=call.compared, **options)
 
 
 class DecisionOp(EffectOp):
