@@ -39,6 +39,7 @@ SLOW = frozenset({
     "test_nccl", "test_popxl_replicas", "test_sharding", "test_training", "test_values_of_ranks",
     # Pools of processes, processes that are killed, and the whole table saved or exported.
     "test_artefacts", "test_checkpoints", "test_export_source", "test_map",
+    "test_native_cache", "test_native_libraries", "test_native_processes", "test_onnx_mutants",
     # OpenCL's drivers, threads, signals, and forked processes.
     "test_forks", "test_interleavings", "test_interrupts", "test_loops_and_choices",
     "test_mapped_arrays", "test_opencl_calls", "test_opencl_devices", "test_opencl_mappings",

@@ -20,6 +20,9 @@ from weft.errors import BackendError
 TIME_LIMIT = 300.0
 """The seconds after which a compiler is stopped."""
 
+SHELL = "/bin/sh"
+"""The shell that watches a compiler; where there is none, it only ends with `run_all`."""
+
 _WATCHED = """
 exec 3<&0
 { read -r line <&3; kill -9 0; } >/dev/null 2>&1 &
@@ -65,15 +68,15 @@ def run_all(
 
 
 def _started(command: Sequence[str], folder: Path | None) -> subprocess.Popen[str]:
-    is_posix = os.name == "posix"
+    is_watched = os.path.exists(SHELL)
     return subprocess.Popen(
-        ["/bin/sh", "-c", _WATCHED, *command] if is_posix else list(command),
+        [SHELL, "-c", _WATCHED, *command] if is_watched else list(command),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        process_group=0 if is_posix else None,
+        process_group=0 if os.name == "posix" else None,
         env=None if folder is None else {**os.environ, "TMPDIR": str(folder)},
     )
 

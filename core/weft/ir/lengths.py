@@ -7,9 +7,12 @@ floor divisions. Equal polynomials are equal lengths, so ``n + 2 - 2`` is ``n``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 from weft.errors import AxesError
+
+Size = Annotated[Any, int]
+"""An integer, or a `Length` in its place."""
 
 
 class Symbol:

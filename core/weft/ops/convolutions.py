@@ -20,7 +20,7 @@ from weft.errors import AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, make_axes
 from weft.ir.dtypes import DType, accumulator_dtype
-from weft.ir.lengths import floor_divide, product
+from weft.ir.lengths import Size, floor_divide, product
 from weft.ir.storage import as_op
 from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops.elementwise import cast, common_dtype
@@ -166,7 +166,7 @@ class ConvolutionInputOp(BilinearConvolutionOp):
         The spatial lengths of the result, which the stride leaves open.
     """
 
-    lengths: tuple[Any, ...]
+    lengths: tuple[Size, ...]
 
     @property
     def products(self) -> tuple[TensorOp, TensorOp]:

@@ -11,7 +11,7 @@ from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, make_axes
 from weft.ir.dtypes import DType
-from weft.ir.lengths import Length
+from weft.ir.lengths import Length, Size
 from weft.ir.op import Op, explain
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import CompositeOp, TensorOp
@@ -88,7 +88,7 @@ class DynamicSliceOp(DynamicBlockOp):
         The length of the block along each axis.
     """
 
-    sizes: tuple[Any, ...]
+    sizes: tuple[Size, ...]
 
     def lengths(self) -> tuple[Any, ...]:
         """Return the declared sizes."""

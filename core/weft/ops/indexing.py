@@ -12,7 +12,7 @@ from weft.errors import ArgumentError, AxesError
 from weft.ir.axes import Axes, Axis, make_axes
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import DType
-from weft.ir.lengths import Length, floor_divide
+from weft.ir.lengths import Length, Size, floor_divide
 from weft.ir.storage import as_op
 from weft.ir.tensor import TensorOp, operators
 from weft.ops.movement import broadcast, cast_axes, with_names, zeros_like
@@ -25,7 +25,7 @@ __all__ = [
     "update_slice",
 ]
 
-Bounds = tuple[tuple[Any, Any, int], ...]
+Bounds = tuple[tuple[Size, Size, int], ...]
 
 
 class SliceOp(TensorOp):

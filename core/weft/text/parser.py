@@ -34,6 +34,7 @@ from weft.kernels import Group, Instruction, Kernel, Operand, place
 from weft.kernels.kernel import stage_of
 from weft.ops.linalg import MatmulOp
 from weft.support.spelling import closest
+from weft.text.op_checks import require_sound
 from weft.text.printer import SEVERAL
 
 _COMMENT = re.compile(r"\s*#\s+(.*):(\d+)\s*$")
@@ -281,7 +282,9 @@ class _Parser:
             meant = f": did you mean {close!r}?" if close else ": install the plugin that has it"
             raise ParseError(f"unknown op {kind!r}{meant}")
         fields = {str(word.arg): self.value(word.value) for word in call.keywords}
-        return op_classes[kind](*args, **fields)
+        op = op_classes[kind](*args, **fields)
+        require_sound(op)
+        return op
 
     def _constant(self, name: str) -> Any:
         known = self.parsing.constants or {}

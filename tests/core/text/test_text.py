@@ -228,6 +228,15 @@ MALFORMED = {
     "v0: float32() = Constant(1)\nv1: float32() = AddOp(v0, v0, colour=1)": "takes no attributes",
     "v0: float32() = Constant(1)\nv1: float32() = SumOp(v0, positions='a')": "line 2, column 1",
     "v0: float32() = Constant(1)\nv1: float32() = SumOp(v0)": "line 2, column 1",
+    "v0: float32() = Constant(1)\nv1: float32() = AddOp(v0)": "AddOp takes 2 operands, not 1",
+    "v0: float32() = Constant(1)\nv1: float32() = TanhOp(v0, v0)": "TanhOp takes 1 operands",
+    "v0: float32(2) = Constant([1, 2])\nv1: float32(1) = SliceOp(v0, bounds=((0.5, 1, 1),))": (
+        "SliceOp has no bounds like"
+    ),
+    "v0: float32(2) = Constant([1, 2])\nv1: float32() = SumOp(v0, positions=(0.0,))": (
+        "SumOp has no positions like"
+    ),
+    "v0: float32() = Constant(1)\nv1: float32() = PrintOp(v0, prefix=3)": "PrintOp has no prefix",
     "v0: float32() = Read('w')": "unknown state 'w'",
     "state('w', 'constant', float32())": "unknown kind of state",
     "state('w', 'variable', 3)": "line 1, column 1",
