@@ -61,21 +61,35 @@ def aggregated(node: Node, forest: Forest, leaves: Leaves, function: str) -> tup
         raise node.error("nodes of a tree form a cycle")
     if depth > MOST_COMPARISONS:
         raise node.error(f"a leaf is {depth} comparisons deep; {MOST_COMPARISONS} are the most")
-    node.require_room(len(forest.modes), leaves.count)
     if simple.features.max(initial=0) >= x.axes.shape[1] or simple.features.min(initial=0) < 0:
         raise node.error(f"nodes compare features that {x.axes.shape[1]} columns do not have")
     if not (leaves.targets >= 0).all() or not (leaves.targets < leaves.count).all():
         raise node.error(f"leaves have targets that are not among {leaves.count}")
     neutral, reduce, combine = AGGREGATES[function]
-    table = np.full((len(forest.modes), leaves.count), neutral, kind)
-    combine.at(table, (leaves.nodes, leaves.targets), leaves.weights.astype(kind))
+    used, columns = np.unique(leaves.targets, return_inverse=True)
+    node.require_room(len(forest.modes), len(used))
+    node.require_room(x.axes.shape[0], leaves.count)
+    table = np.full((len(forest.modes), len(used)), neutral, kind)
+    combine.at(table, (leaves.nodes, columns), leaves.weights.astype(kind))
     given = np.zeros(table.shape, bool)
-    given[leaves.nodes, leaves.targets] = True
+    given[leaves.nodes, columns] = True
     at = simple.leaves(x, depth)
     found = _by_target(at, forest, table, given, reduce, neutral)
     if function == "AVERAGE":
         found = found / len(forest.roots)
-    return found, _missing(at, forest, given)
+    missing = _missing(at, forest, given)
+    if len(used) == leaves.count:
+        return found, missing
+    missing = weft.zeros(found.axes.shape, "bool") if missing is None else missing
+    return _spread(found, used, leaves.count, 0), _spread(missing, used, leaves.count, 1)
+
+
+def _spread(x: Tensor, used: Array, count: int, other: int) -> Tensor:
+    """Return the columns of targets that leaves name, and for each other target one number."""
+    columns = np.full(count, len(used))
+    columns[used] = np.arange(len(used))
+    column = weft.constant(np.full((x.axes.shape[0], 1), other, x.dtype))
+    return weft.take(weft.concat([x, column], 1), weft.constant(columns), 1)
 
 
 def _by_target(
@@ -114,11 +128,10 @@ def tree_of(forest: Forest) -> Array:
 def _missing(at: Tensor, forest: Forest, given: Array) -> Tensor | None:
     """Return where no leaf gives a target a weight; None if some tree always gives it one."""
     trees, is_leaf = tree_of(forest), (forest.children == np.arange(len(given))[:, None]).all(1)
-    always = [
-        any(given[is_leaf & (trees == tree), n].all() for tree in range(len(forest.roots)))
-        for n in range(given.shape[1])
-    ]
-    if all(always):
+    always = np.zeros(given.shape[1], bool)
+    for tree in range(len(forest.roots)):
+        always |= given[is_leaf & (trees == tree)].all(0)
+    if always.all():
         return None
     return weft.logical_not(weft.any(weft.take(weft.constant(given), at, 0), axis=1))
 

@@ -15,8 +15,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import microsoft_cases
+import microsoft_quantised_cases
 import numpy as np
 import onnx
+import tree_models
 from onnx import TensorProto, helper, numpy_helper
 from onnx.backend.test import loader
 from onnx.backend.test.case.node import collect_testcases
@@ -56,7 +59,23 @@ def corpus(name: str) -> list[Case]:
             names = [one.name for one in each.model.graph.input]
             inputs = dict(zip(names, each.data_sets[0][0], strict=False))
             found.append((each.name, each.model, inputs))
+        found += runtime_models()
     return [each for each in found if each[1].ByteSize() <= MOST_BYTES]
+
+
+def runtime_models() -> list[Case]:
+    """Return nodes of onnxruntime's domain, and ensembles of trees."""
+    found: list[Case] = []
+    for name, case in {**microsoft_cases.CASES, **microsoft_quantised_cases.CASES}.items():
+        model, inputs = microsoft_cases.model_of(case, ["y0"])
+        found.append((name, model, inputs))
+    for seed in range(20):
+        trees = tree_models.forest(seed, modes=tuple(tree_models.MODES), targets=1 + seed % 3)
+        given = {**tree_models.attributes(trees, "target"), "n_targets": 1 + seed % 3}
+        one = helper.make_node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", **given)
+        model = made([one], [declared("x", ["N", 4])], ["y"])
+        found.append((f"trees {seed}", model, {"x": tree_models.samples(seed)}))
+    return found
 
 
 def own_models() -> list[Case]:

@@ -6,33 +6,12 @@ import numpy as np
 import onnx
 import pytest
 from microsoft_cases import CASES as FLOATS
+from microsoft_cases import model_of
 from microsoft_quantised_cases import CASES as QUANTISED
-from onnx import helper, numpy_helper
 
 import weft_onnx
 
 CASES = FLOATS | QUANTISED
-
-
-def model_of(case, outputs):
-    """Return a model of the node of a case, and its inputs by name."""
-    names = [f"x{n}" if x is not None else "" for n, x in enumerate(case.operands)]
-    arrays = {name: np.asarray(x) for name, x in zip(names, case.operands, strict=True) if name}
-    fixed = {f"x{n}" for n in case.constants}
-    made = helper.make_node(case.op, names, outputs, domain="com.microsoft", **case.attributes)
-    inputs = [
-        helper.make_tensor_value_info(
-            name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
-        )
-        for name, array in arrays.items()
-        if name not in fixed
-    ]
-    constants = [numpy_helper.from_array(x, name) for name, x in arrays.items() if name in fixed]
-    results = [helper.make_empty_tensor_value_info(name) for name in outputs if name]
-    graph = helper.make_graph([made], "case", inputs, results, constants)
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-    return model, {name: x for name, x in arrays.items() if name not in fixed}
 
 
 def agree(found, wanted, case):

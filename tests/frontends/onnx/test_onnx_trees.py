@@ -50,6 +50,7 @@ FORESTS = {
         "targets": 3, "one_each": True, "trees": 7, "covers": False,
     },
     "deep": {"depth": 9, "trees": 3},
+    "a target without leaves": {"targets": 3, "one_each": True, "trees": 2},
     "leaves": {"depth": 0},
 }  # fmt: skip
 
@@ -95,10 +96,13 @@ def test_doubles_are_compared_as_doubles():
 
 
 TRANSFORMS = ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO")
+OF_THREE = (
+    "three targets", "some of three targets", "one target of three", "a target without leaves",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
-@pytest.mark.parametrize("name", ["three targets", "some of three targets", "one target of three"])
+@pytest.mark.parametrize("name", OF_THREE)
 def test_a_classifier_of_three(name, transform):
     options = FORESTS[name]
     trees, x = forest(7, **options), samples(8, with_nan=True)
@@ -119,7 +123,7 @@ def test_a_classifier_of_three(name, transform):
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
 def test_a_classifier_of_three_gives_what_onnxruntime_gives(transform):
-    for name in ("three targets", "some of three targets", "one target of three"):
+    for name in OF_THREE:
         trees, x = forest(7, **FORESTS[name]), samples(8)
         given = {
             **attributes(trees, "class"), "classlabels_int64s": [4, -2, 9],
