@@ -41,6 +41,9 @@ CHANNELS = (1, 1, 2, 3, 4, 5, 7, 8, 12, 15, 16, 17, 24, 31, 32, 33, 48, 64)
 """The channels of a group: around multiples of vectors, panels and tiles."""
 
 
+MOST_PUT = 500
+"""The most elements that are put back: what composes it of primitives takes a step for each."""
+
 LAYOUTS: dict[str, tuple[Callable[[Array], Array], Callable[[Any], Any]]] = {
     "rows": (lambda x: x, lambda x: x),
     "reversed": (lambda x: x[..., ::-1], lambda x: x[..., ::-1]),
@@ -321,7 +324,7 @@ def _maxima(pool: Pool) -> None:
     pool.expect(y, meant.maximum(x), lambda delta: meant.maximum_adjoint(x, delta))
     index, places = pool.made(_index, MaxPoolIndexOp), meant.index(x)
     pool.case.expect(index, places)
-    if pool.windows.size:
+    if pool.windows.size and places.size <= MOST_PUT:
         back = weft.max_unpool(y, index, list(pool.windows.lengths))
         pool.case.expect(back, meant.put(places, meant.maximum(x)))
 
