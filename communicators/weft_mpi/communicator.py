@@ -121,7 +121,8 @@ class MPICommunicator(Communicator):
         if os.getpid() != self._process:  # a fork is no rank, and has no thread for MPI
             return
         if self._size > 1:
-            end = _End(self, Collective("all_reduce"), np.zeros(1), np.zeros(1), math.inf)
+            last = Collective("all_reduce", label=_End.label)
+            end = _End(self, last, np.zeros(1), np.zeros(1), math.inf)
             self._jobs.put(end)
             end.ended.wait()
         if self._failure:
