@@ -94,12 +94,17 @@ class MPICommunicator(Communicator):
         """The number of processes that ``mpiexec`` started."""
         return self._size
 
+    @property
+    def is_forked(self) -> bool:
+        """Whether this process is a fork of a rank: it is none, and has no thread for MPI."""
+        return os.getpid() != self._process
+
     def start(self, collective: Collective, x: Array, out: Array) -> Request:
         """Hand a collective to the thread that runs all of them.
 
         Raises CommunicationError after one that failed, and in a forked process, which is no rank.
         """
-        if os.getpid() != self._process:
+        if self.is_forked:
             raise CommunicationError(
                 f"this process was forked from rank {self._rank} and is no rank itself: exchange "
                 "tensors in the process that mpiexec started"
@@ -118,10 +123,11 @@ class MPICommunicator(Communicator):
 
     def _leave(self) -> None:
         """Wait until all ranks end, and abort where one has failed: MPI would wait forever."""
-        if os.getpid() != self._process:  # a fork is no rank, and has no thread for MPI
+        if self.is_forked:
             return
         if self._size > 1:
-            end = _End(self, Collective("all_reduce"), np.zeros(1), np.zeros(1), math.inf)
+            last = Collective("all_reduce", label=_End.label)
+            end = _End(self, last, np.zeros(1), np.zeros(1), math.inf)
             self._jobs.put(end)
             end.ended.wait()
         if self._failure:
@@ -287,8 +293,10 @@ class _AbortingHook:
     def __call__(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
-        """Show the exception as before, then abort."""
+        """Show the exception as before, then abort, unless this is a fork, which is no rank."""
         self.before(kind, error, trace)
+        if self.communicator.is_forked:
+            return
         sys.stdout.flush()
         if isinstance(error, CommunicationError):
             time.sleep(GRACE)

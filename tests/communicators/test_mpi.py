@@ -127,7 +127,6 @@ FAULTS = {
         r"rank 0: .*in call 3 of computation_3 \(\w+\.0\) for \[\(3,\)\]",
         r"rank 1: .*in call 3 of computation_3 \(\w+\.0\) for \[\(4,\)\]",
     ],
-    "forked": [r"forked from rank 1 and is no rank itself"],
     "killed in a step": [],
     "killed in a collective": [],
     "exception": [r"ValueError: only here", r"ValueError ends all 2 ranks"],
@@ -147,3 +146,10 @@ def test_a_fault_of_one_rank_ends_all_of_them(how: str) -> None:
     assert "went on" not in ended.stdout
     for words in FAULTS[how]:
         assert re.search(words, ended.stderr), ended.stderr
+
+
+def test_a_forked_process_is_no_rank_and_ends_none() -> None:
+    ended = mpiexec(2, "faults.py", "forked", WEFT_COLLECTIVE_TIMEOUT="20")
+    assert ended.returncode == 0, ended.stderr
+    assert "forked from rank 1 and is no rank itself" in ended.stderr
+    assert ended.stdout.count("went on") == 2

@@ -19,7 +19,7 @@ import numpy as np
 
 import weft
 from weft.communicators import connected
-from weft.errors import AxesError
+from weft.errors import AxesError, CommunicationError
 from weft.ops.control import EffectOp
 
 
@@ -95,10 +95,17 @@ elif how == "lengths":
     for length in (3, 4, 3 + (mine == last)):
         summed(np.ones(length, "float32"))
 elif how == "forked":
-    if mine == last and not os.fork():
-        with warnings.catch_warnings():
-            total(array)
-    time.sleep(3)
+    if mine == last:
+        with warnings.catch_warnings(action="ignore"):
+            child = os.fork()
+        if not child:
+            try:
+                total(array)
+            except CommunicationError as error:
+                sys.excepthook(type(error), error, None)
+            os._exit(0)
+        os.waitpid(child, 0)
+    total(array)
 elif how == "exception":
     if mine == last:
         raise ValueError("only here")
