@@ -66,7 +66,7 @@ def fits(value: Any, hint: Any) -> bool:
 
 
 @cache
-def _hints(kind: type[Op]) -> dict[str, Any]:
+def _hints(kind: Any) -> dict[str, Any]:
     """Return the types of the attributes of a class, of those that can be told."""
     found: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
@@ -81,7 +81,7 @@ def _hints(kind: type[Op]) -> dict[str, Any]:
 
 
 @cache
-def _arity(kind: type[Op]) -> int | None:
+def _arity(kind: Any) -> int | None:
     """Return the number of operands of an elementwise op; None if it is not known."""
     if not issubclass(kind, ElementwiseOp):
         return None
