@@ -23,15 +23,15 @@ _PLAIN = (float, str, bytes, tuple, list, dict, types.NoneType)
 
 def require_sound(op: Op) -> None:
     """Raise ParseError for an op with attributes of other types, or another number of operands."""
-    hints = _hints(type(op))
+    kind: Any = type(op)
+    hints = _hints(kind)
     for name in op.fields:
         value = getattr(op, name)
         if name in hints and not fits(value, hints[name]):
-            raise ParseError(f"{type(op).__name__} has no {name} like {value!r:.100}")
-    wanted = _arity(type(op))
+            raise ParseError(f"{kind.__name__} has no {name} like {value!r:.100}")
+    wanted = _arity(kind)
     if wanted is not None and len(op.args) != wanted:
-        problem = f"{type(op).__name__} takes {wanted} operands"
-        raise ParseError(f"{problem}, not {len(op.args)}")
+        raise ParseError(f"{kind.__name__} takes {wanted} operands, not {len(op.args)}")
 
 
 def fits(value: Any, hint: Any) -> bool:
