@@ -12,13 +12,21 @@ from weft_onnx.errors import ModelError
 
 
 def names_read(node: onnx.NodeProto) -> Iterator[str]:
-    """Yield the names that a node reads, also in graphs inside."""
+    """Yield the names that a node reads, also those that graphs inside read from around them."""
     yield from node.input
     for attribute in node.attribute:
         for graph in [attribute.g, *attribute.graphs]:
+            own = _names_inside(graph)
             for each in graph.node:
-                yield from names_read(each)
-            yield from (each.name for each in graph.output)
+                yield from (name for name in names_read(each) if name not in own)
+            yield from (each.name for each in graph.output if each.name not in own)
+
+
+def _names_inside(graph: onnx.GraphProto) -> set[str]:
+    """Return the names that a graph gives values itself, which may be names around it too."""
+    found = {each.name for each in (*graph.input, *graph.initializer)}
+    found |= {each.values.name for each in graph.sparse_initializer}
+    return found.union(*(node.output for node in graph.node))
 
 
 def in_order(nodes: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:

@@ -23,15 +23,15 @@ _PLAIN = (float, str, bytes, tuple, list, dict, types.NoneType)
 
 def require_sound(op: Op) -> None:
     """Raise ParseError for an op with attributes of other types, or another number of operands."""
-    hints = _hints(type(op))
+    kind: Any = type(op)
+    hints = _hints(kind)
     for name in op.fields:
         value = getattr(op, name)
         if name in hints and not fits(value, hints[name]):
-            raise ParseError(f"{type(op).__name__} has no {name} like {value!r:.100}")
-    wanted = _arity(type(op))
+            raise ParseError(f"{kind.__name__} has no {name} like {value!r:.100}")
+    wanted = _arity(kind)
     if wanted is not None and len(op.args) != wanted:
-        problem = f"{type(op).__name__} takes {wanted} operands"
-        raise ParseError(f"{problem}, not {len(op.args)}")
+        raise ParseError(f"{kind.__name__} takes {wanted} operands, not {len(op.args)}")
 
 
 def fits(value: Any, hint: Any) -> bool:
@@ -66,7 +66,7 @@ def fits(value: Any, hint: Any) -> bool:
 
 
 @cache
-def _hints(kind: type[Op]) -> dict[str, Any]:
+def _hints(kind: Any) -> dict[str, Any]:
     """Return the types of the attributes of a class, of those that can be told."""
     found: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
@@ -81,7 +81,7 @@ def _hints(kind: type[Op]) -> dict[str, Any]:
 
 
 @cache
-def _arity(kind: type[Op]) -> int | None:
+def _arity(kind: Any) -> int | None:
     """Return the number of operands of an elementwise op; None if it is not known."""
     if not issubclass(kind, ElementwiseOp):
         return None

@@ -279,3 +279,17 @@ def test_nodes_that_read_what_comes_later_are_sorted():
     nodes = [node("Add", "c x", "y"), choice, node("Mul", "x x", "late")]
     model = made(nodes, [declared("x", ["N", 4])], ["y"], {"yes": np.array(True)})
     np.testing.assert_array_equal(run(model, x=X)["y"], X - X * X)
+
+
+def test_a_branch_may_name_its_result_as_the_node_does():
+    inside = helper.make_graph([node("Neg", "x", "y")], "inside", [], [declared("y", None)])
+    other = helper.make_graph([node("Abs", "x", "y")], "other", [], [declared("y", None)])
+    model = made(
+        [node("If", "c", "y", then_branch=inside, else_branch=other), node("Add", "y x", "z")],
+        [declared("x", [2]), declared("c", [], "b")], ["z"],
+    )  # fmt: skip
+    x = np.array([1, -2], "float32")
+    loaded = weft_onnx.load(model)
+    for flag, expected in ((True, [0, 0]), (False, [2, 0])):
+        found = loaded.run({"x": x, "c": np.array(flag)})
+        np.testing.assert_array_equal(found["z"], expected)
