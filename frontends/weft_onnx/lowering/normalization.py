@@ -101,17 +101,13 @@ def rms_normalization(node: Node) -> Tensor:
 
 @lowers("GroupNormalization")
 def group_normalization(node: Node) -> Any:
-    """Standardise groups of channels of each sample; before opset 21, scale groups."""
+    """Standardise groups of channels of each sample; before opset 21 the op is withdrawn."""
     x, groups = node[0], node.required("num_groups")
-    channels, scale, bias = x.axes.shape[1], node[1], node[2]
-    if node.version < 21:
-        repeats = channels // groups
-        scale, bias = (weft.repeat(each, repeats, 0) for each in (scale, bias))
-        return weft.group_norm(x, groups, scale, bias, epsilon=node.attr("epsilon"))
+    scale, bias, epsilon = node[1], node[2], node.attr("epsilon")
     _, wide = _stashed(node, x)
     if wide is x:
-        return weft.group_norm(x, groups, scale, bias, epsilon=node.attr("epsilon"))
-    found = cast(weft.group_norm(wide, groups, epsilon=node.attr("epsilon")), x.dtype)
+        return weft.group_norm(x, groups, scale, bias, epsilon=epsilon)
+    found = cast(weft.group_norm(wide, groups, epsilon=epsilon), x.dtype)
     return found * _per_channel(scale, x.rank) + _per_channel(bias, x.rank)
 
 
