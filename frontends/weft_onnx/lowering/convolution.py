@@ -18,11 +18,10 @@ Pairs = list[tuple[int, int]]
 def paddings(node: Node, kernel: Sequence[int], lengths: Sequence[int]) -> Pairs:
     """Return the padding of each spatial axis from `pads` or `auto_pad`."""
     rank = len(kernel)
-    strides, dilations = strides_of(node, rank), node.attr("dilations") or [1] * rank
+    strides, dilations = per_axis(node, "strides", rank), per_axis(node, "dilations", rank)
     auto = node.choice("auto_pad", default="NOTSET")
     if auto in ("NOTSET", "VALID"):
-        pads = node.attr("pads") or [0] * (2 * rank)
-        pads = [0] * (2 * rank) if auto == "VALID" else pads
+        pads = [0] * (2 * rank) if auto == "VALID" else per_axis(node, "pads", 2 * rank, 0)
         return [(pads[at], pads[at + rank]) for at in range(rank)]
     found = []
     for k, n, step, gap in zip(kernel, lengths, strides, dilations, strict=True):
@@ -32,9 +31,21 @@ def paddings(node: Node, kernel: Sequence[int], lengths: Sequence[int]) -> Pairs
     return found
 
 
-def strides_of(node: Node, rank: int) -> list[int]:
-    """Return the strides."""
-    return list(node.attr("strides") or [1] * rank)
+def per_axis(node: Node, name: str, count: int, default: int = 1) -> list[int]:
+    """Return an attribute with a number for each axis, or side of one."""
+    found = list(node.attr(name) or [default] * count)
+    if len(found) != count:
+        raise node.error(f"{name} has {len(found)} numbers, of {count}")
+    return found
+
+
+def kernel_of(node: Node, w: Tensor) -> list[int]:
+    """Return the spatial lengths of filters, which an attribute may repeat."""
+    found = list(w.axes.shape[2:])
+    given = node.attr("kernel_shape")
+    if given and list(given) != found:
+        raise node.error(f"kernel_shape {list(given)} contradicts filters of {found}")
+    return found
 
 
 @lowers("Conv")
@@ -45,12 +56,12 @@ def conv(node: Node) -> Tensor:
 
 def convolved(node: Node, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
     """Return a convolution with a node's attributes."""
-    kernel = node.attr("kernel_shape") or w.axes.shape[2:]
-    lengths = x.axes.shape[2:]
+    kernel, lengths = kernel_of(node, w), x.axes.shape[2:]
+    rank = len(kernel)
     return weft.conv(
-        x, w, stride=tuple(strides_of(node, len(kernel))), padding=paddings(node, kernel, lengths),
-        dilation=tuple(node.attr("dilations") or [1] * len(kernel)), groups=node.attr("group", 1),
-        bias=bias,
+        x, w, stride=tuple(per_axis(node, "strides", rank)),
+        padding=paddings(node, kernel, lengths), dilation=tuple(per_axis(node, "dilations", rank)),
+        groups=node.attr("group", 1), bias=bias,
     )  # fmt: skip
 
 
@@ -71,10 +82,10 @@ def _per_filter(x: Tensor, rank: int) -> Tensor:
 def conv_transpose(node: Node) -> Tensor:
     """Convolve transposed; `output_shape` or `auto_pad` may give the padding."""
     x, w = node[0], node[1]
-    kernel = list(node.attr("kernel_shape") or w.axes.shape[2:])
+    kernel = kernel_of(node, w)
     rank, lengths = len(kernel), x.axes.shape[2:]
-    strides, dilations = strides_of(node, rank), list(node.attr("dilations") or [1] * rank)
-    extra = list(node.attr("output_padding") or [0] * rank)
+    strides, dilations = per_axis(node, "strides", rank), per_axis(node, "dilations", rank)
+    extra = per_axis(node, "output_padding", rank, 0)
     extents = [(k - 1) * gap + 1 for k, gap in zip(kernel, dilations, strict=True)]
     whole = [step * (n - 1) + extra_n + extent for step, n, extra_n, extent in
              zip(strides, lengths, extra, extents, strict=True)]  # fmt: skip
@@ -83,14 +94,15 @@ def conv_transpose(node: Node) -> Tensor:
         shape = list(wanted)[-rank:] if wanted is not None else [
             n * step for n, step in zip(lengths, strides, strict=True)
         ]  # fmt: skip
+        if any(n < 1 for n in shape):
+            raise node.error(f"output_shape {list(shape)} has lengths below 1")
         pads = []
         for full, n in zip(whole, shape, strict=True):
             total = full - n
             small = total // 2
             pads.append((small, total - small) if auto == "SAME_UPPER" else (total - small, small))
     else:
-        flat = node.attr("pads") or [0] * (2 * rank)
-        flat = [0] * (2 * rank) if auto == "VALID" else flat
+        flat = [0] * (2 * rank) if auto == "VALID" else per_axis(node, "pads", 2 * rank, 0)
         pads = [(flat[at], flat[at + rank]) for at in range(rank)]
     found = weft.conv_transpose(
         x, w, stride=tuple(strides), padding=0, output_padding=0, dilation=tuple(dilations),
@@ -125,9 +137,9 @@ def window(node: Node, lengths: Sequence[int]) -> dict[str, Any]:
     kernel = list(node.required("kernel_shape"))
     return {
         "kernel": tuple(kernel),
-        "stride": tuple(strides_of(node, len(kernel))),
+        "stride": tuple(per_axis(node, "strides", len(kernel))),
         "padding": paddings(node, kernel, lengths),
-        "dilation": tuple(node.attr("dilations") or [1] * len(kernel)),
+        "dilation": tuple(per_axis(node, "dilations", len(kernel))),
         "ceil_mode": node.flag("ceil_mode"),
     }
 
@@ -192,6 +204,8 @@ def global_max_pool(node: Node) -> Tensor:
 def global_lp_pool(node: Node) -> Tensor:
     """Return the p-norm over the spatial axes."""
     x, p = node[0], node.attr("p", 2)
+    if p < 1:
+        raise node.error(f"p is {p}: there are norms from 1 on")
     axes = tuple(range(2, x.rank))
     return weft.power(weft.sum(weft.power(weft.absolute(x), p), axis=axes, keepdims=True), 1 / p)
 
@@ -201,8 +215,8 @@ def max_unpool(node: Node) -> Tensor:
     """Put maxima back at their flat indices."""
     x, indices = node[0], node[1]
     kernel = list(node.required("kernel_shape"))
-    strides = strides_of(node, len(kernel))
-    pads = node.attr("pads") or [0] * (2 * len(kernel))
+    strides = per_axis(node, "strides", len(kernel))
+    pads = per_axis(node, "pads", 2 * len(kernel), 0)
     if node.has(2):
         shape = tuple(node.ints(2))
     else:
@@ -231,9 +245,9 @@ def col2im(node: Node) -> Tensor:
     """Sum columns of windows into images."""
     lengths, kernel = node.ints(1), node.ints(2)
     rank = len(kernel)
-    pads = node.attr("pads") or [0] * (2 * rank)
+    pads = per_axis(node, "pads", 2 * rank, 0)
     return weft.fold(
-        node[0], tuple(lengths), tuple(kernel), stride=tuple(strides_of(node, rank)),
+        node[0], tuple(lengths), tuple(kernel), stride=tuple(per_axis(node, "strides", rank)),
         padding=[(pads[at], pads[at + rank]) for at in range(rank)],
-        dilation=tuple(node.attr("dilations") or [1] * rank),
+        dilation=tuple(per_axis(node, "dilations", rank)),
     )  # fmt: skip

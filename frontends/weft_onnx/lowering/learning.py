@@ -86,6 +86,8 @@ def linear_classifier(node: Node) -> Any:
     scores = _linear(node, count)
     if count == 1 and len(classes) == 2:
         scores = weft.concat([-scores, scores], 1)
+    if classes and len(classes) != scores.axes.shape[1]:
+        raise node.error(f"{len(classes)} classes do not fit {scores.axes.shape[1]} scores")
     chosen = cast(weft.argmax(scores, axis=1), "int64")
     result = transformed(node, scores)
     if not classes:

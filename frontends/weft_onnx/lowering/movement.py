@@ -48,6 +48,8 @@ def reshape(node: Node) -> Any:
 def flatten(node: Node) -> Any:
     """Make a matrix of the axes before and from an axis on."""
     shape, axis = node.shape(), node.attr("axis", 1)
+    if not -len(shape) <= axis <= len(shape):
+        raise node.error(f"axis {axis} is not one of {len(shape)}, nor the end")
     axis = axis + len(shape) if axis < 0 else axis
     return reshaped(node, node.raw(0), (prod(shape[:axis]), prod(shape[axis:])))
 
@@ -107,7 +109,7 @@ def split(node: Node) -> Any:
             raise node.error(f"it has {node.outputs} results, not {count}")
         each = -(-length // count)
         given = [min(each, max(length - at * each, 0)) for at in range(count)]
-    if sum(given) != length:
+    if sum(given) != length or min(given, default=0) < 0:
         raise node.error(f"parts of {list(given)} do not make up the length {length}")
     if len(given) == 1:
         return (node.raw(0),)

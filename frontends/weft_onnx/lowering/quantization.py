@@ -40,6 +40,8 @@ def spread(node: Node, x: Tensor, shape: tuple[int, ...], what: str = "scale") -
         return weft.reshape(x, ())
     axis = node.axis(node.attr("axis", 1), len(shape))
     lengths, block = list(shape), node.attr("block_size", 0)
+    if block < 0:
+        raise node.error(f"block_size is {block}: it must be 0 or the length of a block")
     if block:
         lengths[axis] = -(-shape[axis] // block)
     elif x.rank == 1:

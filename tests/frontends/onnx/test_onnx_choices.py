@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto, defs, helper
-from onnx_cases import Case, numbers
+from onnx_cases import IMAGE, X3, Case, below, numbers, whole
 from onnx_choice_table import BY_VERSION, CASES, OPEN, RANDOM, WITHOUT_CASES
 from onnx_judge import ML, expected, node_model, versions
 from onnx_models import declared, made
@@ -250,6 +250,37 @@ def test_each_op_with_a_closed_set_and_a_lowering_has_a_case():
               if domain in ("", ML) and lowering_of(domain, op) is not None}  # fmt: skip
     assert wanted - set(CASES) == set(WITHOUT_CASES) & wanted
     assert set(CASES) <= wanted | {(domain, op) for domain, op, _ in CHOICES}
+
+
+UNFIT: list[tuple[str, list[Any], dict[str, Any], str]] = [
+    ("Conv", [IMAGE, numbers(2, 4, 3, 3)], {"kernel_shape": [5, 5]}, "contradicts filters"),
+    ("Conv", [IMAGE, numbers(2, 4, 3, 3)], {"pads": [1, 1]}, "pads has 2 numbers, of 4"),
+    ("Conv", [IMAGE, numbers(2, 4, 3, 3)], {"strides": [1]}, "strides has 1 numbers, of 2"),
+    ("ConvTranspose", [IMAGE, numbers(4, 4, 3, 3)], {"output_shape": [-5, 3]}, "lengths below 1"),
+    ("Flatten", [X3], {"axis": -4}, "axis -4"),
+    ("Flatten", [X3], {"axis": 4}, "axis 4"),
+    ("GlobalLpPool", [IMAGE], {"p": 0}, "p is 0"),
+    ("Split", [X3, whole(7, -3)], {"axis": 2}, "parts of"),
+    ("ReverseSequence", [numbers(4, 4), whole(1, 1, 1, 1)], {"batch_axis": 0}, "both 0"),
+    ("GatherElements", [X3, below(2, 2, 5, 4)], {"axis": 0}, "indices of the shape"),
+    ("ScatterElements", [X3, below(2, 2, 3, 4), numbers(2, 3, 1)], {}, "updates of the shape"),
+    ("DFT", [numbers(2, 6, 1), None, np.int64(1)], {"inverse": 1, "onesided": 1}, "onesided 1"),
+    ("DFT", [numbers(2, 6, 2), None, np.int64(1)], {"onesided": 1}, "real numbers only"),
+    ("RNN", [numbers(2, 1, 3), numbers(2, 5, 3), numbers(2, 5, 5)],
+     {"direction": "bidirectional", "hidden_size": 5, "activations": ["Tanh"]}, "1 activations"),
+    ("Resize", [IMAGE, None, np.float32([1, 1, 2, 2])],
+     {"coordinate_transformation_mode": "tf_crop_and_resize"}, "roi"),
+    ("Resize", [IMAGE, None, np.float32([1, 1, 2, 2])], {"exclude_outside": 1}, "exclude_outside"),
+    ("RoiAlign", [IMAGE, numbers(1, 4), whole(0)], {"sampling_ratio": -1}, "sampling_ratio"),
+]  # fmt: skip
+"""Op, operands, attributes that do not fit them or one another, and what the error says."""
+
+
+@pytest.mark.parametrize(("op", "operands", "attributes", "message"), UNFIT)
+def test_attributes_that_do_not_fit_are_refused(op, operands, attributes, message):
+    model, arrays = node_model(op, 22, attributes, operands)
+    with pytest.raises(NodeError, match=f"the {op}.*{message}"):
+        weft_onnx.load(model).run(arrays, backend="numpy")
 
 
 def scan_model(opset: int, **attributes: Any) -> Any:
