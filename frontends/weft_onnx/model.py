@@ -27,8 +27,9 @@ from weft_onnx.nodes import lowering_of, numpy_dtype, set_lines
 from weft_onnx.order import require_order
 from weft_onnx.program import Program
 from weft_onnx.runtime_choices import as_specified, is_of_runtime
+from weft_onnx.schemas import has_body
 from weft_onnx.tensors import MOST_BYTES, TensorReader, fields_of, messages
-from weft_onnx.tracing import Body, Constants, Frame, Tracer, has_body
+from weft_onnx.tracing import Body, Constants, Frame, Tracer
 from weft_onnx.values import Maps, Value, is_for_device, leaves, mapped
 
 FIRST_OPSET = 6

@@ -22,7 +22,7 @@ from weft.errors import WeftError
 from weft_onnx.choices import CHOICES, choices_of
 from weft_onnx.errors import NodeError
 from weft_onnx.nodes import lowering_of
-from weft_onnx.tracing import has_body
+from weft_onnx.schemas import has_body
 
 Kind = defs.OpSchema.AttrType
 SINGLE = (Kind.INT, Kind.STRING)
