@@ -39,6 +39,6 @@ __all__ = [
     "attention", "blocked_channels", "blocked_weights", "contraction", "control", "convolution",
     "creation", "elementwise", "encoders", "forest", "fused", "grouped_attention", "indexing",
     "learning", "movement", "normalization", "quantization", "quantized_ops", "recurrent",
-    "reduction", "regions", "relatives", "resampling", "scores", "selection", "sequences", "signal",
-    "skip_normalization", "support_vectors", "text", "training", "trees",
+    "reduction", "regions", "relatives", "resampling", "scores", "selection", "sequences",
+    "signal", "skip_normalization", "support_vectors", "text", "training", "trees",
 ]  # fmt: skip

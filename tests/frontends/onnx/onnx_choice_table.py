@@ -29,12 +29,12 @@ RANDOM = [
 ]  # fmt: skip
 """Ops whose numbers are random, of which the dtype is tested."""
 
+LEARNT = (
+    "OneHotEncoder", "SVMClassifier", "SVMRegressor", "TreeEnsemble", "TreeEnsembleClassifier",
+    "TreeEnsembleRegressor",
+)  # fmt: skip
 WITHOUT_CASES = {
-    *RANDOM, ("", "Scan"), ("", "ConcatFromSequence"),
-    *((ML, op) for op in (
-        "OneHotEncoder", "SVMClassifier", "SVMRegressor", "TreeEnsemble", "TreeEnsembleClassifier",
-        "TreeEnsembleRegressor",
-    )),
+    *RANDOM, ("", "Scan"), ("", "ConcatFromSequence"), *(("ai.onnx.ml", op) for op in LEARNT),
 }  # fmt: skip
 """Ops that have tests of their own."""
 
