@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 REASONS = {
-    r"ai_onnx_ml_tree_ensemble": "tree ensembles have no lowering",
     r"(basic_)?deform_conv": "deformable convolutions have no lowering",
     r"image_decoder": "images are not decoded",
     r"gradient_of_add": "the preview op Gradient has no lowering: weft.deriv gives gradients",
