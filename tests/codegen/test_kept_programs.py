@@ -58,3 +58,30 @@ def test_a_restored_program_has_the_text_that_was_compiled(backend, tmp_path, mo
             assert computation.program.is_restored is is_restored
             found.append((computation.source, computed.tobytes()))
     assert found[0] == found[1]
+
+
+EMPTY = {
+    "logsumexp": lambda x: weft.logsumexp(x, -1),
+    "norm": lambda x: weft.norm(x, reduction_axes=-1),
+    "softmax": lambda x: weft.softmax(x, -1),
+    "sum of squares": lambda x: weft.sum(weft.square(weft.exp(x) @ weft.transpose(x))),
+}
+
+
+@pytest.mark.parametrize("shape", [(3, 0), (0, 3)])
+@pytest.mark.parametrize("backend", ["numpy", "native", "opencl"])
+def test_programs_with_tensors_without_elements_are_restored(backend, shape, tmp_path, monkeypatch):
+    monkeypatch.setattr(compile_cache, "_memory", compile_cache.Memory())
+    found = []
+    for is_restored in (False, True):
+        compile_cache._memory.contents.clear()
+        compile_cache._memory.held = 0
+        x = weft.placeholder(shape)
+        results = [function(x) for function in EMPTY.values()]
+        results.append(weft.deriv(weft.sum(results[0]), x))
+        with weft.make_transformer(backend, cache=tmp_path) as transformer:
+            computation = transformer.computation(results, x)
+            computed = computation(np.zeros(shape, "float32"))
+            assert computation.program.is_restored is is_restored
+            found.append([(each.shape, each.tobytes()) for each in computed])
+    assert found[0] == found[1]

@@ -191,7 +191,9 @@ class Deserializer:
         self.arena_size = int(document["arena"])
         arena = Buffer(ARENA, self.arena_size, 0)
         fixed = [self._buffer(*each) for each in document["buffers"]]
-        self.buffers = [arena, *fixed] if self.arena_size else fixed
+        # Tensors without elements are in an arena of no bytes.
+        is_used = any(base == IN_ARENA for base, *_ in document["tensors"])
+        self.buffers = [arena, *fixed] if self.arena_size or is_used else fixed
         self._tensors = [self._tensor([*fixed, arena], *each) for each in document["tensors"]]
 
     def _buffer(self, kind: str, nbytes: int, owner: Any) -> Buffer:
