@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 
@@ -111,16 +110,10 @@ class PrintOp(EffectOp):
 
     prefix: str | None
 
-    @property
-    def stream(self) -> TextIO:
-        """Where it prints: the standard output."""
-        return sys.stdout
-
     def perform(self, *values: Any) -> None:
         """Print the value, after the prefix."""
         (value,) = values
-        text = value if self.prefix is None else f"{self.prefix} {value}"
-        print(text, file=self.stream, flush=True)
+        print(value if self.prefix is None else f"{self.prefix} {value}", flush=True)
 
 
 class AssertOp(EffectOp):

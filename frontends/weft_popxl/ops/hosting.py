@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 
@@ -129,10 +129,11 @@ def print_tensor(
 class PrintTensorOp(PrintOp):
     """The operand, printed on the standard error whenever it is computed."""
 
-    @property
-    def stream(self) -> TextIO:
-        """The standard error."""
-        return sys.stderr
+    def perform(self, *values: Any) -> None:
+        """Print the value, after the prefix."""
+        (value,) = values
+        text = value if self.prefix is None else f"{self.prefix} {value}"
+        print(text, file=sys.stderr, flush=True)
 
 
 class PrintGradientOp(IdentityOp):
