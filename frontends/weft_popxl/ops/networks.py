@@ -175,6 +175,7 @@ def conv_transpose(
     elements, less the padding. `output_shape`, of the result or of its spatial axes only,
     determines the padding instead, as in ONNX: the larger half is after the images for
     ``same_upper``, and otherwise before. So do ``same_upper`` and ``same_lower``, for n times the
+    stride. Lengths beyond the full ones come from more `output_padding`, which stays below the
     stride. The last three arguments have no effect.
     """
     images, filters = matching("conv_transpose", t, weight)
@@ -208,6 +209,7 @@ def conv_transpose(
             )
         ]
         pads = [_halves(most - n, chosen) for most, n in zip(full, wanted, strict=True)]
+        extra = _extended(extra, steps, full, wanted)
     elif chosen == "valid":
         pads = [(0, 0)] * spatial
     else:
@@ -226,8 +228,25 @@ def conv_transpose(
     return made
 
 
+def _extended(
+    extra: Sequence[int], steps: Sequence[int], full: Sequence[int], wanted: Sequence[int]
+) -> list[int]:
+    """Return the output padding with what lengths need beyond those of the full result.
+
+    Output padding is below the stride; raises popart_exception for a length beyond that.
+    """
+    limits = [n - more + step - 1 for n, more, step in zip(full, extra, steps, strict=True)]
+    if any(n > limit for n, limit in zip(wanted, limits, strict=True)):
+        raise popart_exception(
+            f"conv_transpose: output_shape asks for spatial axes of {list(wanted)}, and at most "
+            f"{limits} are possible with a stride of {list(steps)}"
+        )
+    return [more + max(n - most, 0) for more, n, most in zip(extra, wanted, full, strict=True)]
+
+
 def _halves(total: int, pad_type: str) -> tuple[int, int]:
-    """Return padding split into halves; a negative total is refused by its user."""
+    """Return padding split into halves, none for a negative total."""
+    total = max(total, 0)
     small = total // 2
     return (small, total - small) if pad_type == "same_upper" else (total - small, small)
 

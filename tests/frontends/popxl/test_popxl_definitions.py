@@ -99,25 +99,33 @@ def spread(x: Array, w: Array, stride: Sequence[int], gaps: Sequence[int], group
 
 
 def transposed_convolution(rng: np.random.Generator) -> Case:
-    """Return a transposed convolution with an output shape, of all axes or the spatial ones."""
+    """Return a transposed convolution to a shape, of all axes or the spatial ones, or ``same``."""
     rank, groups = int(rng.integers(1, 4)), int(rng.integers(1, 3))
     x = rng.normal(size=(rng.integers(1, 3), 2 * groups, *rng.integers(1, 5, rank)))
     w = rng.normal(size=(2 * groups, rng.integers(1, 3), *rng.integers(1, 4, rank)))
     stride, gaps = rng.integers(1, 4, rank).tolist(), rng.integers(1, 3, rank).tolist()
     pad_type = str(rng.choice(["not_set", "same_upper", "same_lower", "valid"]))
+    extra = rng.integers(0, stride).tolist() if rng.random() < 0.5 else []
     full = spread(x, w, stride, gaps, groups)
-    wanted = [int(rng.integers(1, n + 1)) for n in full.shape[2:]]
+    beyond = [(0, step - 1) for step in stride]
+    full = np.pad(full, [(0, 0), (0, 0), *beyond])
+    if pad_type.startswith("same") and rng.random() < 0.5:
+        wanted, shape = [n * step for n, step in zip(x.shape[2:], stride, strict=True)], []
+    else:
+        wanted = [int(rng.integers(1, n + 1)) for n in full.shape[2:]]
+        shape = [*full.shape[:2], *wanted] if rng.random() < 0.5 else wanted
     cut = [slice(None), slice(None)]
-    for most, n in zip(full.shape[2:], wanted, strict=True):
-        total = most - n
+    for most, step, more, n in zip(
+        full.shape[2:], stride, extra or [0] * rank, wanted, strict=True
+    ):
+        total = max(most - (step - 1) + more - n, 0)
         first = total // 2 if pad_type == "same_upper" else total - total // 2
         cut.append(slice(first, first + n))
-    shape = [*full.shape[:2], *wanted] if rng.random() < 0.5 else wanted
 
     def build(t: popxl.Tensor) -> popxl.Tensor:
         filters = popxl.constant(w)
         return ops.conv_transpose(
-            t, filters, stride, [0] * 2 * rank, gaps, groups, pad_type, output_shape=shape
+            t, filters, stride, [0] * 2 * rank, gaps, groups, pad_type, extra, shape
         )
 
     return build, x, full[tuple(cut)]

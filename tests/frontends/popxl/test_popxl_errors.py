@@ -521,6 +521,18 @@ CASES: dict[str, tuple[type[Exception], str, Callable[[House], Any]]] = {
             output_shape=[1, 3, 4],
         ),
     ),
+    "an output that no output padding reaches": (
+        popart,
+        r"output_shape asks for spatial axes of \[8\], and at most \[7\] are possible",
+        lambda h: ops.conv_transpose(
+            ops.init((2, 2, 3), popxl.float32),
+            ops.init((2, 3, 2), popxl.float32),
+            (2,),
+            (0, 0),
+            (1,),
+            output_shape=[8],
+        ),
+    ),
     "crop and resize": (
         ValueError,
         "coordinate_transformation_mode must be",
