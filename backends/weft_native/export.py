@@ -13,6 +13,7 @@ import numpy as np
 
 from weft.errors import ArgumentError, BackendError
 from weft.plan.plan import ARENA, CONSTANT, Buffer
+from weft.runtime.given_lengths import HOW_TO_GIVE
 from weft.support.quoting import harmless
 from weft_c.dialect import Dialect
 from weft_c.source.functions import HostCall, ctype
@@ -52,7 +53,7 @@ def export_c(
 ) -> tuple[Path, Path]:
     """Write a computation as C source; see `NativeComputation.export_c`."""
     if not computation.is_static:
-        raise ArgumentError(f"{computation.name} has unknown lengths: give axes={{axis: 32}}")
+        raise ArgumentError(f"{computation.name} has unknown lengths: {HOW_TO_GIVE}")
     original = computation.transformer
     options: Any = {
         "threads": 1, "cache": False, "passes": original.graph_passes,

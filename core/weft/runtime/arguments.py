@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
@@ -11,11 +10,12 @@ import numpy as np
 
 from weft.errors import ArgumentError, AxesError, DTypeError, NeedsMemory
 from weft.ir import dtypes
-from weft.ir.axes import LONGEST, Axes, Axis
+from weft.ir.axes import Axes
 from weft.ir.graph import Graph
 from weft.ir.lengths import Length, Symbol
 from weft.ir.op import Op
 from weft.runtime.device import DeviceTensor
+from weft.runtime.given_lengths import HOW_TO_GIVE
 from weft.transforms.capture import not_a_placeholder
 
 Array = np.ndarray[Any, Any]
@@ -34,12 +34,10 @@ class Arguments:
         The lengths that were given when the computation was made.
     """
 
-    def __init__(
-        self, name: str, parameters: Sequence[Any], axes: Mapping[Any, int] | None
-    ) -> None:
+    def __init__(self, name: str, parameters: Sequence[Any], given: Mapping[Symbol, int]) -> None:
         self.name = name
         self.parameters = tuple(parameters)
-        self.given = _given_sizes(axes)
+        self.given = dict(given)
 
     def fed(self, feed: Any, given: int) -> tuple[Any, ...]:
         """Return the values of `feed` for the parameters after the first `given`, in order.
@@ -124,7 +122,7 @@ class Arguments:
         graph: Graph,
         tensors: Mapping[Any, DeviceTensor],
     ) -> dict[Symbol, int]:
-        """Return the lengths that follow from the arguments' shapes, from `axes` and from states.
+        """Return the lengths that were given, or follow from the shapes of arguments and states.
 
         `tensors` holds the states that have memory already. Raises AxesError if two lengths
         disagree or one is still unknown.
@@ -151,10 +149,7 @@ class Arguments:
         unknown = [symbol for symbol in graph.symbols if symbol not in solution]
         if unknown:
             names = ", ".join(map(repr, unknown))
-            raise AxesError(
-                f"{self.name}: no argument tells the lengths {names}: give them when making the "
-                "computation, as in axes={axis: 128}"
-            )
+            raise AxesError(f"{self.name}: no argument tells the lengths {names}: {HOW_TO_GIVE}")
         return solution
 
 
@@ -174,28 +169,3 @@ def _converted(value: Any, array: Array, dtype: dtypes.DType, what: str) -> Arra
     if widens or np.can_cast(array.dtype, dtype, "same_kind"):
         return dtypes.converted(array, dtype)
     raise DTypeError(f"{what}: {array.dtype} does not convert to {dtype}: cast it")
-
-
-def _given_size(key: Any, size: Any) -> int:
-    try:
-        found = -1 if isinstance(size, bool) else operator.index(size)
-    except TypeError:
-        found = -1
-    if not 0 <= found <= LONGEST:
-        raise AxesError(f"axes= gives {key!r} the length {size!r}, which is no whole number from 0")
-    return found
-
-
-def _given_sizes(axes: Mapping[Any, int] | None) -> dict[Symbol, int]:
-    solution: dict[Symbol, int] = {}
-    if axes is not None and not isinstance(axes, Mapping):
-        raise ArgumentError(f"axes= takes a dictionary, as in axes={{axis: 128}}, not {axes!r}")
-    for key, size in (axes or {}).items():
-        length = key.length if isinstance(key, Axis) else key
-        symbol = length.as_symbol() if isinstance(length, Length) else None
-        if symbol is None:
-            raise ArgumentError(f"axes= gives a length to {key!r}, which is not unknown")
-        found = _given_size(key, size)
-        if solution.setdefault(symbol, found) != found:
-            raise AxesError(f"axes= gives two lengths to {symbol}: {solution[symbol]} and {found}")
-    return solution

@@ -15,6 +15,7 @@ from typing import Any
 from weft.errors import ArgumentError, ArtefactError, WeftError
 from weft.ir import scope
 from weft.ir.graph import Graph
+from weft.ir.lengths import Length
 from weft.ir.storage import AssignOp
 from weft.ops.control import doall
 from weft.runtime.artefact_files import (
@@ -144,7 +145,7 @@ class _Reading:
             with self.reading("the initial values"):
                 self.initialise(transformer, initial)
         with self.reading("the graph"):
-            found = transformer.computation(made, name=self.name, axes=self.given)
+            found = transformer.computation(made, name=self.name, axes=self.given_in(self.graph))
         for name, value in self.states.items():
             with self.reading(f"the value of {name!r:.80}"):
                 transformer.set_value(self.parsing.states[name], value)
@@ -161,9 +162,17 @@ class _Reading:
                 computed.append((state, value))
         if computed:
             graph = initial.replace(updates=computed)
-            made = transformer.computation(graph, axes=self.given)
+            made = transformer.computation(graph, axes=self.given_in(graph))
             made()
             transformer.discard([made])
+
+    def given_in(self, graph: Graph) -> dict[Length, int]:
+        """Return the lengths that were given to unknown ones of a graph."""
+        return {
+            length: size
+            for length, size in self.given.items()
+            if length.as_symbol() in graph.symbols
+        }
 
     def offer_code(self, transformer: Transformer) -> None:
         """Give the transformer the code that the file brings, if it is for this machine."""

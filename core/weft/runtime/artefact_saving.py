@@ -28,6 +28,7 @@ from weft.runtime.artefact_files import (
     STATES,
     write_parts,
 )
+from weft.runtime.given_lengths import HOW_TO_GIVE
 from weft.runtime.safetensors_content import content_of
 from weft.support.processor import processor_features
 from weft.text.parser import Parsing
@@ -146,7 +147,7 @@ def _solved(computation: Computation, graph: Graph) -> Graph:
     if unknown:
         raise ArtefactError(
             f"{computation.name} has states whose initial values depend on the lengths {unknown}, "
-            "which only a call tells: give them when making the computation, as in axes={axis: 8}"
+            f"which only a call tells: {HOW_TO_GIVE}"
         )
     return graph.specialised(given)
 

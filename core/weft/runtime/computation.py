@@ -20,6 +20,7 @@ from weft.report.recorder import Recorder
 from weft.runtime.arguments import Arguments, Array
 from weft.runtime.call_path import make_executor
 from weft.runtime.exchanges import Exchange
+from weft.runtime.given_lengths import HOW_TO_GIVE, given_lengths
 from weft.runtime.notebook import computation_as_html
 from weft.runtime.program import Program
 from weft.support.gc_pause import gc_paused
@@ -85,7 +86,7 @@ class Computation:
                 self.graph = capture(ops, parameters, name)
                 _ = self.graph.symbols
         self.results, self.pack = structure(results)
-        self.arguments = Arguments(name, parameters, axes)
+        self.arguments = Arguments(name, parameters, given_lengths(axes, self.graph, name))
         self.programs: dict[tuple[tuple[int, ...], ...], Program] = {}
         self.arity = len(parameters)
         self.is_static = not set(self.graph.symbols) - set(self.arguments.given)
@@ -335,7 +336,7 @@ class Computation:
         if len(self.programs) != 1:
             raise ArgumentError(
                 f"{self.name} has {len(self.programs)} programs, one for each solution of its "
-                "unknown lengths: call it and look into its programs, or give axes={axis: 32}"
+                f"unknown lengths: call it and look into its programs, or {HOW_TO_GIVE}"
             )
         return next(iter(self.programs.values()))
 

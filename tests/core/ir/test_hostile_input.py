@@ -165,7 +165,7 @@ CASES: dict[str, Case] = {
     "a dtype": (lambda p: p.numpy.computation(p.x, np.float32), ArgumentError, "placeholder"),
     "axes=5": (lambda p: p.with_axes(5), ArgumentError, "dictionary"),
     "axes in a list": (lambda p: p.with_axes([(p.n, 3)]), ArgumentError, "dictionary"),
-    "axes by name": (lambda p: p.with_axes({"n": 3}), ArgumentError, "not unknown"),
+    "axes by a wrong name": (lambda p: p.with_axes({"q": 3}), ArgumentError, "a name that no"),
     **{
         f"a length of {size!r}": (
             lambda p, size=size: p.with_axes({p.n: size}), AxesError, "whole number"
