@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.errors import ArgumentError, BackendError
+from weft.files import replacing
 from weft.plan.plan import ARENA, CONSTANT, Buffer
 from weft.runtime.given_lengths import HOW_TO_GIVE
-from weft.support.quoting import harmless
+from weft.support.quoting import file_name, harmless
 from weft_c.dialect import Dialect
 from weft_c.source.functions import HostCall, ctype
 from weft_native.exported_names import exported_name, words_of
@@ -74,9 +75,29 @@ def export_c(
         written = text.source(), text.header(_result_names(computation))
     paths = Path(folder) / f"{text.title}.c", Path(folder) / f"{text.title}.h"
     Path(folder).mkdir(parents=True, exist_ok=True)
+    first = f"/* Exported by weft: {file_name(name or computation.name)} */\n"
+    for path in paths:
+        _require_own(path, first)
     for path, content in zip(paths, written, strict=True):
-        path.write_text(content, encoding="utf-8")
+        with replacing(path) as file:
+            file.write(f"{first}{content}".encode())
     return paths
+
+
+def _require_own(path: Path, first: str) -> None:
+    """Raise ArgumentError for a file that does not begin with the line of the same name.
+
+    Names that differ may become the same name in C.
+    """
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        is_own = file.read(len(first)) == first.encode()
+    if not is_own:
+        raise ArgumentError(
+            f"{path} is there, and no export of this name: export to another folder, give another "
+            "name, as in export_c(folder, 'other'), or remove the file"
+        )
 
 
 class PortableText(ProgramText):
@@ -117,7 +138,7 @@ class PortableText(ProgramText):
         ]
         guard = f"WEFT_{self.title.upper()}_H"
         return "\n".join([
-            "/* Exported by weft. Arrays are contiguous, in row-major order:", *lines,
+            "/* Arrays are contiguous, in row-major order:", *lines,
             "   Returns 0; 1 if a kernel refused an operand, such as an index out of range. The",
             "   function has static memory: one call at a time. */",
             f"#ifndef {guard}", f"#define {guard}", "#include <stdint.h>",

@@ -149,7 +149,9 @@ def test_what_cannot_be_exported_is_refused(transformer: NativeTransformer, tmp_
         transformer.computation(solved, a).export_c(tmp_path)
     assert f'File "{__file__}", line {solved.lineno}' in str(caught.value)
     rows = weft.placeholder((weft.Axis(name="N"),))
-    with pytest.raises(ArgumentError, match="unknown lengths"):
+    with pytest.raises(
+        ArgumentError, match=r"unknown lengths: .*transformer\.computation\(.*axes="
+    ):
         transformer.computation(rows * 2, rows).export_c(tmp_path)
     assert not list(tmp_path.iterdir())
 
@@ -220,6 +222,50 @@ def test_a_computation_of_any_name_is_exported(
     assert f" in0: float32 (5,), {name}\n" in header.read_text()
     command = [COMPILERS[0], *STRICT, "-I.", "-c", str(source)]
     subprocess.run(command, cwd=tmp_path, check=True, timeout=120)
+
+
+CLASHES = [
+    ("exp", "weft_exp"), ("weft_exp", "exp"), ("step 1", "step_1"), ("Step", "step"),
+    ("a" * 50 + "b", "a" * 50 + "c"), ("...", "kernel"), ("in0", "weft_in0"), ("a\\b", "a/b"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("by_argument", [False, True])
+@pytest.mark.parametrize(("first", "second"), CLASHES)
+def test_an_export_replaces_that_of_its_own_name_only(
+    transformer: NativeTransformer, tmp_path: Path, first: str, second: str, by_argument: bool
+) -> None:
+    def export(op: Any, name: str) -> list[str]:
+        title = None if by_argument else name
+        computation = transformer.computation(op, x, name=title)
+        paths = computation.export_c(tmp_path / "made", name if by_argument else None)
+        return [path.read_text() for path in paths]
+
+    x = weft.placeholder((3,), name="x")
+    before = export(weft.exp(x), first)
+    after = export([weft.log(x), x + 1], first)
+    assert all(old != new for old, new in zip(before, after, strict=True))
+    with pytest.raises(ArgumentError, match=r"no export of this name.*give another name"):
+        export(weft.sin(x), second)
+    (tmp_path / "made").rename(tmp_path / "kept")
+    export(weft.sin(x), second)
+    names = [sorted(each.name for each in (tmp_path / f).iterdir()) for f in ("made", "kept")]
+    assert names[0] == names[1]
+    assert export([weft.log(x), x + 1], second) != after
+    kept = [path.read_text() for path in sorted((tmp_path / "kept").iterdir())]
+    assert kept == after
+
+
+@pytest.mark.parametrize("suffix", ["c", "h"])
+def test_a_file_that_weft_did_not_write_stays(
+    transformer: NativeTransformer, tmp_path: Path, suffix: str
+) -> None:
+    x = weft.placeholder((3,), name="x")
+    mine = tmp_path / f"step.{suffix}"
+    mine.write_text("int mine;\n")
+    with pytest.raises(ArgumentError, match=rf"step\.{suffix} is there"):
+        transformer.computation(x + 1, x, name="step").export_c(tmp_path)
+    assert [(path, path.read_text()) for path in tmp_path.iterdir()] == [(mine, "int mine;\n")]
 
 
 def test_results_and_parameters_have_their_names_in_the_header(
