@@ -62,6 +62,8 @@ def _symbol(key: Any, graph: Graph, name: str) -> Symbol:
         problem = "which is the name of several: give the axis itself in place of its name"
     elif isinstance(key, str):
         problem = f"a name that no unknown length of {name} has: {unknown}"
+    elif str(_symbol_of(key)) in map(str, known):
+        problem = f"which is not the one of that name in {name}: give the axis that its ops have"
     elif _symbol_of(key) is not None:
         problem = f"which {name} does not have: {unknown}"
     elif isinstance(_length_of(key), Length):
