@@ -17,6 +17,7 @@ from weft.ir.storage import as_op, constant
 from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops.arguments import as_number
 from weft.ops.comparison import equal, greater, less, maximum, where
+from weft.ops.control import stop_gradient
 from weft.ops.elementwise import (
     FloatOp,
     InexactOp,
@@ -30,7 +31,7 @@ from weft.ops.elementwise import (
 from weft.ops.indexing import slice_along_axis
 from weft.ops.math import power, sqrt
 from weft.ops.movement import size_of
-from weft.ops.probabilities import LogSumExpOp, broadcast_back
+from weft.ops.probabilities import LogSumExpOp
 from weft.ops.reduced_axes import joined, reduce, reduced_positions, takes_axis
 from weft.ops.reduction import (
     MaxOp,
@@ -39,7 +40,6 @@ from weft.ops.reduction import (
     SumOp,
     VarianceOp,
     all,
-    around_mean,
     count_nonzero,
     max,
     min,
@@ -53,6 +53,7 @@ __all__ = [
     "L2_norm",
     "NormOp",
     "QuantileOp",
+    "StdOp",
     "logsumexp",
     "median",
     "nanmax",
@@ -128,6 +129,78 @@ class NormOp(ReductionOp, CompositeOp):
             parts = sign(parts) * power(safe, self.exponent - 1)
         share = self.spread(where(is_zero, 0, share), x)
         return (cast(share * parts, self.dtype),)
+
+
+class StdOp(VarianceOp):
+    """The standard deviation, of elements moved and scaled to the interval from 0 to 1.
+
+    So neither a sum nor a square leaves the range of a dtype, and that of equal numbers is 0. The
+    gradient of a standard deviation of 0 is 0. 16-bit floats are computed in float32.
+
+    Attributes
+    ----------
+    correction
+        What is subtracted from the count of elements to give the divisor, which is at least 0.
+    """
+
+    correction: float
+
+    def reference(self, x: Any) -> Any:
+        """Move, scale, take the root of the corrected variance, and scale back."""
+        wide = np.asarray(x, self.accumulator_dtype)
+        if not wide.size:
+            return super().reference(wide)
+        low, high = (
+            choose(wide, axis=self.positions, keepdims=True) for choose in (np.min, np.max)
+        )
+        half = np.where((low < -1) & (high > 1), 0.5, 1)
+        span = high * half - low * half
+        span = np.where(span == 0, 1, span)
+        parts = (wide * half - low * half) / span
+        square = np.var(parts, axis=self.positions, keepdims=True)
+        count = wide.size // low.size
+        root = np.sqrt(square * (count / np.maximum(np.float64(count - self.correction), 0)))
+        return np.squeeze(root * span / half, axis=self.positions).astype(self.dtype)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Move, scale, take the root of the corrected variance, and scale back."""
+        parts, span, half = self._parts(cast(x, self.accumulator_dtype))
+        square = VarianceOp(parts, positions=self.positions)
+        count, divisor = self._counts(x)
+        return cast(sqrt(square * (count / divisor)) * span / half, self.dtype)
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Multiply the adjoint by (x - mean) / std / divisor, of the scaled elements."""
+        parts, _, _ = self._parts(cast(x, self.accumulator_dtype))
+        square = VarianceOp(parts, positions=self.positions)
+        is_zero = equal(square, 0)
+        count, divisor = self._counts(x)
+        root = sqrt(where(is_zero, 1, square) * (count / divisor))
+        share = where(is_zero, 0, cast(delta, self.accumulator_dtype) / divisor)
+        unit = self.distance(parts) / self.spread(root, x)
+        return (cast(self.spread(share, x) * unit, self.dtype),)
+
+    def _parts(self, x: TensorOp) -> tuple[TensorOp, TensorOp, TensorOp]:
+        """Return elements from 0 to 1; their range, halved where it may overflow; and the factor.
+
+        The last two and the minimum are constants for differentiation: what the adjoint has of the
+        elements does not depend on how they are moved and scaled.
+        """
+        if 0 in (x.axes[place].length for place in self.positions):
+            one = constant(1, dtype=x.dtype)
+            return x, one, one
+        low, high = (stop_gradient(op(x, positions=self.positions)) for op in (MinOp, MaxOp))
+        half = cast(where(less(low, -1) & greater(high, 1), 0.5, 1), x.dtype)
+        least = low * half
+        span = high * half - least
+        span = where(equal(span, 0), 1, span)
+        parts = (x * self.spread(half, x) - self.spread(least, x)) / self.spread(span, x)
+        return parts, span, half
+
+    def _counts(self, x: TensorOp) -> tuple[TensorOp, TensorOp]:
+        """Return the number of reduced elements, and that minus the correction."""
+        count = size_of(Axes(x.axes[place] for place in self.positions), self.accumulator_dtype)
+        return count, maximum(count - self.correction, 0)
 
 
 class QuantileOp(ReductionOp, CompositeOp):
@@ -225,20 +298,15 @@ def std(
 ) -> TensorOp:
     """Return the standard deviation over axes, the square root of the `variance`.
 
-    It is the `norm` of the deviations divided by the root of the count minus `correction`, so it is
-    found where the variance is out of range. The gradient of a standard deviation of 0 is 0.
+    The elements are scaled by their range, so it is found where the variance is out of range. The
+    gradient of a standard deviation of 0 is 0.
     """
     (x,) = align(FloatOp, x)
-    if math.isnan(as_number(correction)):
+    correction = as_number(correction)
+    if math.isnan(correction):
         problem = f"correction must be a number, not {correction!r}"
         raise ArgumentError(explain("std", problem, (x,)))
-    wide = cast(x, accumulator_dtype(x.dtype))
-    positions = reduced_positions(x, reduction_axes, out_axes)
-    near, rest = around_mean(wide, positions)
-    deviations = near - broadcast_back(rest, x, positions)
-    length = reduce(NormOp, deviations, reduction_axes, out_axes, keepdims, exponent=2)
-    count = size_of(Axes(x.axes[place] for place in positions), wide.dtype)
-    return cast(length / sqrt(maximum(count - correction, 0)), x.dtype)
+    return reduce(StdOp, x, reduction_axes, out_axes, keepdims, correction=correction)
 
 
 @takes_axis("reduction_axes")

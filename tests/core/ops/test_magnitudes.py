@@ -19,10 +19,10 @@ from weft.ir import dtypes
 mp.mp.prec = 200
 
 SCALES = {
-    "float16": (6e3, 1e-3),
-    "bfloat16": (1e30, 1e-30),
-    "float32": (1e30, 1e-30),
-    "float64": (1e300, 1e-300),
+    "float16": {"large": 6e3, "small": 1e-3},
+    "bfloat16": {"largest": 2.8e37, "large": 1e30, "small": 1e-30, "smallest": 2e-38},
+    "float32": {"largest": 2.9e37, "large": 1e30, "small": 1e-30, "smallest": 2e-38},
+    "float64": {"largest": 1.5e307, "large": 1e300, "small": 1e-300, "smallest": 4e-308},
 }
 VALUES = (3.0, -1.0, 4.0, 1.5, -5.0, 9.0)
 
@@ -100,18 +100,18 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("end", ["large", "small"])
-@pytest.mark.parametrize("dtype", SCALES)
-def test_results_in_range_are_exact_near_the_ends_of_a_dtype(transformer, dtype, end):
-    if dtype not in transformer.target.dtypes:
-        pytest.skip(f"the backend has no {dtype}")
-    scale = SCALES[dtype][end == "small"]
-    values = (np.array(VALUES) * scale).astype(dtypes.as_dtype(dtype))
+SHARES = {
+    "of one sign": (0.7, 0.8, 0.6, 0.64, 0.52, 0.74, 0.53),
+    "of both signs": (-0.99, 0.97, 0.93, 0.9, 1e-9, -0.6, 0.99),
+    "almost equal": (0.98, 0.98, 0.97, 0.98, 0.98, 0.98, 0.98),
+}
+
+
+def judge(rows, found, values):
+    """Compare results that are in range with those of mpmath."""
     limits = ml_dtypes.finfo(values.dtype)
-    x = weft.placeholder(values.shape, dtype)
-    found = transformer.computation([row.build(x) for row in ROWS.values()], x)(values)
     numbers = [mp.mpf(float(value)) for value in values]
-    for (name, row), got in zip(ROWS.items(), found, strict=True):
+    for (name, row), got in zip(rows.items(), found, strict=True):
         exact = row.exact(numbers)
         for one, want in zip(
             np.ravel(got), exact if isinstance(exact, list) else [exact], strict=True
@@ -120,6 +120,44 @@ def test_results_in_range_are_exact_near_the_ends_of_a_dtype(transformer, dtype,
                 continue
             room = 16 * float(limits.eps) * abs(want) + 4 * float(limits.smallest_subnormal)
             assert abs(mp.mpf(float(one)) - want) <= room, (name, float(one), float(want))
+
+
+@pytest.mark.parametrize("end", ["largest", "large", "small", "smallest"])
+@pytest.mark.parametrize("dtype", SCALES)
+def test_results_in_range_are_exact_near_the_ends_of_a_dtype(transformer, dtype, end):
+    if dtype not in transformer.target.dtypes:
+        pytest.skip(f"the backend has no {dtype}")
+    if end not in SCALES[dtype]:
+        pytest.skip(f"{dtype} is computed in float32")
+    scale = SCALES[dtype][end]
+    values = (np.array(VALUES) * scale).astype(dtypes.as_dtype(dtype))
+    x = weft.placeholder(values.shape, dtype)
+    found = transformer.computation([row.build(x) for row in ROWS.values()], x)(values)
+    judge(ROWS, found, values)
+
+
+@pytest.mark.parametrize("shares", SHARES)
+@pytest.mark.parametrize("dtype", SCALES)
+def test_standard_deviations_of_the_largest_and_smallest_numbers(transformer, dtype, shares):
+    if dtype not in transformer.target.dtypes:
+        pytest.skip(f"the backend has no {dtype}")
+    limits = ml_dtypes.finfo(dtypes.as_dtype(dtype))
+    rows = {name: row for name, row in ROWS.items() if "std" in name}
+    x = weft.placeholder((7,), dtype)
+    computation = transformer.computation([row.build(x) for row in rows.values()], x)
+    for scale in (float(limits.max), 1.0, 64 * float(limits.smallest_normal)):
+        values = (np.array(SHARES[shares]) * scale).astype(dtypes.as_dtype(dtype))
+        judge(rows, computation(values), values)
+
+
+def test_the_standard_deviation_of_equal_numbers_is_0(transformer):
+    x = weft.placeholder((1001,))
+    results = [weft.std(x), weft.deriv(weft.std(x), x)]
+    computation = transformer.computation(results, x)
+    for value in (0.1, 3e38, -1e-38, 0.0):
+        deviation, gradient = computation(np.full(1001, value, "f4"))
+        assert deviation == 0
+        assert not np.any(gradient)
 
 
 @pytest.mark.parametrize("function", ["atan", "atanh", "asinh", "asin"])
