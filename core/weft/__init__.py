@@ -48,7 +48,8 @@ from weft.ir.scope import metadata, name_scope, saved_user_deps
 from weft.ir.target import Target
 from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops import *
-from weft.passes.interface import GraphPass, PeepholeGraphPass, visit
+from weft.passes.interface import GraphPass, PeepholeGraphPass
+from weft.passes.visitors import visit
 from weft.runtime.computation import Computation
 from weft.runtime.device import DeviceBufferStorage, DeviceTensor
 from weft.runtime.factory import (

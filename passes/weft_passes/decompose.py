@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops.linalg import MatmulOp
-from weft.passes.interface import PeepholeGraphPass, visit
+from weft.passes.interface import PeepholeGraphPass
+from weft.passes.visitors import visit
 from weft.plugins import hookimpl
 
 

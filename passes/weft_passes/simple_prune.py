@@ -42,7 +42,8 @@ from weft.ops.movement import (
 )
 from weft.ops.reduction import SumOp
 from weft.ops.state import ValueOfOp
-from weft.passes.interface import PeepholeGraphPass, visit
+from weft.passes.interface import PeepholeGraphPass
+from weft.passes.visitors import visit
 from weft.plugins import hookimpl
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import partial, wraps
 
 import pytest
 
@@ -180,3 +180,196 @@ def test_a_pass_takes_a_graph_and_not_ops():
     for given in ([op], op, {op}, None):
         with pytest.raises(PassError, match=r"Plain takes a graph .*weft\.capture"):
             Plain().do_pass(given, TARGET)
+
+
+def seeing(self, op):
+    note("all", op)
+
+
+class Mixin:
+    """No pass, but with a visitor of all ops."""
+
+    def visit(self, op):
+        note("all", op)
+
+
+class MixedIn(Mixin, weft.PeepholeGraphPass):
+    """Inherits its visitor from a class that is no pass."""
+
+
+class MixedInLast(weft.PeepholeGraphPass, Mixin):
+    """The same, behind the pass."""
+
+
+class MixedWithMarks(Mixin, MarkedParent):
+    """Has a visitor of all ops from there, and one of a class from a pass."""
+
+
+class TwoParents(MarkedParent, Plain):
+    """Has the visitors of both."""
+
+
+class SetLater(weft.PeepholeGraphPass):
+    """Gets its visitor after it is defined."""
+
+
+SetLater.visit = seeing
+
+
+class ParentSetLater(SetLater):
+    """Inherits one that was set."""
+
+
+class OnTheObject(weft.PeepholeGraphPass):
+    """Makes its visitor in the constructor."""
+
+    def __init__(self):
+        self.visit = partial(note, "all")
+
+
+class Static(weft.PeepholeGraphPass):
+    """A visitor without the pass."""
+
+    @staticmethod
+    def visit(op):
+        note("all", op)
+
+
+class MarkedStatic(weft.PeepholeGraphPass):
+    """Two of them: with a mark, and of the class."""
+
+    @visit.on_type(AddOp)
+    @staticmethod
+    def add(op):
+        note("add", op)
+
+    @classmethod
+    def visit(cls, op):
+        note("all", op)
+
+
+class FromAProperty(weft.PeepholeGraphPass):
+    """Finds its visitor when it runs."""
+
+    @property
+    def visit(self):
+        return partial(note, "all")
+
+
+def wrapped(method):
+    @wraps(method)
+    def wrapper(self, op):
+        method(self, "all", op)
+
+    return wrapper
+
+
+class Wrapped(weft.PeepholeGraphPass):
+    """A visitor in a decorator, which gives it more."""
+
+    @wrapped
+    def visit(self, who, op):
+        note(who, op)
+
+
+LATE_ONE = [MixedIn, MixedInLast, SetLater, ParentSetLater, OnTheObject, Static, FromAProperty]
+LATE_TWO = [MixedWithMarks, TwoParents, MarkedStatic]
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [(kind, ONE) for kind in (*LATE_ONE, Wrapped)] + [(kind, TWO) for kind in LATE_TWO],
+)
+def test_a_visitor_is_called_wherever_the_pass_has_it_from(kind, expected):
+    test_each_op_has_its_visitor(kind, expected)
+
+
+IN_THE_BODY = {
+    "too few": "def visit(self): ...",
+    "too many": "def visit(self, op, more): ...",
+    "by name": "def visit(self, *, op): ...",
+    "static": "@staticmethod\n    def visit(self, op): ...",
+    "of the class": "@classmethod\n    def visit(op): ...",
+    "marked": "@weft.visit.on_type(weft.ops.AddOp)\n    def add(self): ...",
+    "mark inside": "@staticmethod\n    @weft.visit.on_type(weft.ops.AddOp)\n    def add(op): ...",
+}
+
+
+@pytest.mark.parametrize("bases", ["weft.PeepholeGraphPass", "Mixed, weft.PeepholeGraphPass"])
+@pytest.mark.parametrize("body", IN_THE_BODY.values(), ids=IN_THE_BODY)
+def test_a_visitor_that_cannot_be_called_is_refused_when_the_class_is_defined(body, bases):
+    mixed = "Mixed" in bases
+    source = f"class Old({'' if mixed else bases}):\n    {body}\n"
+    if mixed:
+        source = f"{source}class Mixed(Old): ...\nclass New({bases}): ...\n"
+    with pytest.raises(PassError, match=r"one argument, the op|first of its decorators") as caught:
+        exec(source, {"weft": weft})
+    assert 'File "<string>", line' in str(caught.value)
+
+
+WRONG = [lambda: None, lambda self, op, more: None, 3, None, "visit"]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("where", ["class", "mixin", "object"])
+def test_a_visitor_that_is_set_and_cannot_be_called_is_refused_by_the_run(where, wrong):
+    class Early:
+        pass
+
+    class Late(Early, weft.PeepholeGraphPass):
+        pass
+
+    late = Late()
+    owner = {"class": Late, "mixin": Early, "object": late}[where]
+    owner.visit = wrong
+    x = weft.placeholder((2,))
+    with pytest.raises(PassError, match=r"Late\.visit (takes|is) .*one argument, the op") as caught:
+        run_passes(weft.capture([x + 1], [x]), [late], TARGET)
+    assert not callable(wrong) or f'File "{__file__}", line' in str(caught.value)
+
+
+def test_a_mark_on_an_object_is_refused():
+    late = Plain()
+    late.add = visit.on_type(AddOp)(seeing)
+    x = weft.placeholder((2,))
+    with pytest.raises(PassError, match=r"visitor add was set on an object.*body of the class"):
+        run_passes(weft.capture([x + 1], [x]), [late], TARGET)
+
+
+@pytest.mark.parametrize("where", ["mixin", "class", "object"])
+@pytest.mark.parametrize("wrong", [lambda ops: None, lambda a, b, c, d: None, 3])
+def test_do_pass_from_elsewhere_is_checked_as_that_of_the_body(where, wrong):
+    class Late(weft.GraphPass):
+        def do_pass(self, graph, target):
+            return graph
+
+    late = Late()
+    if where != "mixin":
+        {"class": Late, "object": late}[where].do_pass = wrong
+        with pytest.raises(PassError, match=r"Late\.do_pass (takes|is).*\(graph, target\)"):
+            weft.make_transformer("numpy", passes=[late]).computation(weft.constant(1) + 1)()
+    elif callable(wrong):
+        mixin = type("Early", (), {"do_pass": wrong})
+        with pytest.raises(PassError, match=r"Early\.do_pass\(.*do_pass\(self, graph, target\)"):
+            type("Late", (mixin, weft.GraphPass), {})
+
+
+class Turned(weft.PeepholeGraphPass):
+    """Gets its visitor when something has been compiled with it."""
+
+
+def test_what_was_compiled_before_a_visitor_was_set_is_not_used_again(monkeypatch):
+    def compiled():
+        x = weft.placeholder((2,))
+        with weft.make_transformer("numpy", passes=[Turned(), "decompose"]) as transformer:
+            return transformer.computation(x + 1, x)([1, 2]).tolist()
+
+    def turn(self, op):
+        if isinstance(op, AddOp):
+            self.replace_op(op, weft.subtract(*op.args))
+
+    assert compiled() == compiled() == [2, 3]
+    monkeypatch.setattr(Turned, "visit", turn, raising=False)
+    assert compiled() == [0, 1]
+    monkeypatch.undo()
+    assert compiled() == [2, 3]

@@ -206,6 +206,8 @@ class CompileCache:
 
 def _pass(found: str | GraphPass, describe: Canonicalizer) -> str:
     if not isinstance(found, str):
+        if not found.is_as_defined:
+            raise NotCanonical(f"methods of {found.name} were set after its class was defined")
         return describe.by_name(type(found)) + describe(vars(found))
     try:
         address = plugins.address_of(plugins.PASSES, found, is_default=True)

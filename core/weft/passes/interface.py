@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from abc import ABC, ABCMeta, abstractmethod
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
@@ -18,17 +18,23 @@ from weft.ir.op import Op
 from weft.ir.storage import ReadOp
 from weft.ir.target import Target
 from weft.ir.traversal import postorder
+from weft.passes.visitors import PassClass, declared, require_fitting, visitors_of
 from weft.plugins import contributions
 from weft.plugins.blame import blaming, origin_of
 from weft.plugins.entrypoints import PASSES
 from weft.support.dispatch import ClassTable
-from weft.support.overrides import misfit
+from weft.support.overrides import misfit, refusal_of
 from weft.support.quoting import file_name
+
+_TAKES = "a pass takes a graph and the target, and returns a graph"
 
 
 @contributions.base_of(PASSES)
 class GraphPass(ABC):
     """A pass over a whole graph."""
+
+    _fitting: ClassVar[Callable[..., Any] | None] = None
+    """The method that the class was defined with, which need not be checked when it runs."""
 
     @abstractmethod
     def do_pass(self, graph: Graph, target: Target) -> Graph:
@@ -41,86 +47,49 @@ class GraphPass(ABC):
         super().__init_subclass__(**options)
         problem = misfit(cls, "weft")
         if problem:
-            raise PassError(f"{problem}: a pass takes a graph and the target, and returns a graph")
+            raise PassError(f"{problem}: {_TAKES}")
+        cls._fitting = cls.do_pass
 
     @property
     def name(self) -> str:
         """The name of the pass in listings and messages."""
         return type(self).__name__
 
+    @property
+    def is_as_defined(self) -> bool:
+        """Whether it runs what its class was defined with, and nothing that was set later."""
+        return self._do_pass_is_as_defined()
 
-class OnType:
-    """Visitors of a peephole pass that share a name, each with the op class that it is for."""
-
-    def __init__(self, table: tuple[tuple[type[Op], Callable[..., Any]], ...] = ()) -> None:
-        self.table = table
-
-    def on_type(self, *kinds: type[Op]) -> Callable[[Callable[..., Any]], OnType]:
-        """Mark a method as the visitor of op classes and their subclasses."""
-        return lambda method: OnType(tuple((kind, method) for kind in kinds))
-
-    def __get__(self, owner: Any, kind: type | None = None) -> Any:
-        """Return itself to a class and, to a pass, what visits an op by the nearest of these."""
-        return self if owner is None else partial(self._call, owner)
-
-    def _call(self, owner: Any, op: Op) -> Any:
-        visitor = ClassTable(self.table).nearest(type(op))
-        return None if visitor is None else visitor(owner, op)
+    def _do_pass_is_as_defined(self) -> bool:
+        return type(self).do_pass is type(self)._fitting and "do_pass" not in vars(self)
 
 
-visit = OnType()
-"""Marks visitors in the body of a peephole pass: ``@visit.on_type(AddOp)``."""
-
-
-class _PassBody(dict[str, Any]):
-    """The body of a peephole pass: visitors of one name add up, as overloads do."""
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        if name == "visit" and callable(value) and not isinstance(value, OnType):
-            value = OnType(((Op, value),))
-        earlier = self.get(name)
-        if isinstance(value, OnType) and isinstance(earlier, OnType):
-            value = OnType((*earlier.table, *value.table))
-        super().__setitem__(name, value)
-
-
-class _PassClass(ABCMeta):
-    """Collects the visitors of a class; a method called ``visit`` is that of every op."""
-
-    @classmethod
-    def __prepare__(cls, name: str, bases: tuple[type, ...], /, **options: Any) -> _PassBody:
-        return _PassBody()
-
-    def __new__(
-        cls, name: str, bases: tuple[type, ...], body: Mapping[str, Any], /, **options: Any
-    ) -> Any:
-        collected = _PassBody()
-        for key, value in body.items():
-            collected[key] = value
-        return super().__new__(cls, name, bases, dict(collected), **options)
-
-
-class PeepholeGraphPass(GraphPass, metaclass=_PassClass):
+class PeepholeGraphPass(GraphPass, metaclass=PassClass):
     """A pass that rewrites one op at a time.
 
     Methods marked ``@visit.on_type(SomeOp)`` see every op of that class or a subclass, the nearest
     class in the op's MRO winning, and a plain method ``visit(self, op)`` every op that has no
-    other; a subclass of the pass adds visitors or overrides those of its parents. A visitor calls
-    `replace_op`; the ops it makes are visited in turn, until nothing changes. The operands of the
-    op it sees have been rewritten already.
+    other; a subclass of the pass adds visitors or overrides those of its parents, which may be
+    classes that are no passes. A ``visit(op)`` that is set on the object is a plain method too. A
+    visitor that cannot be called with an op raises PassError, when the class is defined or when the
+    pass runs. A visitor calls `replace_op`; the ops it makes are visited in turn, until nothing
+    changes. The operands of the op it sees have been rewritten already.
     """
 
     bound: ClassVar[int] = 100
     """How often one op of the graph may be replaced before the pass counts as stuck."""
 
-    _visitors: ClassVar[dict[type[Op], Callable[..., Any]]] = {}
+    _visitors: ClassVar[Mapping[type[Op], Callable[..., Any]]] = {}
+    """Those that the class was defined with, which need not be checked when it runs."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        own = (found for found in list(vars(cls).values()) if isinstance(found, OnType))
-        cls._visitors = dict(cls._visitors)
-        for marks in own:
-            cls._visitors.update(marks.table)
+        cls._visitors = require_fitting(cls)
+
+    @property
+    def is_as_defined(self) -> bool:
+        """Whether its visitors, too, are those that its class was defined with."""
+        return super().is_as_defined and declared(type(self)) == self._visitors
 
     def do_pass(self, graph: Graph, target: Target) -> Graph:
         """Visit every op, operands first; raises PassError for anything but a captured graph."""
@@ -149,7 +118,7 @@ class _PeepholeRun:
         self.target = target
         self.replacements: dict[Op, Op] = {}
         self.settled: dict[Op, None] = {}
-        self.visitors = _Visitors(owner._visitors)
+        self.visitors = _Visitors(visitors_of(owner, owner._visitors))
         self.context = scope.Replacements()
 
     def run(self, graph: Graph) -> Graph:
@@ -170,7 +139,7 @@ class _PeepholeRun:
         while (visitor := self.visitors[type(op)]) is not None:
             self.context.turn_to(op)
             try:
-                visitor(self.owner, op)
+                visitor(op)
             except Exception as error:
                 error.add_note(f"in pass {self.owner.name}, visiting {op}, {op.file_info}")
                 raise
@@ -358,6 +327,7 @@ class _Run:
 
     def checked_step(self, graph_pass: GraphPass, old: Graph) -> Graph:
         """Return what a pass made of a graph."""
+        _require_fitting(graph_pass)
         new = graph_pass.do_pass(old, self.target)
         if not isinstance(new, Graph):
             raise PassError(f"pass {graph_pass.name} returned {new!r}, not a graph")
@@ -369,6 +339,15 @@ class _Run:
         if self.history is not None:
             self.history.steps.append((graph_pass.name, new))
         return new
+
+
+def _require_fitting(graph_pass: GraphPass) -> None:
+    """Refuse a method `do_pass` with other parameters that the class was not defined with."""
+    if graph_pass._do_pass_is_as_defined():
+        return
+    problem = refusal_of(graph_pass.do_pass, ("graph", "target"))
+    if problem:
+        raise PassError(f"{graph_pass.name}.do_pass {problem}, not (graph, target): {_TAKES}")
 
 
 def _require_effects_once(who: str, old: Graph, new: Graph) -> None:

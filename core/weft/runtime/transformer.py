@@ -122,6 +122,7 @@ class Transformer(DeviceMemory):
 
     computation_class: ClassVar[type[Computation]] = Computation
     is_forked = False
+    _is_made = False
     _why_closed = ""
 
     def __init__(
@@ -156,6 +157,7 @@ class Transformer(DeviceMemory):
         self._program_count = 0
         self._numbers = itertools.count()
         self._planned_again: set[Program] = set()
+        self._is_made = True
         _transformers.add(self)
 
     # Computations
@@ -248,6 +250,7 @@ class Transformer(DeviceMemory):
     @property
     def graph_passes(self) -> list[GraphPass]:
         """The passes that run on every graph, in order."""
+        self._require_made()
         with self.state_lock:
             return self.pipeline.passes
 
@@ -640,9 +643,17 @@ class Transformer(DeviceMemory):
         self.compile(made, made.programs[()])
 
     def require_open(self) -> None:
-        """Raise StateError if the transformer has been closed."""
+        """Raise StateError if the transformer has been closed, or is not made yet."""
+        self._require_made()
         if self.closed:
             raise StateError(self._why_closed)
+
+    def _require_made(self) -> None:
+        if not self._is_made:
+            raise StateError(
+                f"{type(self).__name__} is used before it is made: call super().__init__() first "
+                "in its constructor"
+            )
 
     def close(self) -> None:
         """Release all computations and device memory; the transformer cannot be used again."""

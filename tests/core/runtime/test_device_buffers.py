@@ -116,6 +116,26 @@ def test_a_list_of_passes_holds_passes(wrong):
         Own(wrong)
 
 
+TOO_EARLY = {
+    "set": lambda own: setattr(own, "graph_passes", [Doubled()]),
+    "extend": lambda own: own.graph_passes.append(Doubled()),
+    "register": lambda own: own.register_graph_pass(Doubled()),
+    "compile": lambda own: own.computation(weft.constant(1) + 1),
+    "initialize": lambda own: own.initialize(),
+}
+
+
+@pytest.mark.parametrize("use", TOO_EARLY.values(), ids=TOO_EARLY)
+def test_a_constructor_makes_the_transformer_first(use):
+    class Hasty(weft.NumPyTransformer):
+        def __init__(self):
+            use(self)
+            super().__init__()
+
+    with pytest.raises(StateError, match=r"Hasty .*call super\(\).__init__\(\) first"):
+        Hasty()
+
+
 @pytest.mark.parametrize(
     "method",
     [
