@@ -36,6 +36,11 @@ class ArrayBuffer(DeviceBufferStorage):
     def allocate(self) -> None:
         """Do nothing: arrays are created when they are first needed."""
 
+    def detach(self) -> None:
+        """Hold the array no longer."""
+        super().detach()
+        self.value = None
+
     def make_tensor(self, description: TensorDescription) -> ArrayTensor:
         """Return a tensor on the buffer's array."""
         return ArrayTensor(self, description)
@@ -53,6 +58,7 @@ class ArrayTensor(DeviceTensor):
     def array(self) -> Array:
         """The library's array."""
         if self.storage.value is None:
+            self.storage.transformer.require_open()
             self[...] = np.zeros(self.shape, self.dtype)
         return self.storage.value
 
@@ -68,6 +74,7 @@ class ArrayTensor(DeviceTensor):
         return np.array(self.get()[key])
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        self.storage.transformer.require_open()
         host = np.empty(self.shape, self.dtype) if key is Ellipsis else self.get()
         host[key] = value
         self.storage.value = self.storage.transformer.library.from_host(host)

@@ -53,6 +53,10 @@ class NumPyDeviceTensor(DeviceTensor):
         assert isinstance(storage, NumPyDeviceBufferStorage)
         self.array = host_view(self.description, storage.memory)
 
+    def detach(self) -> None:
+        """Hold the memory no longer."""
+        vars(self).pop("array", None)
+
     def __getattr__(self, name: str) -> Any:
         if name == "array":  # which an attached tensor has
             self.storage.require_allocated()
@@ -70,6 +74,7 @@ class NumPyDeviceTensor(DeviceTensor):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         assert isinstance(self.storage, NumPyDeviceBufferStorage)
+        self.storage.require_allocated()
         self.storage.own()
         self.array[key] = value
 
@@ -96,6 +101,11 @@ class NumPyDeviceBufferStorage(DeviceBufferStorage):
             self.is_shared = True
         else:
             self.memory = self.zeros()
+
+    def detach(self) -> None:
+        """Hold the memory no longer."""
+        super().detach()
+        vars(self).pop("memory", None)
 
     def zeros(self) -> np.ndarray[Any, Any]:
         """Return new, aligned, zeroed memory; raises HostMemoryError if there is not enough."""

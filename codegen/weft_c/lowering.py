@@ -19,7 +19,6 @@ from weft_c.source.functions import (
     HostCall,
     LibraryCall,
     Parameter,
-    byte_range,
     ctype,
 )
 from weft_c.source.index_types import is_wide
@@ -190,7 +189,7 @@ class KernelBuilder:
         if found is None:
             name = self.code.name(hint)
             covered = layout if within is None else within
-            first, _ = byte_range(covered)
+            first, _ = covered.byte_range
             start = (
                 layout.offset - first // self.alignment * self.alignment
             ) // layout.dtype.itemsize

@@ -27,7 +27,6 @@ from weft_c import (
     scratch_bytes,
     takes_prologue,
 )
-from weft_c.source.functions import byte_range
 from weft_opencl.devices import choose
 
 SERIAL = Processor(OPENCL, is_serial=True, units=3)
@@ -126,7 +125,7 @@ class Memory:
         """Return a sub-buffer that begins at the address of an argument."""
         if layout is None:
             return self.device.get_sub_region(0, 4)
-        first, _ = byte_range(layout)
+        first, _ = layout.byte_range
         first = first // alignment * alignment
         begin = self.start(layout.base) + first
         return self.device.get_sub_region(begin, self.device.size - begin)

@@ -23,7 +23,7 @@ from weft_c.runtime.errors import kernel_and_lines
 from weft_c.runtime.host_io import HostIO
 from weft_c.runtime.segments import Launch, Report, Segment, SegmentBuilder, Work, ops_of
 from weft_c.runtime.storage import Arrays, CopiedStorage, bytes_of, view
-from weft_c.source.functions import GPUKernel, HostCall, LibraryCall, byte_range
+from weft_c.source.functions import GPUKernel, HostCall, LibraryCall
 
 if TYPE_CHECKING:
     from weft_c.runtime.transformer import DeviceTransformer
@@ -250,7 +250,7 @@ class GPUKernelGroup(SegmentBuilder, ABC):
 
     def argument_range(self, layout: TensorDescription) -> tuple[int, int]:
         """Return the aligned start of a kernel's argument in its buffer, and its size, in bytes."""
-        first, size = byte_range(layout)
+        first, size = layout.byte_range
         start = first // self.processor.alignment * self.processor.alignment
         return start, max(first + size - start, 1)
 
@@ -264,7 +264,7 @@ class GPUKernelGroup(SegmentBuilder, ABC):
         """Return a tensor as a NumPy array: a view where memory is shared, else a copy."""
         if layout.base.kind in (INPUT, RESULT):
             return view(layout, self.host_io.read(self.array_number(layout), arrays))
-        start, size = byte_range(layout)
+        start, size = layout.byte_range
         return view(layout, self._places[layout.base].read(start, size), start)
 
     def truth(self, layout: TensorDescription, arrays: Arrays) -> bool:

@@ -12,7 +12,6 @@ from weft.errors import StateError
 from weft.ir.description import TensorDescription
 from weft.runtime.device import DeviceBufferStorage, DeviceTensor, host_view
 from weft_c.runtime.device import DeviceMemory
-from weft_c.source.functions import byte_range
 
 Arrays = Sequence[np.ndarray[Any, Any]]
 Bytes = np.ndarray[Any, Any]
@@ -96,7 +95,8 @@ class CopiedTensor(DeviceTensor):
         """Do nothing: the memory is looked up at each access."""
 
     def _read(self) -> tuple[int, Bytes, np.ndarray[Any, Any]]:
-        start, size = byte_range(self.description)
+        self.storage.require_allocated()
+        start, size = self.description.byte_range
         bytes_ = self.storage.read(start, size)
         return start, bytes_, view(self.description, bytes_, start)
 
@@ -113,7 +113,8 @@ class CopiedTensor(DeviceTensor):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if key is Ellipsis and self.description.is_contiguous:
-            start, size = byte_range(self.description)
+            self.storage.require_allocated()
+            start, size = self.description.byte_range
             bytes_ = self.storage.space(start, size)
             found = view(self.description, bytes_, start)
         else:

@@ -283,16 +283,6 @@ def _device_function(name: str, function: Function) -> str:
     return f"FUNCTION void {name}({parameters}) {{\n{function.body}\n}}\n"
 
 
-def byte_range(layout: TensorDescription) -> tuple[int, int]:
-    """Return the first byte that a tensor covers in its buffer, and the number of bytes."""
-    if not layout.size:
-        return layout.offset, 0
-    spans = [(n - 1) * step for n, step in zip(layout.shape, layout.strides, strict=True)]
-    first = layout.offset + sum(min(span, 0) for span in spans)
-    last = layout.offset + sum(max(span, 0) for span in spans)
-    return first, last + layout.dtype.itemsize - first
-
-
 def ctype(dtype: DType) -> str:
     """Return the C type of an element in memory; ``u16`` for floats of 16 bits."""
     return _CTYPES[dtype.name]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from weft.ir import dtypes
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import DType
-from weft_c.source.functions import byte_range
 
 MAX_NARROW = 2**31 - 2**24
 """The largest count for a 32-bit counter.
@@ -23,7 +22,7 @@ def needs_wide_counter(count: int) -> bool:
 def is_wide(*tensors: TensorDescription) -> bool:
     """Whether indices into any of some tensors, and counters of its elements, need 64 bits."""
     return any(
-        needs_wide_counter(max(each.size, byte_range(each)[1] // max(each.dtype.itemsize, 1)))
+        needs_wide_counter(max(each.size, each.byte_range[1] // max(each.dtype.itemsize, 1)))
         for each in tensors
     )
 

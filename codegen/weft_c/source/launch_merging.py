@@ -14,7 +14,7 @@ from typing import Any
 from weft.ir.description import TensorDescription
 from weft.ir.op import Op
 from weft_c.source.code import Code
-from weft_c.source.functions import Function, GPUKernel, Parameter, byte_range
+from weft_c.source.functions import Function, GPUKernel, Parameter
 
 MAX_FUNCTIONS, MAX_PARAMETERS = 16, 64
 """The most calls and parameters of a merged kernel; OpenCL guarantees room for 128 pointers."""
@@ -43,14 +43,14 @@ class LaunchMerger:
         for layout, parameter in zip(kernel.args, kernel.function.parameters, strict=True):
             self._places.add(_place(layout))
             if layout is not None:
-                first, size = byte_range(layout)
+                first, size = layout.byte_range
                 known = self._types.setdefault(layout.base, [])
                 known.append((first, first + size, parameter.ctype))
 
     def _has_another_type(self, layout: TensorDescription | None, parameter: Parameter) -> bool:
         if layout is None:
             return False
-        first, size = byte_range(layout)
+        first, size = layout.byte_range
         return any(
             first < end and start < first + size and ctype != parameter.ctype
             for start, end, ctype in self._types.get(layout.base, ())
@@ -68,7 +68,7 @@ def is_small(kernel: GPUKernel) -> bool:
 
 
 def _place(layout: TensorDescription | None) -> Any:
-    return None if layout is None else (layout.base, byte_range(layout)[0], layout.dtype)
+    return None if layout is None else (layout.base, layout.byte_range[0], layout.dtype)
 
 
 def _merged(kernels: Sequence[GPUKernel]) -> GPUKernel:
@@ -103,4 +103,4 @@ def _larger(
     """Return the tensor that covers more bytes, of two that begin at the same one."""
     if one is None or other is None:
         return one or other
-    return max(one, other, key=lambda layout: byte_range(layout)[1])
+    return max(one, other, key=lambda layout: layout.byte_range[1])

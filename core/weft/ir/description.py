@@ -38,6 +38,16 @@ class TensorDescription:
         return self.size * self.dtype.itemsize
 
     @property
+    def byte_range(self) -> tuple[int, int]:
+        """The first byte that the elements cover in the buffer, and the number of bytes."""
+        if not self.size:
+            return self.offset, 0
+        spans = [(n - 1) * step for n, step in zip(self.shape, self.strides, strict=True)]
+        first = self.offset + sum(min(span, 0) for span in spans)
+        last = self.offset + sum(max(span, 0) for span in spans)
+        return first, last + self.dtype.itemsize - first
+
+    @property
     def is_contiguous(self) -> bool:
         """Whether the elements lie in row-major order without gaps."""
         plain = row_major(self.shape, self.dtype.itemsize)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.errors import StateError
+from weft.errors import ArgumentError, StateError
 from weft.ir.description import TensorDescription
+from weft.ops.arguments import checked_integer
 
 if TYPE_CHECKING:
     from weft.ir.op import Op
@@ -20,14 +22,15 @@ class DeviceBufferStorage(ABC):
 
     Creating one allocates nothing: it is added to the transformer's ``device_buffers``. With the
     next program, or at `Transformer.initialize`, its allocation is transformed into something
-    callable, which `Transformer.allocate_storage` runs.
+    callable, which `Transformer.allocate_storage` runs. Raises StateError if the transformer has
+    been closed.
 
     Attributes
     ----------
     transformer
         The transformer that it belongs to.
     bytes
-        Its size.
+        Its size, a whole number of at least 0; raises ArgumentError for anything else.
     name
         What it is for, in listings.
     initial
@@ -38,8 +41,9 @@ class DeviceBufferStorage(ABC):
     initial: Op | None = None
 
     def __init__(self, transformer: Transformer, nbytes: int, name: str) -> None:
+        transformer.require_open()
         self.transformer = transformer
-        self.bytes = nbytes
+        self.bytes = checked_integer(f"the buffer {name}", "its size in bytes", nbytes, low=0)
         self.name = name
         self._tensors: dict[TensorDescription, DeviceTensor] = {}
         self.allocated = False
@@ -47,13 +51,44 @@ class DeviceBufferStorage(ABC):
         transformer.unallocated.add(self)
 
     def device_tensor(self, description: TensorDescription) -> DeviceTensor:
-        """Return a tensor on this buffer; it can be used once the buffer is allocated."""
-        tensor = self._tensors.get(description)
+        """Return a tensor on this buffer; it can be used once the buffer is allocated.
+
+        Raises ArgumentError for what is no `TensorDescription` or does not fit into the buffer, and
+        StateError if the transformer has been closed.
+        """
+        try:
+            tensor = self._tensors.get(description)
+        except TypeError as error:
+            raise self._not_a_description(description) from error
         if tensor is None:
+            self.transformer.require_open()
+            self._require_fitting(description)
             tensor = self._tensors.setdefault(description, self.make_tensor(description))
             if self.allocated:
                 tensor.attach()
         return tensor
+
+    def _require_fitting(self, description: Any) -> None:
+        try:
+            has_objects = description.dtype.hasobject
+            lengths = list(map(index, description.shape))
+            first, size = map(index, description.byte_range)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise self._not_a_description(description) from error
+        if has_objects or min(lengths, default=0) < 0:
+            raise self._not_a_description(description)
+        if first < 0 or first + size > self.bytes:
+            raise ArgumentError(
+                f"the buffer {self.name} has {self.bytes} bytes, but a tensor needs the bytes from "
+                f"{first} to {first + size}: make a larger buffer, or a smaller tensor than "
+                f"{description}"
+            )
+
+    def _not_a_description(self, given: Any) -> ArgumentError:
+        return ArgumentError(
+            f"a tensor on the buffer {self.name} takes a TensorDescription of numbers, such as "
+            f"weft.ir.description.contiguous((2, 3), np.dtype('float32')), not {given!r}"
+        )
 
     @property
     def views(self) -> list[DeviceTensor]:
@@ -68,15 +103,23 @@ class DeviceBufferStorage(ABC):
         """Allocate the memory, zeroed, and attach the views to it; do nothing if there is some."""
         if self.allocated:
             return
+        self.transformer.require_open()
         self.allocate()
         self.allocated = True
         self.transformer.unallocated.discard(self)
         for tensor in self.views:
             tensor.attach()
 
+    def detach(self) -> None:
+        """Let the tensors go of the memory, as the transformer has been closed."""
+        self.allocated = False
+        for tensor in self.views:
+            tensor.detach()
+
     def require_allocated(self) -> None:
-        """Raise StateError if there is no memory yet."""
+        """Raise StateError if there is no memory yet, or the transformer has been closed."""
         if not self.allocated:
+            self.transformer.require_open()
             raise StateError(
                 f"the buffer {self.name} has no memory yet: transformer.initialize() allocates it"
             )
@@ -132,6 +175,12 @@ class DeviceTensor(ABC):
     @abstractmethod
     def attach(self) -> None:
         """Take note that the buffer has memory now."""
+
+    def detach(self) -> None:  # noqa: B027
+        """Take note that the buffer has no memory any more, and hold none.
+
+        From now on an access raises what `DeviceBufferStorage.require_allocated` does.
+        """
 
     @abstractmethod
     def get(self, out: Any = None) -> np.ndarray[Any, Any]:

@@ -50,7 +50,9 @@ class DeviceMemory(BackendInterface):
         self.allocated = False
 
     def forget_memory(self) -> None:
-        """Release all buffers."""
+        """Release all buffers, and what tensors hold of their memory."""
+        for storage in self.device_buffers:
+            storage.detach()
         self.device_buffers, self.unallocated, self.allocations = OrderedSet(), OrderedSet(), []
         self.state_tensors = {}
         self.arena = None

@@ -22,7 +22,6 @@ import numpy as np
 from emulator import Argument, Emulator
 
 from weft_c import CUDA, OPENCL
-from weft_c.source.functions import byte_range
 from weft_cupy import blas, devices, drivers, executor
 
 BASE = 256
@@ -317,7 +316,7 @@ def given_of(group: Any, launch: Any, addresses: Sequence[int]) -> list[Argument
     for layout, address, parameter in pairs:
         begin, size = (address, 4)  # of an error word
         if layout is not None:
-            first, size = byte_range(layout)
+            first, size = layout.byte_range
             begin = address + first - group.argument_range(layout)[0]
         found.append(Argument(begin, size, parameter.is_written))
     return found

@@ -7,7 +7,7 @@ import pytest
 
 import weft
 from weft.errors import ArgumentError, BackendError, StateError
-from weft.ir.description import contiguous
+from weft.ir.description import TensorDescription, contiguous
 
 PLACE = contiguous((3, 4), np.dtype("float32"))
 
@@ -55,6 +55,108 @@ def test_a_buffer_without_memory_says_so(backend):
         assert "not allocated" in repr(storage)
         with pytest.raises(AttributeError):
             _ = tensor.unknown
+
+
+NO_SIZE = [-1, 2.5, "a", None, True, np.True_, np.float32(8), [8], (8,), -(2**70)]
+
+
+@pytest.mark.parametrize("size", NO_SIZE, ids=repr)
+def test_the_size_of_a_buffer_is_a_number_of_bytes(backend, size):
+    with weft.make_transformer(backend) as transformer:
+        with pytest.raises(ArgumentError, match=r"buffer odd: its size .*at least 0") as caught:
+            transformer.device_buffer_storage(size, "odd")
+        assert f'File "{__file__}", line' in str(caught.value)
+        assert not transformer.device_buffers
+        mine = transformer.device_buffer_storage(np.int64(48), "even")
+        tensor = mine.device_tensor(PLACE)
+        transformer.initialize()
+        works(mine, tensor)
+        assert type(mine.bytes) is int
+
+
+F4, F8 = np.dtype("float32"), np.dtype("float64")
+TOO_LARGE = {
+    "longer": contiguous((3, 5), F4),
+    "wider": contiguous((3, 4), F8),
+    "moved": TensorDescription((3, 4), F4, (16, 4), 4),
+    "by a byte": TensorDescription((3, 4), F4, (16, 4), 1),
+    "before": TensorDescription((3, 4), F4, (16, 4), -4),
+    "backwards": TensorDescription((12,), F4, (-4,), 40),
+    "steps": TensorDescription((2,), F4, (48,), 0),
+    "none of it": TensorDescription((0,), F4, (4,), 49),
+    "one": TensorDescription((), F4, (), 48),
+}
+FITTING = {
+    "all": contiguous((3, 4), F4),
+    "other": contiguous((6,), F8),
+    "last": TensorDescription((), F4, (), 44),
+    "backwards": TensorDescription((12,), F4, (-4,), 44),
+    "transposed": TensorDescription((4, 3), F4, (4, 16), 0),
+    "repeated": TensorDescription((100,), F4, (0,), 0),
+    "empty": TensorDescription((0, 9), F4, (36, 4), 48),
+}
+NO_DESCRIPTION = {
+    "none": None,
+    "shape": (3, 4),
+    "dtype": F4,
+    "array": np.zeros(3),
+    "lists": TensorDescription([3, 4], F4, [16, 4]),
+    "negative": TensorDescription((-3,), F4, (4,)),
+    "strides": TensorDescription((3, 4), F4, (4,)),
+    "fractions": TensorDescription((1.5,), F4, (4,)),
+    "text": TensorDescription((3,), "float32", (4,)),
+    "objects": TensorDescription((3,), np.dtype(object), (8,)),
+}
+
+
+def test_a_tensor_fits_into_its_buffer(backend):
+    with weft.make_transformer(backend) as transformer:
+        storage = transformer.device_buffer_storage(48, "mine")
+        for allocate in (lambda: None, transformer.initialize):
+            allocate()
+            for name, place in TOO_LARGE.items():
+                with pytest.raises(ArgumentError, match=r"mine has 48 bytes.*larger buffer"):
+                    pytest.fail(f"{name}: {storage.device_tensor(place)}")
+            for name, given in NO_DESCRIPTION.items():
+                with pytest.raises(ArgumentError, match="mine takes a TensorDescription"):
+                    pytest.fail(f"{name}: {storage.device_tensor(given)}")
+        assert not storage.views
+        if not backend.startswith("array-api"):
+            for place in FITTING.values():
+                tensor = storage.device_tensor(place)
+                tensor[...] = np.ones(place.shape)
+                assert tensor.get().shape == place.shape
+                assert (tensor.get() == 1).all()
+
+
+def test_nothing_is_left_of_a_closed_transformer(backend):
+    state = weft.variable((2,), initial_value=[1, 2])
+    with weft.make_transformer(backend) as transformer:
+        storage, tensor = buffer(transformer)
+        late, later = buffer(transformer, "late")
+        transformer.initialize()
+        tensors = [tensor, later, transformer.state_tensor(state)]
+        for each in tensors:
+            each[...] = each.get()
+        unallocated, waiting = buffer(transformer, "never")
+    uses = [use for each in (*tensors, waiting) for use in uses_of(each)]
+    uses += [lambda: buffer(transformer), lambda: late.device_tensor(contiguous((2,), F4))]
+    uses += [unallocated.allocate_with_views, late.allocate_with_views]
+    for number, use in enumerate(uses):
+        with pytest.raises(StateError, match="transformer has been closed: make another"):
+            pytest.fail(f"use {number}: {use()}")
+    assert "not allocated" in repr(storage)
+    assert not transformer.device_buffers
+
+
+def uses_of(tensor):
+    return [
+        tensor.get,
+        lambda: tensor.get(np.zeros(tensor.shape, tensor.dtype)),
+        lambda: tensor[0],
+        lambda: tensor.__setitem__(..., 1),
+        lambda: tensor.__setitem__(0, 1),
+    ]
 
 
 class NoCode(weft.NumPyTransformer):
@@ -122,6 +224,7 @@ TOO_EARLY = {
     "register": lambda own: own.register_graph_pass(Doubled()),
     "compile": lambda own: own.computation(weft.constant(1) + 1),
     "initialize": lambda own: own.initialize(),
+    "buffer": lambda own: own.device_buffer_storage(8, "early"),
 }
 
 

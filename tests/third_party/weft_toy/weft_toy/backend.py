@@ -47,15 +47,17 @@ class ToyTensor(DeviceTensor):
 
     def get(self, out: Any = None) -> Any:
         """Copy the elements into `out`, or into a new array, and return it."""
+        self.storage.require_allocated()
         if out is None:
             return self.array.copy()
         out[...] = self.array
         return out
 
     def __getitem__(self, key: Any) -> Array:
-        return np.array(self.array[key])
+        return np.array(self.get()[key])
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        self.storage.require_allocated()
         self.array[key] = value
 
 
