@@ -68,6 +68,11 @@ class _Specializer:
             for name in model.inputs
             if name in known.inputs and isinstance(value := known.inputs[name], np.ndarray)
         }
+        self.measured = {
+            name: self.given[title].shape[axis]
+            for title, axis, name in self.open
+            if title in self.given
+        }
 
     def graph(self) -> ImportedGraph:
         """Return the graph for the first lengths that fit."""
@@ -105,10 +110,10 @@ class _Specializer:
                     yield dict.fromkeys(free, 1) | {name: size}
 
     def _bound(self, title: str, axis: int, name: str) -> int | None:
-        """Return an open length that an option or an array says."""
+        """Return an open length that an option or an array says, of this input or another."""
         said = self.known.lengths.get(f"{harmless(title)}:{axis}", self.known.lengths.get(name))
         if title not in self.given:
-            return said
+            return self.measured.get(name) if said is None else said
         length: int = self.given[title].shape[axis]
         if said not in (None, length):
             raise ArgumentError(f"--length {name}={said}: {harmless(title)} has {length} there")

@@ -302,11 +302,11 @@ def std(
     gradient of a standard deviation of 0 is 0.
     """
     (x,) = align(FloatOp, x)
-    correction = as_number(correction)
-    if math.isnan(correction):
+    number = as_number(correction)
+    if math.isnan(number):
         problem = f"correction must be a number, not {correction!r}"
         raise ArgumentError(explain("std", problem, (x,)))
-    return reduce(StdOp, x, reduction_axes, out_axes, keepdims, correction=correction)
+    return reduce(StdOp, x, reduction_axes, out_axes, keepdims, correction=number)
 
 
 @takes_axis("reduction_axes")

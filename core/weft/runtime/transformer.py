@@ -448,6 +448,8 @@ class Transformer(DeviceMemory):
         program.graph = in_order(program.captured, order)
         self.run_registered_graph_passes([program])
         program.plan = make_plan(program.graph, self.target, self.memory_limit)
+        if self.closed:
+            return  # there is a plan to look at, but no memory
         self.transform_allocate([program])
         self.allocate([program])
         self.finish_transform()

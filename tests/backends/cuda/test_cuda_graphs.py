@@ -355,7 +355,7 @@ def test_a_closed_transformer_refuses_calls_and_tensors(make: Maker) -> None:
         computation(NUMBERS, [0, 1])
     with pytest.raises(StateError, match="closed"):
         run(NUMBERS, np.zeros(2, "i4"), np.zeros(2, "f4"), np.zeros((), "f4"))
-    with pytest.raises(StateError, match="released"):
+    with pytest.raises(StateError, match="closed"):
         tensor.get()
 
 

@@ -198,6 +198,18 @@ def test_lengths_are_those_of_arrays(pooled, tmp_path):
     assert "33" in refused
 
 
+def test_a_length_of_an_array_holds_for_other_inputs_too(tmp_path):
+    inputs = [declared("x", ["N", 2]), declared("y", [2, "N"])]
+    nodes = [node("Transpose", "y", "t"), node("Add", "x t", "z")]
+    path = written(tmp_path, nodes, inputs, ["z"])
+    np.save(tmp_path / "x.npy", np.ones((3, 2), "float32"))
+    given = ("--input", f"x={tmp_path / 'x.npy'}")
+    assert shown(path, *given) == ([[3, 2], [2, 3]], {"N": 3})
+    output = tmp_path / "z.npy"
+    command("run", path, *given, "--input", "y=2", "--output", output)
+    np.testing.assert_array_equal(np.load(output), np.full((3, 2), 3))
+
+
 @pytest.fixture
 def branching(tmp_path):
     """A model that chooses a branch by its second input."""
