@@ -62,12 +62,12 @@ from weft.runtime.factory import (
 )
 from weft.runtime.program import Program
 from weft.runtime.transformer import Transformer
-from weft.text.parser import parse
 from weft.transforms.capture import capture
 from weft.transforms.computation_op import ComputationOp, computation
 
 if TYPE_CHECKING:
     from weft.runtime.artefact_loading import load
+    from weft.text.parser import parse
     from weft_numpy.transformer import NumPyTransformer
 
 __all__ = [
@@ -153,6 +153,10 @@ def __getattr__(name: str) -> Any:
         from weft.runtime import artefact_loading
 
         return artefact_loading.load
+    if name == "parse":
+        from weft.text import parser
+
+        return parser.parse
     if name == "bfloat16":
         return dtypes.as_dtype("bfloat16")
     if name in ("distributed", "testing", "plugins"):

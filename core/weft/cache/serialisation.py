@@ -27,7 +27,6 @@ from weft.ir.traversal import postorder
 from weft.kernels import FusedOp, Kernel
 from weft.plan.plan import ARENA, CONSTANT, STATE, Buffer
 from weft.support import source
-from weft.text.parser import parse
 
 if TYPE_CHECKING:
     from weft.runtime.program import Program
@@ -258,6 +257,8 @@ class Deserializer:
 
     def made_op(self, text: str, origin: int) -> Op:
         """Return an op that a pass created, with the line of the user's op behind it."""
+        from weft.text.parser import parse  # few programs need it
+
         op: Op = parse(text).outputs[0]
         if isinstance(op, ResultOp):
             op = op.args[0]

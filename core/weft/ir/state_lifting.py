@@ -6,8 +6,7 @@ has an effect on a state. (Closure conversion, as compilers of functional langua
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft.ir import scope
 from weft.ir.graph import Graph
@@ -15,8 +14,7 @@ from weft.ir.op import Op
 from weft.ir.storage import ParameterOp, ReadOp
 
 
-@dataclass(frozen=True)
-class Function:
+class Function(NamedTuple):
     """A graph without states, and the states that it gets and gives as values.
 
     Attributes

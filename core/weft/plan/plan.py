@@ -32,7 +32,6 @@ from weft.plan.callee_plans import plan_of
 from weft.plan.dataflow import Dataflow
 from weft.plan.inplace import InPlaceAnalysis, buffer_owner
 from weft.plan.liveness import Liveness
-from weft.plan.picture import write_picture
 from weft.plan.rematerialisation import rematerialised
 from weft.plan.schedule import schedules
 from weft.plan.unrolled_schedule import unroll
@@ -130,6 +129,8 @@ class Plan:
         The x axis is time, the y axis the bytes of the arena. Each tensor is a box with a tooltip;
         states are rows below.
         """
+        from weft.plan.picture import write_picture  # few programs need it
+
         write_picture(self, path)
 
     def __repr__(self) -> str:

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
-from dataclasses import dataclass
 from functools import wraps
 from types import CodeType, FrameType, TracebackType
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from weft.errors import PluginError, WeftError
 from weft.plugins.contributions import base_class
@@ -25,8 +24,7 @@ Doing = str | Callable[[], str]
 """What the code is called for; a function where it costs something to say."""
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """Whose code something is, as messages say it.
 
     Attributes

@@ -7,11 +7,10 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial, reduce
 from importlib import import_module
 from importlib.machinery import PathFinder
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft.errors import PluginError
 from weft.support import source
@@ -66,8 +65,7 @@ class PluginWarning(UserWarning):
     """A plugin that nobody asked for by name could not be read or loaded and was skipped."""
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One entry point together with the distribution that ships it."""
 
     group: str
@@ -121,8 +119,7 @@ def described(group: str, name: str) -> str:
     return f"{GROUPS[group].capitalize()} {name!r}"
 
 
-@dataclass(frozen=True)
-class Survey:
+class Survey(NamedTuple):
     """What the metadata of installed distributions says of plugins for weft.
 
     Attributes

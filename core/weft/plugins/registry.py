@@ -13,8 +13,8 @@ import time
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
 
 from weft.errors import PluginError, UnknownPluginError
 from weft.plugins import hookspecs
@@ -102,23 +102,20 @@ class PluginRecord:
     """How long importing it took, where that has been done."""
 
 
-@dataclass(frozen=True)
-class _Loaded:
+class _Loaded(NamedTuple):
     plugin: object
     offer: Any
     seconds: float
 
 
-@dataclass(frozen=True)
-class _Failed:
+class _Failed(NamedTuple):
     message: str
     cause: BaseException | None
     traceback: str
     seconds: float
 
 
-@dataclass(frozen=True)
-class _ByHand:
+class _ByHand(NamedTuple):
     plugin: object
     label: str
     offers: dict[str, dict[str, Any]]
@@ -454,7 +451,7 @@ def _origin(plugin: object, group: str, backend: str = "") -> Origin:
     if of_group or group == RULES:
         return origin_of_entry((of_group or entries)[0])
     entry = entries[0]
-    setting = switching_off(replace(entry, group=group))
+    setting = switching_off(entry._replace(group=group))
     return Origin(str(entry), f"{setting} leaves its hooks out.", entry.is_own)
 
 

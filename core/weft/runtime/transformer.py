@@ -39,8 +39,7 @@ from weft.plugins import contributions
 from weft.plugins.blame import blaming, guarded, origin_of
 from weft.report.progress import Stage
 from weft.report.recorder import Recorder
-from weft.runtime import agreement, checkpoints, nonfinite
-from weft.runtime.checkpoints import States
+from weft.runtime import agreement
 from weft.runtime.computation import Computation
 from weft.runtime.device import DeviceTensor
 from weft.runtime.device_memory import DeviceMemory
@@ -55,6 +54,7 @@ from weft.transforms.inlining import with_callees_prepared
 
 if TYPE_CHECKING:
     from weft.communicators.interface import Communicator
+    from weft.runtime.checkpoints import States
 
 FORKED = (
     "another thread used this transformer when the process was forked, so its states may be half "
@@ -409,6 +409,8 @@ class Transformer(DeviceMemory):
                     ops = [step.op for step in steps]
                     program.run = program.recorder.around(program.run, ops)
             if made.checks_finite and program not in initial:
+                from weft.runtime import nonfinite  # few programs need it
+
                 program.run = nonfinite.checking(made, program)
             if made.exchange is not None:
                 program.run = made.exchange.with_lengths(program)
@@ -598,6 +600,8 @@ class Transformer(DeviceMemory):
         new checkpoint is whole. Raises ArgumentError for a path that cannot be written, and
         CheckpointError, on all ranks, if the states differ or one of them fails.
         """
+        from weft.runtime import checkpoints  # few programs need it
+
         checkpoints.save_states(self, path, states, communicator)
 
     def load_states(self, path: str | os.PathLike[str], states: States | None = None) -> None:
@@ -607,6 +611,8 @@ class Transformer(DeviceMemory):
         Raises CheckpointError, which lists every state that is missing, extra, or of another shape
         or dtype, and for a file that cannot be read. All states are set or none.
         """
+        from weft.runtime import checkpoints
+
         checkpoints.load_states(self, path, states)
 
     def states(self) -> list[Any]:
