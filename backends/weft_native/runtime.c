@@ -117,7 +117,7 @@ EXPORT void weft_blas(sgemm *s, dgemm *d, void (*set)(int), int (*get)(void)) {
 }
 
 /* What weft_native.program_text.gemm_shape writes; keep both in step. */
-enum { SIZE, M, N, K, BATCH, LEFT_T, LEFT_LD, LEFT_STEP, RIGHT_T, RIGHT_LD, RIGHT_STEP, OUT_LD,
+enum { ITEMSIZE, M, N, K, BATCH, LEFT_T, LEFT_LD, LEFT_STEP, RIGHT_T, RIGHT_LD, RIGHT_STEP, OUT_LD,
        OUT_STEP };
 struct product { const i64 *shape; const char *x, *y; char *out; i64 rows, columns; };
 
@@ -135,11 +135,11 @@ static void gemm_part(char *const *b, i64 item, i64 items) {
     if (m1 <= m0 || n1 <= n0) return;
     int left_t = s[LEFT_T] ? 112 : 111, right_t = s[RIGHT_T] ? 112 : 111;
     for (i64 i = item / each * s[BATCH] / groups; i < (item / each + 1) * s[BATCH] / groups; i++) {
-        const void *left = p->y + (i * s[LEFT_STEP] + m0 * (s[LEFT_T] ? s[LEFT_LD] : 1)) * s[SIZE];
+        const void *left = p->y + (i * s[LEFT_STEP] + m0 * (s[LEFT_T] ? s[LEFT_LD] : 1)) * s[ITEMSIZE];
         const void *right =
-            p->x + (i * s[RIGHT_STEP] + n0 * (s[RIGHT_T] ? 1 : s[RIGHT_LD])) * s[SIZE];
-        void *out = p->out + (i * s[OUT_STEP] + n0 * s[OUT_LD] + m0) * s[SIZE];
-        if (s[SIZE] == 8)
+            p->x + (i * s[RIGHT_STEP] + n0 * (s[RIGHT_T] ? 1 : s[RIGHT_LD])) * s[ITEMSIZE];
+        void *out = p->out + (i * s[OUT_STEP] + n0 * s[OUT_LD] + m0) * s[ITEMSIZE];
+        if (s[ITEMSIZE] == 8)
             blas_dgemm(102, left_t, right_t, m1 - m0, n1 - n0, s[K], 1, left, s[LEFT_LD], right,
                        s[RIGHT_LD], 0, out, s[OUT_LD]);
         else
