@@ -95,12 +95,16 @@ OTHERS = Vectors(4, 12)
 """The vectors of other targets: those of SSE2, and of compilers that emulate vectors."""
 
 
+class NoCompilerError(BackendError):
+    """Says how to get a C compiler where there is none."""
+
+
 @cache
 def command() -> tuple[str, ...]:
     """Return the command of the compiler.
 
     That is ``WEFT_CC``, else ``cc``, ``gcc`` or ``clang``, else that of the package `ziglang`.
-    Raises BackendError if there is none.
+    Raises NoCompilerError if there is none, and BackendError if ``WEFT_CC`` is no command.
     """
     named = os.environ.get(VARIABLE, "").strip()
     if named:
@@ -117,7 +121,7 @@ def command() -> tuple[str, ...]:
             return (os.path.abspath(found),)
     if find_spec("ziglang"):
         return (sys.executable, "-m", "ziglang", "cc")
-    raise BackendError(f"there is no C compiler: {HOW_TO_GET_ONE}")
+    raise NoCompilerError(f"there is no C compiler: {HOW_TO_GET_ONE}")
 
 
 def target_flags() -> tuple[str, ...]:

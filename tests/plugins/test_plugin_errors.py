@@ -372,7 +372,8 @@ def test_a_disabled_pass_that_a_hook_puts_in_is_left_out(
 
 
 @pytest.fixture
-def _clashes(site: Site) -> None:
+def _clashes(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugins, "default_backend", lambda: "numpy")
     text = HEAD + (
         "import weft_numpy.transformer\nimport weft_passes.fusion\n"
         "class Other(weft_numpy.transformer.NumPyTransformer): pass\n"
