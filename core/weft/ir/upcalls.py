@@ -1,11 +1,13 @@
 """Upcalls: functions of higher layers that ops and graphs call.
 
 A composite differentiates its decomposition, and a graph prints itself; autodiff and the printer
-are layers above the graph. So each of them provides its function here when weft is imported.
+are layers above the graph. So each of them provides its function here when it is imported, at the
+latest by the first call.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -13,9 +15,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Upcall:
-    """Calls the function that a higher layer provided."""
+    """Calls the function that a higher layer provides.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    module
+        The module that provides the function.
+    """
+
+    def __init__(self, module: str) -> None:
+        self.module = module
         self.function: Callable[..., Any] | None = None
 
     def provide(self, function: F) -> F:
@@ -25,30 +34,17 @@ class Upcall:
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """Call the function."""
-        assert self.function is not None, "`import weft` imports every layer"
+        if self.function is None:
+            importlib.import_module(self.module)
+        assert self.function is not None, f"{self.module} provides it"
         return self.function(*args, **options)
 
 
-deriv = Upcall()
-"""`weft.autodiff.reverse.deriv`."""
-
-adjoints_through = Upcall()
-"""`weft.autodiff.reverse.adjoints_through`."""
-
-adjoints_of_call = Upcall()
-"""`weft.autodiff.call_adjoints.adjoints_of_call`."""
-
-adjoints_of_loop = Upcall()
-"""`weft.autodiff.call_adjoints.adjoints_of_loop`."""
-
-adjoints_of_cond = Upcall()
-"""`weft.autodiff.call_adjoints.adjoints_of_cond`."""
-
-print_graph = Upcall()
-"""`weft.text.printer.print_graph`."""
-
-op_as_html = Upcall()
-"""`weft.text.notebook.op_as_html`."""
-
-graph_as_html = Upcall()
-"""`weft.text.notebook.graph_as_html`."""
+deriv = Upcall("weft.autodiff.reverse")
+adjoints_through = Upcall("weft.autodiff.reverse")
+adjoints_of_call = Upcall("weft.autodiff.call_adjoints")
+adjoints_of_loop = Upcall("weft.autodiff.call_adjoints")
+adjoints_of_cond = Upcall("weft.autodiff.call_adjoints")
+print_graph = Upcall("weft.text.printer")
+op_as_html = Upcall("weft.text.notebook")
+graph_as_html = Upcall("weft.text.notebook")
