@@ -92,7 +92,7 @@ def find_blas() -> list[Callable[..., Any]] | None:
     NumPy has been imported, and so has its BLAS.
     """
     try:
-        maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
+        maps = Path("/proc/self/maps").read_text()
     except OSError:
         return None
     for path in dict.fromkeys(re.findall(r"/\S*openblas\S*\.so\S*", maps)):
