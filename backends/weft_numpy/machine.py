@@ -66,7 +66,9 @@ def _cache_size(caches: Path) -> int:
     """Return the size of the second-level cache, read once from a folder of the system."""
     for folder in sorted(caches.glob("index*")):
         try:
-            level, size = (folder / "level").read_text(), (folder / "size").read_text()
+            level, size = (
+                (folder / name).read_text(encoding="ascii") for name in ("level", "size")
+            )
             if int(level) == 2:
                 return int(size.strip().removesuffix("K")) * 1024
         except (OSError, ValueError):

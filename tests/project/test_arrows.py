@@ -97,6 +97,12 @@ def test_building_a_graph_loads_no_plugin():
     assert loaded.isdisjoint(HEAVY)
 
 
+@pytest.mark.parametrize("use", ["str(graph)", "graph._repr_html_()", "x._repr_html_()"])
+def test_a_graph_reaches_the_layers_that_show_it_in_a_fresh_process(use: str) -> None:
+    code = f"import weft; x = weft.placeholder((2,)); graph = weft.capture([x], [x]); {use}"
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
 def test_a_transformer_loads_its_own_backend_alone():
     loaded = loaded_by("import weft; weft.make_transformer('numpy', passes=[])")
     assert {name for name in loaded if name.startswith("weft")} == {"weft", "weft_numpy"}
