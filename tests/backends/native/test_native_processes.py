@@ -19,6 +19,9 @@ from weft_native import compiler, processes, shared_library
 from weft_native.shared_library import damage, load
 from weft_native.transformer import NativeTransformer
 
+if os.name != "posix":
+    pytest.skip("pipes, signals and owners of POSIX", allow_module_level=True)
+
 pytestmark = pytest.mark.usefixtures("anew", "has_compiler")
 
 ANSWER = '__attribute__((visibility("default"))) int answer(void) { return 42; }'
