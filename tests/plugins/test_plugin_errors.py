@@ -69,6 +69,12 @@ def engine(method: str, body: str = "raise KeyError('ghost')") -> str:
     return BACKEND.format(body=METHOD.format(method, body))
 
 
+@pytest.fixture(autouse=True)
+def _default_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the same default where there is a C compiler and where there is none."""
+    monkeypatch.setattr(plugins, "default_backend", lambda: "numpy")
+
+
 def computed(backend: Any = None, **options: Any) -> Any:
     x = weft.placeholder((3,))
     with weft.make_transformer(backend, cache=False, **options) as transformer:
@@ -372,8 +378,7 @@ def test_a_disabled_pass_that_a_hook_puts_in_is_left_out(
 
 
 @pytest.fixture
-def _clashes(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plugins, "default_backend", lambda: "numpy")
+def _clashes(site: Site) -> None:
     text = HEAD + (
         "import weft_numpy.transformer\nimport weft_passes.fusion\n"
         "class Other(weft_numpy.transformer.NumPyTransformer): pass\n"

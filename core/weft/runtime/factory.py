@@ -54,6 +54,11 @@ def make_transformer(name: Chosen | None = None, **options: Any) -> Transformer:
     return transformer
 
 
+def is_chosen() -> bool:
+    """Whether something outside the program's calls says which backend they use."""
+    return bool(_chosen.get() or _factory or os.environ.get("WEFT_BACKEND"))
+
+
 def _kind(name: Chosen) -> tuple[type[Transformer], str]:
     """Return the class of a backend and its name for messages."""
     _require(name)
