@@ -21,7 +21,6 @@ from weft.runtime.arguments import Arguments, Array
 from weft.runtime.call_path import make_executor
 from weft.runtime.exchanges import Exchange
 from weft.runtime.given_lengths import HOW_TO_GIVE, given_lengths
-from weft.runtime.notebook import computation_as_html
 from weft.runtime.program import Program
 from weft.support.gc_pause import gc_paused
 from weft.transforms.capture import capture
@@ -376,4 +375,6 @@ class Computation:
         return f"compiled for {count} {'shape' if count == 1 else 'shapes'}"
 
     def _repr_html_(self) -> str:
+        from weft.runtime.notebook import computation_as_html  # few programs need it
+
         return computation_as_html(self)
