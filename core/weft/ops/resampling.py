@@ -7,7 +7,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
@@ -48,8 +48,6 @@ __all__ = [
     "resize",
 ]
 
-IndexingMap = list[Fraction]
-
 HALF = Fraction(1, 2)
 
 Coordinate = Callable[[int, int, int, Fraction], Fraction]
@@ -61,15 +59,31 @@ COORDINATES: dict[str, Coordinate] = {
     "asymmetric": lambda i, n, m, scale: i / scale,
 }
 """By name, the coordinate among n elements of element i of m, for a scale; an exact fraction, so
-that ties between neighbours are exact."""
+that ties between neighbours are exact, and linear in i."""
 
-ROUNDINGS: dict[str, Callable[[Fraction], int]] = {
-    "half_up": lambda place: math.floor(place + HALF),
-    "half_down": lambda place: math.ceil(place - HALF),
-    "floor": math.floor,
-    "ceil": math.ceil,
+
+class _Places(NamedTuple):
+    """Coordinates as exact fractions.
+
+    Attributes
+    ----------
+    numerators
+        An array of Python's integers.
+    denominator
+        The denominator of all of them, positive.
+    """
+
+    numerators: Any
+    denominator: int
+
+
+ROUNDINGS: dict[str, Callable[[Any, int], Any]] = {
+    "half_up": lambda numerators, d: (2 * numerators + d) // (2 * d),
+    "half_down": lambda numerators, d: -((d - 2 * numerators) // (2 * d)),
+    "floor": lambda numerators, d: numerators // d,
+    "ceil": lambda numerators, d: -(-numerators // d),
 }
-"""By name, the rounding of a coordinate to the nearest element."""
+"""By name, the rounding of fractions to the nearest element."""
 
 
 def _triangle(distance: Any, a: float) -> Any:
@@ -91,21 +105,31 @@ KERNELS: dict[str, tuple[Callable[[Any, float], Any], int]] = {
 """By mode, the interpolation kernel, a function of the distance, and its support."""
 
 
-def _matrix(places: IndexingMap, n: int, mode: str, a: float, stretch: float) -> Any:
+def _places(coordinate: Coordinate, n: int, m: int, scale: Fraction) -> _Places:
+    """Return the coordinates of m elements."""
+    first, second = (coordinate(i, n, m, scale) for i in range(2))
+    denominator = math.lcm(first.denominator, second.denominator)
+    start, step = int(first * denominator), int((second - first) * denominator)
+    return _Places(start + step * np.arange(m, dtype=object), denominator)
+
+
+def _matrix(places: _Places, n: int, mode: str, a: float, stretch: float) -> Any:
     """Return the interpolation matrix: the weights of n elements at each coordinate.
 
     Elements past the ends are clamped to the edge. A `stretch` above 1 widens the kernel; it is
     then cut off at the ends, and its weights are normalised.
     """
     kernel, reach = KERNELS[mode]
-    centers = np.array(places, np.float64)[:, None]
+    numerators = places.numerators[:, None]
+    # A quotient of Python's integers is rounded once.
+    centers = (numerators / places.denominator).astype(np.float64)
     if stretch > 1:
         weights = kernel((np.arange(n) - centers) / stretch, a)
         return weights / weights.sum(axis=1, keepdims=True)
-    elements = np.array([math.floor(place) for place in places])[:, None]
+    elements = (numerators // places.denominator).astype(np.int64)
     elements = elements + np.arange(1 - reach, 1 + reach)
-    result = np.zeros((len(places), n))
-    rows = np.arange(len(places))[:, None]
+    result = np.zeros((len(elements), n))
+    rows = np.arange(len(elements))[:, None]
     np.add.at(result, (rows, np.clip(elements, 0, n - 1)), kernel(elements - centers, a))
     return result
 
@@ -166,14 +190,16 @@ def resize(
     result = cast_axes(x, x.axes.lengths)
     for position, n, (m, scale) in zip(positions, have, wanted, strict=True):
         target[position] = m
-        places = [COORDINATES[coordinates](i, n, m, scale) for i in range(m)]
-        if places == list(range(n)):
+        coordinate = COORDINATES[coordinates]
+        places = _places(coordinate, n, m, scale)
+        if m == n and np.array_equal(places.numerators, places.denominator * np.arange(n)):
             continue
         if mode == "nearest":
-            nearest = [min(max(ROUNDINGS[rounding](place), 0), n - 1) for place in places]
-            result = take(result, constant(nearest, dtype=dtypes.int64), position)
+            nearest = np.clip(ROUNDINGS[rounding](*places), 0, n - 1).astype(np.int64)
+            result = take(result, constant(nearest), position)
         else:
-            gap = places[1] - places[0] if m > 1 else 1 / scale
+            first, second = (coordinate(i, n, m, scale) for i in range(2))
+            gap = second - first if m > 1 else 1 / scale
             stretch = float(gap) if antialias else 1.0
             matrix = _matrix(places, n, mode, a, stretch)
             result = blended(result, matrix, position)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 
 ADDRESSES = 1 << 47
 """The bytes that a process can address, where the memory's size is not known."""
 
 
+@cache
 def half_of_memory() -> int:
     """Return half of the bytes of this machine's memory: what input from a stranger may take."""
     try:

@@ -70,7 +70,7 @@ def _iterated(tracer: Tracer, caller: Frame, results: list[Any]) -> None:
         "number": np.array(int(state["number"]) + 1),
         "goes_on": goes_on,
         "carried": rest[:count],
-        "stacked": [*state["stacked"], rest[count:]],
+        "stacked": [*state["stacked"], rest[count:]] if rest[count:] else [],
     }
 
 

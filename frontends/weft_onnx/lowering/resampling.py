@@ -164,18 +164,17 @@ def _weights(node: Node, at: Any, n: int, scale: float) -> Any:
     shrinks = node.flag("antialias") and scale < 1
     factor = scale if shrinks else 1.0
     reach = int(np.ceil((2 if is_cubic else 1) / factor))
-    first = np.floor(at)
+    places = np.floor(at)[:, None].astype(np.int64) + np.arange(-reach, reach + 2)
+    distance = np.abs(places - at[:, None]) * factor
+    if is_cubic:
+        found = _cubic(distance, node.attr("cubic_coeff_a"))
+    else:
+        found = np.clip(1 - distance, 0, 1)
+    if node.flag("exclude_outside"):
+        found = np.where((places < 0) | (places >= n), 0, found)
+    found = found / found.sum(axis=1, keepdims=True)
     weights = np.zeros((n, len(at)))
-    taps = np.arange(-reach, reach + 2)
-    for column, (x, low) in enumerate(zip(at, first, strict=True)):
-        places = (low + taps).astype(np.int64)
-        distance = np.abs(places - x) * factor
-        found = _cubic(distance, node.attr("cubic_coeff_a")) if is_cubic else (
-            np.clip(1 - distance, 0, 1)
-        )  # fmt: skip
-        if node.flag("exclude_outside"):
-            found = np.where((places < 0) | (places >= n), 0, found)
-        np.add.at(weights[:, column], np.clip(places, 0, n - 1), found / found.sum())
+    np.add.at(weights, (np.clip(places, 0, n - 1), np.arange(len(at))[:, None]), found)
     return weights
 
 

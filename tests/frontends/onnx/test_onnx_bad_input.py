@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import numpy as np
 import onnx
@@ -211,6 +212,31 @@ def test_results_that_no_memory_holds_are_refused_at_once(op):
     model = made([node(op, operands, "y", **attributes)], [], ["y"], values, opset=17)
     with pytest.raises(WeftError, match=f"{op}.*memory holds"):
         weft_onnx.load(model).run({})
+
+
+LONG, SECONDS = 1 << 18, 2.0
+RESIZE_MODES = [
+    {"mode": "nearest"},
+    {"mode": "nearest", "coordinate_transformation_mode": "half_pixel_symmetric"},
+    *({"mode": mode, "exclude_outside": flag} for mode in ("linear", "cubic") for flag in (0, 1)),
+]
+LONG_CASES = [
+    *((op, {}) for op in sorted(LARGE.keys() - {"Resize"})),
+    *(("Resize", mode) for mode in RESIZE_MODES),
+]
+
+
+@pytest.mark.parametrize(("op", "more"), LONG_CASES, ids=str)
+def test_a_long_axis_takes_no_time(op, more):
+    operands, values, attributes = LARGE[op]
+    shorter = {}
+    for name, value in values.items():
+        shorter[name] = np.where(value == 10**12, LONG, value).astype(value.dtype)
+    model = made([node(op, operands, "y", **attributes, **more)], [], ["y"], shorter, opset=19)
+    start = time.process_time()
+    result = weft_onnx.load(model).run({}, "numpy")["y"]
+    assert result.size >= LONG
+    assert time.process_time() - start < SECONDS
 
 
 def test_a_loop_without_an_end_is_refused():
