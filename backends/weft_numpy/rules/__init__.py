@@ -1,7 +1,6 @@
 """Lowering rules of ops to NumPy calls with given output memory; a module for each family."""
 
 from weft_numpy.rules import (
-    convolutions,
     decompositions,
     effects,
     elementwise,
@@ -9,17 +8,16 @@ from weft_numpy.rules import (
     fused,
     gathering,
     movement,
-    pooling,
     products,
     random,
     reduction,
+    sliding,
     sorting,
     windows,
 )
 from weft_numpy.rules.table import rules
 
 __all__ = [
-    "convolutions",
     "decompositions",
     "effects",
     "elementwise",
@@ -27,11 +25,11 @@ __all__ = [
     "fused",
     "gathering",
     "movement",
-    "pooling",
     "products",
     "random",
     "reduction",
     "rules",
+    "sliding",
     "sorting",
     "windows",
 ]

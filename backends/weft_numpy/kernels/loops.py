@@ -1,0 +1,209 @@
+"""Lowered kernels: straight-line code, or a loop over tiles that threads share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from weft.ir.description import TensorDescription, contiguous
+from weft_numpy.codegen import Emitter
+from weft_numpy.kernels.body import Body, Memory, Slot
+from weft_numpy.kernels.kernel_values import varying
+from weft_numpy.kernels.tiling import Tiling
+from weft_numpy.thread_pool import parallel_for
+
+LINE = 64
+"""The alignment of scratch arrays, in bytes."""
+
+INDENT = "    "
+
+
+class LoweredKernel:
+    """A kernel with a tiling: a loop over tiles, or straight-line code for a single one.
+
+    Attributes
+    ----------
+    slots
+        The shape of each scratch array, of which each thread has its own.
+    """
+
+    def __init__(self, body: Body, tiling: Tiling, threads: int = 1) -> None:
+        self.body, self.values, self.tiling = body, body.values, tiling
+        self.threads = min(threads, tiling.count)
+        self.slots = [tiling.shape(slot.varying) for slot in body.slots]
+
+    def _sizes(self) -> list[int]:
+        """Return the bytes of each scratch array of a thread, in whole cache lines."""
+        pairs = zip(self.slots, self.body.slots, strict=True)
+        return [
+            -(-max(prod(shape) * slot.dtype.itemsize, 1) // LINE) * LINE for shape, slot in pairs
+        ]
+
+    @property
+    def workspace(self) -> int:
+        """The bytes of scratch memory that it needs."""
+        return self.threads * sum(self._sizes())
+
+    def _scratch(self, memory: TensorDescription | None, lane: int) -> list[TensorDescription]:
+        """Return the scratch arrays of a thread."""
+        found, sizes = [], self._sizes()
+        start = lane * sum(sizes)
+        for shape, slot, size in zip(self.slots, self.body.slots, sizes, strict=True):
+            assert memory is not None, "a kernel with scratch arrays has asked for memory"
+            array = contiguous(shape, slot.dtype, memory.base)
+            found.append(replace(array, offset=memory.offset + start))
+            start += size
+        return found
+
+    def write(self, emit: Emitter, memory: TensorDescription | None) -> None:
+        """Write the kernel, with scratch memory of `workspace` bytes."""
+        lanes = [self._scratch(memory, lane) for lane in range(self.threads)]
+        values, tiling = self.values, self.tiling
+        if tiling.blocked is None:
+            arrays = Memory(values.operands, values.results, lanes[0])
+            self.body.write(emit, arrays, tiling)
+            return
+        tile = TileEmitter(emit, tiling)
+        operands = [
+            tile.view(f"x{number}", array, values.varying[number])
+            for number, array in enumerate(values.operands)
+        ]
+        results = [
+            tile.view(f"out{number}", array, varying(array))
+            for number, array in enumerate(values.results)
+        ]
+        slots = list(map(tile.scratch, self.body.slots))
+        self.body.write(tile, Memory(operands, results, slots), tiling)
+        name = emit.defined(f"each_{self.body.kernel.title or 'copy'}", *self._function(emit, tile))
+        given = ", ".join(map(emit.name, tile.arrays.values()))
+        texts = [f"[{', '.join(map(emit.name, lane))}]" for lane in lanes]
+        if self.threads == 1:
+            lane = emit.prepared(texts[0], "lane")
+            emit.line(f"{name}(range({tiling.count}), {lane}, {given})")
+        else:
+            run = emit.bind(parallel_for, "parallel_for")
+            together = emit.prepared(f"[{', '.join(texts)}]", "lanes")
+            emit.line(f"{run}({name}, {tiling.count}, {together}, {given})")
+
+    def _function(self, emit: Emitter, tile: TileEmitter) -> tuple[list[str], list[float]]:
+        """Return the lines of the function that runs the loop, and the origin of each."""
+        lines = [f"(tiles, lane, {', '.join(tile.arrays)}):"]
+        if self.slots:
+            names = ", ".join(f"t{slot.number}" for slot in self.body.slots)
+            lines.append(f"{INDENT}[{names}] = lane")
+        lines += [f"{INDENT}{line}" for line in (*tile.rows, "for tile in tiles:")]
+        lines += [f"{INDENT * 2}{line}" for line in (*tile.index_lines(), *tile.views)]
+        origins = [-1, *[emit.origin] * (len(lines) - 1), *tile.origins]
+        return [*lines, *(f"{INDENT * 2}{line}" for line in tile.lines)], origins
+
+
+class TileEmitter(Emitter):
+    """Writes the body of a loop over tiles.
+
+    Its arrays are views of one tile: a description's `base` is the name of such a view.
+
+    Attributes
+    ----------
+    arrays
+        The arrays that the function takes by name, without axes that tiles do not need.
+    rows, views
+        The statements before the loop, and those that create the views of a tile.
+    cuts
+        The arrays of a thread that are longer than the last tile, and their parts for it.
+    """
+
+    def __init__(self, outer: Emitter, tiling: Tiling) -> None:
+        super().__init__(outer.module, outer.lent)
+        self.outer, self.tiling = outer, tiling
+        self.arrays: dict[str, TensorDescription] = {}
+        self.rows: list[str] = []
+        self.views: list[str] = []
+        self.cuts: dict[str, str] = {}
+        self.found: dict[str, str] = {}
+
+    def bind(self, value: Any, hint: str) -> str:
+        """Bind a value around the function."""
+        return self.outer.bind(value, hint)
+
+    def prepared(self, expression: str, hint: str) -> str:
+        """Prepare a value around the function."""
+        return self.outer.prepared(expression, hint)
+
+    def name(self, description: TensorDescription) -> str:
+        """Return the name of a view of the tile."""
+        return str(description.base)
+
+    def part(self, array: str, description: TensorDescription, expression: str) -> str:
+        """Return the name of a view of an array of the tile."""
+        text = f"{array}{expression}"
+        if text not in self.found:
+            self.found[text] = self.new_name("q")
+            self.line(f"{self.found[text]} = {text}")
+        return self.found[text]
+
+    def row(self, value: Any, like: TensorDescription) -> str:
+        """Return the name of a row of a repeated scalar, as long as the last axis of a tile."""
+        row = self.outer.row(value, like)
+        tiling = self.tiling
+        if tiling.axes[-1:] != (tiling.blocked,) or not tiling.remainder or like.shape[-1] == 1:
+            return row
+        if row not in self.found:
+            name = self.found[row] = self.new_name("c")
+            self.rows.append(f"{name} = {row}")
+            self.cuts[name] = f"{name}[:{tiling.remainder}]"
+        return self.found[row]
+
+    def scratch(self, slot: Slot) -> TensorDescription:
+        """Return scratch memory."""
+        name = f"t{slot.number}"
+        if self.tiling.remainder and self.tiling.blocked in slot.varying:
+            colons = ":, " * self.tiling.axes.index(self.tiling.blocked)
+            self.cuts[name] = f"{name}[{colons}:{self.tiling.remainder}]"
+        return contiguous(self.tiling.shape(slot.varying), slot.dtype, name)
+
+    def view(
+        self, name: str, array: TensorDescription, varying: Collection[int]
+    ) -> TensorDescription:
+        """Return the view of an array for a tile, with the given name."""
+        tiling = self.tiling
+        kept = [axis for axis in range(len(array.shape)) if axis not in tiling.indexed]
+        given = sorted({*kept, *varying})
+        parts = ["i:j" if axis in varying and axis == tiling.blocked else ":" for axis in given]
+        parts = [
+            f"n{axis}" if axis in tiling.indexed else part
+            for axis, part in zip(given, parts, strict=True)
+        ]
+        while parts[-1:] == [":"]:
+            parts.pop()
+        whole = f"all_{name}" if parts else name
+        self.arrays[whole] = replace(
+            array,
+            shape=tuple(array.shape[axis] for axis in given),
+            strides=tuple(array.strides[axis] for axis in given),
+        )
+        if parts:
+            self.views.append(f"{name} = {whole}[{', '.join(parts)}]")
+        shape = [
+            tiling.block if axis in varying and axis == tiling.blocked else array.shape[axis]
+            for axis in kept
+        ]
+        strides = tuple(array.strides[axis] for axis in kept)
+        return TensorDescription(tuple(shape), array.dtype, strides, 0, name)
+
+    def index_lines(self) -> list[str]:
+        """Return the statements that make indices of a tile's number, and cut what is too long."""
+        tiling, block = self.tiling, "tile"
+        lines = []
+        if tiling.indexed:
+            lines.append(f"block, n = divmod(tile, {tiling.inner})")
+            block = "block"
+        lines += [
+            f"n, n{axis} = divmod(n, {tiling.lengths[axis]})" for axis in reversed(tiling.indexed)
+        ]
+        lines += [f"i = {block} * {tiling.block}", f"j = i + {tiling.block}"]
+        if self.cuts:
+            names, parts = ", ".join(self.cuts), ", ".join(self.cuts.values())
+            lines.append(f"if {block} == {tiling.blocks - 1}: [{names}] = [{parts}]")
+        return lines
