@@ -12,7 +12,7 @@ SPHINXOPTS ?=
 # Of what `make test` leaves out, the tenth that `make test-tenth` runs.
 TENTH ?= $(shell expr $$(git rev-list --count HEAD 2>/dev/null || echo 0) % 10)
 
-.PHONY: demo test test-all test-tenth test-gpu test-intel fast lint types bench docs support clean
+.PHONY: demo test test-all test-tenth test-targets test-gpu test-intel fast lint types bench docs support clean
 
 demo: $(READY)
 	$(BIN)/python examples/digits.py --out out
@@ -32,6 +32,12 @@ test-all: $(READY)
 # A tenth of what only test-all runs: another one after each commit.
 test-tenth: $(READY)
 	$(BIN)/python -m pytest -n auto --dist worksteal --above=test --tenth=$(TENTH) $(PYTEST_ARGS)
+
+# Programs and the runtime of the native backend, compiled by Zig for Linux, Windows and macOS, and
+# run where QEMU or Wine can.
+test-targets: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,native-zig]'
+	$(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS) tests/backends/native/test_native_targets.py
 
 # Where there is an NVIDIA GPU: the kit on it, frontends and examples, and the tests that need one, or
 # two for NCCL.

@@ -17,6 +17,15 @@ from typing import Any
 from weft.errors import BackendError
 from weft_native.shared_library import load
 
+_LINKING = {
+    "win32": (
+        f"-L{Path(sys.base_prefix, 'libs')}",
+        f"-lpython{sys.version_info.major}{sys.version_info.minor}",
+    ),
+    "darwin": ("-undefined", "dynamic_lookup"),
+}
+"""By system, the options to link with the interpreter; elsewhere its symbols are found by name."""
+
 
 @cache
 def binder() -> Callable[..., Any] | None:
@@ -30,9 +39,8 @@ def binder() -> Callable[..., Any] | None:
     try:
         # The version is part of the text, since the layout of objects depends on it.
         text = f"// Python {sys.version}\n{source}"
-        library = load(
-            text, "the binding to Python", ["weft_bind"], (f"-I{folder}",), is_permanent=True
-        )
+        flags = (f"-I{folder}", *_LINKING.get(sys.platform, ()))
+        library = load(text, "the binding to Python", ["weft_bind"], flags, is_permanent=True)
     except BackendError:
         return None
     prototype = ctypes.PYFUNCTYPE(

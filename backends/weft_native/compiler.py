@@ -25,8 +25,8 @@ from weft_native.processes import run_all
 
 VARIABLE = "WEFT_CC"
 FLAGS = (
-    "-std=gnu11", "-O2", "-fPIC", "-fvisibility=hidden", "-w", "-fno-math-errno",
-    "-fno-trapping-math", "-fno-strict-aliasing", "-fwrapv", "-ffp-contract=fast",
+    "-std=gnu11", "-O2", "-fvisibility=hidden", "-w", "-fno-math-errno", "-fno-trapping-math",
+    "-fno-strict-aliasing", "-fwrapv", "-ffp-contract=fast",
 )  # fmt: skip
 """The compiler's options; results are IEEE 754's, but for products contracted with additions."""
 
@@ -55,6 +55,31 @@ class Vectors:
     lanes: int
     registers: int
 
+
+@dataclass(frozen=True)
+class System:
+    """How shared libraries are made on an operating system.
+
+    Attributes
+    ----------
+    suffix
+        How the names of shared libraries end.
+    flags
+        Options for code in shared libraries.
+    libraries
+        The libraries that programs are linked with.
+    """
+
+    suffix: str
+    flags: tuple[str, ...] = ("-fPIC",)
+    libraries: tuple[str, ...] = ()
+
+
+SYSTEMS = {"win32": System(".dll", ()), "darwin": System(".dylib")}
+"""The systems, by `sys.platform`, where every program is linked with the library of C."""
+
+SYSTEM = SYSTEMS.get(sys.platform, System(".so", libraries=("-lm", "-lpthread")))
+"""The system of this process."""
 
 TARGETS = {
     "__AVX512F__": Vectors(16, 26),
@@ -86,10 +111,10 @@ def command() -> tuple[str, ...]:
         found = shutil.which(words[0]) if words else None
         if found is None:
             raise BackendError(f"{VARIABLE}={named!r} is no command: {HOW_TO_GET_ONE}")
-        return (found, *words[1:])
+        return (os.path.abspath(found), *words[1:])
     for name in ("cc", "gcc", "clang"):
         if found := shutil.which(name):
-            return (found,)
+            return (os.path.abspath(found),)
     if find_spec("ziglang"):
         return (sys.executable, "-m", "ziglang", "cc")
     raise BackendError(f"there is no C compiler: {HOW_TO_GET_ONE}")
@@ -114,6 +139,7 @@ def identity() -> str:
         *command(),
         *FLAGS,
         *GCC_FLAGS,
+        *SYSTEM.flags,
         *target_flags(),
         str(program),
         found.st_mtime_ns,
@@ -131,8 +157,12 @@ def macros() -> frozenset[str]:
     key = key_of("\n".join(["macros", *TARGETS, CLANG]))
     cached = None if is_off() else open_cache().read(key)
     if cached is None:
-        arguments = ["-dM", "-E", "-x", "c", os.devnull]
-        found = run([*command(), *target_flags(), *arguments], "asking for its target")
+        with ScratchFolder() as folder:
+            empty = folder / "empty.c"
+            empty.touch()
+            arguments = ["-dM", "-E", empty.name]
+            doing = "asking for its target"
+            found = run([*command(), *target_flags(), *arguments], doing, folder)
         names = (name for name in (*TARGETS, CLANG) if f"#define {name} " in found)
         cached = "\n".join(names).encode()
         if not is_off():
@@ -145,9 +175,9 @@ def vectors() -> Vectors:
     return next((TARGETS[name] for name in TARGETS if name in macros()), OTHERS)
 
 
-def run(arguments: list[str], doing: str) -> str:
-    """Run the compiler and return its output; raises BackendError with it if that fails."""
-    ((log, code),) = run_all([arguments], doing)
+def run(arguments: list[str], doing: str, folder: Path) -> str:
+    """Run the compiler in a folder and return its output; raises BackendError with it otherwise."""
+    ((log, code),) = run_all([arguments], doing, folder)
     if code:
         raise BackendError(f"{doing}: {arguments[0]} ended with {code}\n{log[:4000]}")
     return log
@@ -162,26 +192,27 @@ def build(text: str, name: str, flags: Sequence[str] = (), units: int = 1) -> by
     """Compile C source, and return the shared library; raises BackendError as `load` does."""
     doing = f"compiling {name}"
     own = () if CLANG in macros() else GCC_FLAGS
-    compile_ = [*command(), *FLAGS, *own, *target_flags(), *flags]
+    compile_ = [*command(), *FLAGS, *SYSTEM.flags, *own, *target_flags(), *flags]
     try:
         with (
             Stage(doing, units if units > 1 else None) as stage,
             ScratchFolder() as folder,
         ):
-            source, made = folder / "program.c", folder / "program.so"
-            source.write_text(text, encoding="utf-8")
-            objects = [str(source)]
+            # Compilers run in the folder, whose path some of them could not spell.
+            source, made = folder / "program.c", folder / f"program{SYSTEM.suffix}"
+            source.write_text(text, encoding="utf-8", newline="\n")
+            objects = [source.name]
             log, code = "", 0
             if units > 1:
-                objects = [f"{folder}/{unit}.o" for unit in range(units)]
+                objects = [f"{unit}.o" for unit in range(units)]
                 commands = [
-                    [*compile_, f"-DUNIT={unit}", "-c", str(source), "-o", each]
+                    [*compile_, f"-DUNIT={unit}", "-c", source.name, "-o", each]
                     for unit, each in enumerate(objects)
                 ]
                 results = run_all(commands, doing, folder, stage.advance)
                 log, code = next((each for each in results if each[1]), ("", 0))
             if not code:
-                link = [*compile_, "-shared", *objects, "-o", str(made), "-lm", "-lpthread"]
+                link = [*compile_, "-shared", *objects, "-o", made.name, *SYSTEM.libraries]
                 ((log, code),) = run_all([link], doing, folder)
             if not code and made.exists():
                 return made.read_bytes()

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import ctypes
-import os
-import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.linalg import _umath_linalg
+
 from weft.support.interrupts import raise_pending
 from weft_native.shared_library import load
 
-FUNCTIONS = ("weft_run", "weft_gemm", "weft_poll", "weft_host", "weft_blas", "weft_threads")
-"""The functions of the library, first those that programs call."""
+CALLED = ("weft_run", "weft_gemm", "weft_poll", "weft_clock")
+"""The functions of the library that programs call, in the order of ``struct weft_runtime``."""
+
+FUNCTIONS = (*CALLED, "weft_host", "weft_blas", "weft_threads")
+"""All functions of the library."""
 
 BLAS_FUNCTIONS = (
     "cblas_sgemm",
@@ -45,9 +51,10 @@ class Runtime:
     """
 
     def __init__(self) -> None:
-        text = files("weft_native").joinpath("runtime.c").read_text(encoding="utf-8")
-        self.library = load(text, "the runtime of native programs", FUNCTIONS, is_permanent=True)
-        addresses = [_address(getattr(self.library, name)) for name in FUNCTIONS[:3]]
+        self.library = load(
+            source(), "the runtime of native programs", FUNCTIONS, is_permanent=True
+        )
+        addresses = [_address(getattr(self.library, name)) for name in CALLED]
         self.table = (ctypes.c_void_p * len(addresses))(*addresses)
         self.threads = 0
         self.interrupt: BaseException | None = None
@@ -80,6 +87,12 @@ class Runtime:
             raise found
 
 
+def source() -> str:
+    """Return the C source of the runtime library."""
+    parts = (files("weft_native").joinpath(name) for name in ("system.h", "runtime.c"))
+    return "".join(part.read_text(encoding="utf-8") for part in parts)
+
+
 @cache
 def runtime() -> Runtime:
     """Return the runtime of this process, which is compiled or loaded on first use."""
@@ -87,24 +100,27 @@ def runtime() -> Runtime:
 
 
 def find_blas() -> list[Callable[..., Any]] | None:
-    """Return the functions of NumPy's OpenBLAS; None if it has another BLAS or is not found.
-
-    NumPy has been imported, and so has its BLAS.
-    """
-    try:
-        maps = Path("/proc/self/maps").read_text()
-    except OSError:
-        return None
-    for path in dict.fromkeys(re.findall(r"/\S*openblas\S*\.so\S*", maps)):
-        if not os.path.exists(path):
+    """Return the functions of NumPy's OpenBLAS; None if it has another BLAS or is not found."""
+    for path in _linked_with_blas():
+        try:
+            library = ctypes.CDLL(str(path))
+        except OSError:
             continue
-        library = ctypes.CDLL(path)
         for name in NAMES:
-            try:
+            with suppress(AttributeError):
                 return [getattr(library, name.format(each)) for each in BLAS_FUNCTIONS]
-            except AttributeError:
-                continue
     return None
+
+
+def _linked_with_blas() -> Iterator[Path]:
+    """Yield libraries of NumPy whose symbols may be those of its BLAS.
+
+    Systems with POSIX's loader look for a symbol in a library and those that it is linked with,
+    Windows in the library alone, which wheels of NumPy have in a folder.
+    """
+    if sys.platform != "win32":
+        yield Path(_umath_linalg.__file__)
+    yield from (Path(np.__file__).parents[1] / "numpy.libs").glob("*openblas*.dll")
 
 
 def _address(function: Any) -> int:

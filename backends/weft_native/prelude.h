@@ -11,6 +11,11 @@ typedef float f32; typedef double f64;
 /* Of kernels: GCC 12.2 reads elements before they are written where it inlines a kernel whose
    arguments are parts of one buffer. */
 #define NOINLINE __attribute__((noinline))
+#if defined(_WIN32)
+#define EXPORT __declspec(dllexport)
+#else
+#define EXPORT __attribute__((visibility("default")))
+#endif
 #define GLOBAL
 #define LOCAL
 #define GLOBAL_ID item
@@ -380,4 +385,5 @@ struct weft_runtime {
     void (*run)(weft_work *work, char *const *b, i64 items);
     void (*gemm)(const i64 *shape, const void *x, const void *y, void *out);
     int (*poll)(void);
+    i64 (*clock)(void);
 };

@@ -38,14 +38,14 @@ exit $status
 def run_all(
     commands: Sequence[Sequence[str]],
     doing: str,
-    folder: Path | None = None,
+    folder: Path,
     on_end: Callable[[], object] | None = None,
 ) -> list[tuple[str, int]]:
     """Run commands at the same time, and return the output and the exit status of each.
 
-    `folder` is for the files that they need for a while, and `on_end` is called for each when it
-    has ended. Raises BackendError for a command that does not run, or not end within `TIME_LIMIT`.
-    After an error or an interrupt none of them runs any longer.
+    They run in `folder`, which also holds the files that they need for a while, and `on_end` is
+    called for each when it has ended. Raises BackendError for a command that does not run, or not
+    end within `TIME_LIMIT`. After an error or an interrupt none of them runs any longer.
     """
     started: list[subprocess.Popen[str]] = []
     end = time.monotonic() + TIME_LIMIT
@@ -67,7 +67,7 @@ def run_all(
             _end(each)
 
 
-def _started(command: Sequence[str], folder: Path | None) -> subprocess.Popen[str]:
+def _started(command: Sequence[str], folder: Path) -> subprocess.Popen[str]:
     is_watched = os.path.exists(SHELL)
     return subprocess.Popen(
         [SHELL, "-c", _WATCHED, *command] if is_watched else list(command),
@@ -77,7 +77,8 @@ def _started(command: Sequence[str], folder: Path | None) -> subprocess.Popen[st
         text=True,
         errors="replace",
         process_group=0 if os.name == "posix" else None,
-        env=None if folder is None else {**os.environ, "TMPDIR": str(folder)},
+        cwd=folder,
+        env=os.environ | dict.fromkeys(("TMPDIR", "TMP", "TEMP"), str(folder)),
     )
 
 

@@ -38,15 +38,12 @@ RECORD_HEAD = 3
 """The numbers before the marks of a record: its capacity, the number of marks, the last time."""
 
 RECORD = """\
-#include <time.h>
 /* The record of a profile: its head, marks of a row and a time in nanoseconds each, and for each
    row the time and the number of the launches that came when there was no room for marks. */
 static int64_t *marks;
-__attribute__((visibility("default"))) void weft_record(int64_t *memory) { marks = memory; }
+EXPORT void weft_record(int64_t *memory) { marks = memory; }
 static void record(int64_t row) {
-    struct timespec clock;
-    clock_gettime(CLOCK_MONOTONIC, &clock);
-    const int64_t now = clock.tv_sec * 1000000000LL + clock.tv_nsec;
+    const int64_t now = runtime->clock();
     if (marks[1] < marks[0]) {
         int64_t *mark = marks + 3 + 2 * marks[1]++;
         mark[0] = row, mark[1] = now;
@@ -155,7 +152,6 @@ class ProgramText:
 
     def _entries(self) -> Iterator[str]:
         """Yield the functions that Python calls."""
-        export = '__attribute__((visibility("default")))'
         cases = "".join(f"    case {n}: launch_{n}(b); break;\n" for n in self._known.values())
         segments = "".join(
             f"    case {n}: return segment_{n}(b);\n" for n in range(len(self.segments))
@@ -166,13 +162,13 @@ class ProgramText:
             f"    b[{n}] = *(char *const *)(a{n} + {ARRAY_DATA});\n" for n in range(self.arrays)
         )
         yield (
-            f"{export} void weft_init(const struct weft_runtime *table) {{ runtime = table; }}\n"
-            f"{export} void weft_launch(char *const *b, int number) {{\n    switch (number) {{\n"
+            f"EXPORT void weft_init(const struct weft_runtime *table) {{ runtime = table; }}\n"
+            f"EXPORT void weft_launch(char *const *b, int number) {{\n    switch (number) {{\n"
             f"{cases}    }}\n}}\n"
-            f"{export} int weft_segment(char *const *b, int number) {{\n    switch (number) {{\n"
+            f"EXPORT int weft_segment(char *const *b, int number) {{\n    switch (number) {{\n"
             f"{segments}    }}\n    return 0;\n}}\n"
-            f"{export} int weft_program(char *const *b) {{\n{body}\n    return 0;\n}}\n"
-            f"{export} int weft_call(char **b{parameters}) {{\n{data}"
+            f"EXPORT int weft_program(char *const *b) {{\n{body}\n    return 0;\n}}\n"
+            f"EXPORT int weft_call(char **b{parameters}) {{\n{data}"
             "    return weft_program(b);\n}\n"
         )
 

@@ -1,62 +1,11 @@
 /* The runtime of native programs: a pool of threads, and matrix products by the BLAS of NumPy.
-   One copy per process serves all programs. */
-#define _GNU_SOURCE
-#include <limits.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdint.h>
-#include <time.h>
-#if defined(__linux__)
-#include <linux/futex.h>
-#include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
-#define EXPORT __attribute__((visibility("default")))
+   One copy per process serves all programs. It follows system.h. */
 
 typedef int64_t i64;
 typedef void weft_work(char *const *b, i64 item, i64 items);
 
-/* Spinning and sleeping */
-
-#if defined(__x86_64__) || defined(__i386__)
-#define RELAX() __builtin_ia32_pause()
-#elif defined(__aarch64__)
-#define RELAX() __asm__ volatile("yield")
-#else
-#define RELAX()
-#endif
 /* Turns before a thread sleeps: some 50 us, several times what a wake-up takes. */
 #define SPIN 4000
-
-typedef struct { _Atomic uint32_t value, sleepers; } word;
-#if defined(__linux__)
-static void word_wait(word *w, uint32_t seen) {
-    atomic_fetch_add(&w->sleepers, 1);
-    syscall(SYS_futex, &w->value, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, seen, 0, 0, 0);
-    atomic_fetch_sub(&w->sleepers, 1);
-}
-static void word_wake(word *w) {
-    if (atomic_load(&w->sleepers))
-        syscall(SYS_futex, &w->value, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, INT_MAX, 0, 0, 0);
-}
-#else
-static pthread_mutex_t sleeping = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t woken = PTHREAD_COND_INITIALIZER;
-static void word_wait(word *w, uint32_t seen) {
-    atomic_fetch_add(&w->sleepers, 1);
-    pthread_mutex_lock(&sleeping);
-    while (atomic_load(&w->value) == seen) pthread_cond_wait(&woken, &sleeping);
-    pthread_mutex_unlock(&sleeping);
-    atomic_fetch_sub(&w->sleepers, 1);
-}
-static void word_wake(word *w) {
-    if (!atomic_load(&w->sleepers)) return;
-    pthread_mutex_lock(&sleeping);
-    pthread_cond_broadcast(&woken);
-    pthread_mutex_unlock(&sleeping);
-}
-#endif
 
 /* Jobs. Items are taken by a compare-and-swap of the ticket: 28 bits of the job's number, 18 of its
    items, 18 of the next item. An exchange with the number of an earlier job fails, so the fields of
@@ -70,11 +19,11 @@ static _Atomic(char *const *) job_buffers;
 static _Atomic i64 job_first, job_items;
 static word job __attribute__((aligned(64)));
 static word done __attribute__((aligned(64)));
-static pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER;
+static lock busy = LOCK_INIT;
 static int threads = 1, is_started;
 
 /* The number of threads is global to BLAS: the first of several calls sets it, the last resets it. */
-static pthread_mutex_t limiting = PTHREAD_MUTEX_INITIALIZER;
+static lock limiting = LOCK_INIT;
 static int limits, threads_before;
 
 static void take_items(uint32_t number) {
@@ -92,42 +41,8 @@ static void take_items(uint32_t number) {
     }
 }
 
-/* Some kernels wake a thread on the processor of the thread that wakes it, where it waits for that
-   one or takes its time. So workers keep off the caller's processor. */
-#if defined(__linux__)
-#define MAX_WORKERS 256
-static _Atomic pid_t workers[MAX_WORKERS];
-static _Atomic int started;
-static int avoided = -1;
-
-static void register_worker(void) {
-    int number = atomic_fetch_add(&started, 1);
-    if (number < MAX_WORKERS) atomic_store(&workers[number], syscall(SYS_gettid));
-}
-
-static void keep_off(int cpu) {
-    cpu_set_t allowed;
-    if (sched_getaffinity(0, sizeof allowed, &allowed)) return;
-    if (cpu >= 0 && cpu < CPU_SETSIZE && CPU_COUNT(&allowed) > 1) CPU_CLR(cpu, &allowed);
-    int count = atomic_load(&started), is_complete = count == threads - 1;
-    for (int i = 0; i < count && i < MAX_WORKERS; i++) {
-        pid_t thread = atomic_load(&workers[i]);
-        if (!thread || sched_setaffinity(thread, sizeof allowed, &allowed)) is_complete = 0;
-    }
-    avoided = is_complete ? cpu : -1;
-}
-
-static void keep_off_caller(void) {
-    int cpu = sched_getcpu();
-    if (cpu != avoided) keep_off(cpu);
-}
-#else
-static void register_worker(void) {}
-static void keep_off_caller(void) {}
-#endif
-
-static void *worker(void *start) {
-    uint32_t seen = (uint32_t)(uintptr_t)start;
+THREAD(worker) {
+    uint32_t seen = (uintptr_t)argument;
     register_worker();
     for (;;) {
         uint32_t now;
@@ -140,27 +55,19 @@ static void *worker(void *start) {
 }
 
 static void after_fork(void) {
-    pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
-    busy = limiting = fresh;
+    busy = limiting = (lock)LOCK_INIT;
     is_started = limits = 0;
     atomic_store(&job.sleepers, 0);
     atomic_store(&done.sleepers, 0);
-#if defined(__linux__)
-    atomic_store(&started, 0);
-    for (int i = 0; i < MAX_WORKERS; i++) atomic_store(&workers[i], 0);
-    avoided = -1;
-#endif
+    forget_workers();
 }
 
 static void start_threads(void) {
     static int is_registered;
-    if (!is_registered) pthread_atfork(0, 0, after_fork);
+    if (!is_registered) at_fork(after_fork);
     is_registered = is_started = 1;
     uintptr_t seen = atomic_load(&job.value);
-    for (int i = 1; i < threads; i++) {
-        pthread_t thread;
-        if (!pthread_create(&thread, 0, worker, (void *)seen)) pthread_detach(thread);
-    }
+    for (int i = 1; i < threads; i++) start_thread(worker, seen);
 }
 
 static void run_part(weft_work *work, char *const *b, i64 first, i64 count, i64 items) {
@@ -172,7 +79,7 @@ static void run_part(weft_work *work, char *const *b, i64 first, i64 count, i64 
     atomic_store(&done.value, 0);
     atomic_store(&ticket, (uint64_t)(number & 0xfffffff) << 2 * BITS | (uint64_t)count << BITS);
     atomic_store(&job.value, number);
-    keep_off_caller();
+    keep_off_caller(threads - 1);
     word_wake(&job);
     take_items(number);
     uint32_t now;
@@ -182,14 +89,14 @@ static void run_part(weft_work *work, char *const *b, i64 first, i64 count, i64 
 
 /* Runs all items of a job, by the calling thread alone while another call uses the pool. */
 EXPORT void weft_run(weft_work *work, char *const *b, i64 items) {
-    if (items == 1 || threads == 1 || pthread_mutex_trylock(&busy)) {
+    if (items == 1 || threads == 1 || !try_acquire(&busy)) {
         for (i64 item = 0; item < items; item++) work(b, item, items);
         return;
     }
     if (!is_started) start_threads();
     for (i64 first = 0; first < items; first += MAX_ITEMS)
         run_part(work, b, first, items - first < MAX_ITEMS ? items - first : MAX_ITEMS, items);
-    pthread_mutex_unlock(&busy);
+    release(&busy);
 }
 
 EXPORT void weft_threads(int count) { threads = count; }
@@ -205,12 +112,12 @@ static dgemm *blas_dgemm;
 static void (*set_blas_threads)(int);
 static int (*get_blas_threads)(void);
 
-EXPORT void weft_blas(void *s, void *d, void *set, void *get) {
+EXPORT void weft_blas(sgemm *s, dgemm *d, void (*set)(int), int (*get)(void)) {
     blas_sgemm = s, blas_dgemm = d, set_blas_threads = set, get_blas_threads = get;
 }
 
 /* What weft_native.program_text.gemm_shape writes; keep both in step. */
-enum { SIZE, M, N, K, BATCH, LEFT_T, LEFT_LD, LEFT_STEP, RIGHT_T, RIGHT_LD, RIGHT_STEP, OUT_LD,
+enum { ITEMSIZE, M, N, K, BATCH, LEFT_T, LEFT_LD, LEFT_STEP, RIGHT_T, RIGHT_LD, RIGHT_STEP, OUT_LD,
        OUT_STEP };
 struct product { const i64 *shape; const char *x, *y; char *out; i64 rows, columns; };
 
@@ -228,11 +135,11 @@ static void gemm_part(char *const *b, i64 item, i64 items) {
     if (m1 <= m0 || n1 <= n0) return;
     int left_t = s[LEFT_T] ? 112 : 111, right_t = s[RIGHT_T] ? 112 : 111;
     for (i64 i = item / each * s[BATCH] / groups; i < (item / each + 1) * s[BATCH] / groups; i++) {
-        const void *left = p->y + (i * s[LEFT_STEP] + m0 * (s[LEFT_T] ? s[LEFT_LD] : 1)) * s[SIZE];
+        const void *left = p->y + (i * s[LEFT_STEP] + m0 * (s[LEFT_T] ? s[LEFT_LD] : 1)) * s[ITEMSIZE];
         const void *right =
-            p->x + (i * s[RIGHT_STEP] + n0 * (s[RIGHT_T] ? 1 : s[RIGHT_LD])) * s[SIZE];
-        void *out = p->out + (i * s[OUT_STEP] + n0 * s[OUT_LD] + m0) * s[SIZE];
-        if (s[SIZE] == 8)
+            p->x + (i * s[RIGHT_STEP] + n0 * (s[RIGHT_T] ? 1 : s[RIGHT_LD])) * s[ITEMSIZE];
+        void *out = p->out + (i * s[OUT_STEP] + n0 * s[OUT_LD] + m0) * s[ITEMSIZE];
+        if (s[ITEMSIZE] == 8)
             blas_dgemm(102, left_t, right_t, m1 - m0, n1 - n0, s[K], 1, left, s[LEFT_LD], right,
                        s[RIGHT_LD], 0, out, s[OUT_LD]);
         else
@@ -242,11 +149,11 @@ static void gemm_part(char *const *b, i64 item, i64 items) {
 }
 
 static void limit_blas(int change) {
-    pthread_mutex_lock(&limiting);
+    acquire(&limiting);
     if (change > 0 && limits == 0 && (threads_before = get_blas_threads()) != 1) set_blas_threads(1);
     limits += change;
     if (limits == 0 && threads_before != 1) set_blas_threads(threads_before);
-    pthread_mutex_unlock(&limiting);
+    release(&limiting);
 }
 
 /* The multiplications of a product that one thread computes as fast as several. */
@@ -272,11 +179,11 @@ static _Atomic i64 next_poll;
 
 EXPORT void weft_host(int (*poll)(void)) { host_poll = poll; }
 
+EXPORT i64 weft_clock(void) { return nanoseconds(); }
+
 EXPORT int weft_poll(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    i64 ms = (i64)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-    if (ms < atomic_load(&next_poll)) return 0;
-    atomic_store(&next_poll, ms + 100);
+    i64 now = nanoseconds();
+    if (now < atomic_load(&next_poll)) return 0;
+    atomic_store(&next_poll, now + 100000000);
     return host_poll ? host_poll() : 0;
 }

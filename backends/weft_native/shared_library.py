@@ -16,6 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from weakref import WeakValueDictionary, finalize
 
 from weft.cache.store import is_off, open_cache
@@ -23,9 +24,12 @@ from weft.errors import BackendError
 from weft.support.locks import renewed
 from weft.support.scratch import ScratchFolder
 from weft_native import compiler
+from weft_native.compiler import SYSTEM
 
 RECENT = 32
 """The libraries that stay loaded although nobody uses them: a program may soon be built again."""
+
+_UNLOAD = "FreeLibrary" if sys.platform == "win32" else "dlclose"
 
 _loading = renewed(threading.RLock())
 _loaded: WeakValueDictionary[str, Library] = WeakValueDictionary()
@@ -123,14 +127,19 @@ def damage(content: bytes) -> str:
 
 
 def _library(content: bytes, name: str) -> Library:
-    """Load a shared library from memory, by way of a file that is removed at once."""
+    """Load a shared library from memory, by way of a file that is removed as soon as possible."""
     problem: OSError | None = None
+    folder = ScratchFolder()
     try:
-        with ScratchFolder() as folder:
-            path = folder / "program.so"
-            path.write_bytes(content)
-            return _unloaded_later(Library(str(path)))
+        path = folder.path / f"program{SYSTEM.suffix}"
+        path.write_bytes(content)
+        library = Library(str(path))
+        if sys.platform == "win32":  # where a file that is loaded cannot be removed
+            return _unloaded_later(library, folder.close)
+        folder.close()
+        return _unloaded_later(library)
     except OSError as error:
+        folder.close()
         problem = error
     if not hasattr(os, "memfd_create"):
         raise BackendError(f"loading {name}: {problem}") from problem
@@ -141,22 +150,26 @@ def _library(content: bytes, name: str) -> Library:
         handle = os.memfd_create("weft-program")
         with open(handle, "wb", closefd=False) as file:
             file.write(content)
-        return _unloaded_later(Library(f"/proc/self/fd/{handle}"), handle)
+        return _unloaded_later(Library(f"/proc/self/fd/{handle}"), partial(os.close, handle))
     except OSError as error:
         if handle >= 0:
             os.close(handle)
         raise BackendError(f"loading {name}: {error}") from error
 
 
-def _unloaded_later(library: Library, handle: int | None = None) -> Library:
-    """Return a library that is unloaded when it is garbage; a process that ends keeps it."""
-    finalize(library, _unload, library._handle, handle, os.getpid()).atexit = False
+def _unloaded_later(library: Library, then: Callable[[], object] | None = None) -> Library:
+    """Return a library that is unloaded when it is garbage; a process that ends keeps it.
+
+    `then` removes the file after that.
+    """
+    finalize(library, _unload, library._handle, then, os.getpid()).atexit = False
     return library
 
 
-def _unload(library: int, handle: int | None, process: int) -> None:
+def _unload(library: int, then: Callable[[], object] | None, process: int) -> None:
     # A forked process may have been cut off in the middle of a call by another thread.
-    if os.getpid() == process and hasattr(_ctypes, "dlclose"):
-        _ctypes.dlclose(library)
-    if handle is not None:
-        os.close(handle)
+    if os.getpid() == process:
+        unload: Callable[[int], object] = getattr(_ctypes, _UNLOAD)
+        unload(library)
+    if then is not None:
+        then()

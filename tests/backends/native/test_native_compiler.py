@@ -218,7 +218,7 @@ def test_vectors_follow_from_the_macros_of_the_compiler(
     macros: str,
     expected: Vectors,
 ) -> None:
-    monkeypatch.setattr(compiler, "run", lambda arguments, doing: macros)
+    monkeypatch.setattr(compiler, "run", lambda arguments, doing, folder: macros)
     assert compiler.vectors() == expected
     compiler.macros.cache_clear()
     monkeypatch.setattr(compiler, "run", None)

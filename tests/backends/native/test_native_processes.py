@@ -246,8 +246,10 @@ def test_a_forked_process_removes_no_folder(tmp_path: Path) -> None:
     assert not folder.path.exists()
 
 
-def test_without_a_shell_compilers_run_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_shell_compilers_run_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(processes, "SHELL", "/no/such/shell")
     assert load(ANSWER, "a test", ["answer"]).answer() == 42
     with pytest.raises(BackendError, match="/no/such/compiler does not run"):
-        processes.run_all([["/no/such/compiler"]], "a test")
+        processes.run_all([["/no/such/compiler"]], "a test", tmp_path)
