@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,57 +33,64 @@ def _cut(count: int, step: int) -> list[slice]:
     return [slice(start, min(start + step, count)) for start in range(0, count, step)]
 
 
-class Convolution:
-    """The base of the three convolutions, called with operands, result and scratch memory.
-
-    With stride 1 the windows of all lines are one run of memory, if a line has as many columns as
-    elements: the last ones, across the end of the line, are gaps, whose outputs are dropped. Such
-    runs are copied several times faster than lines.
+class Block(NamedTuple):
+    """Some windows of some images, in scratch memory.
 
     Attributes
     ----------
-    batch, channels, count, depth
-        The numbers of images, their channels, filters, and elements of a filter.
-    counts, lines
-        The windows along each axis, and the columns along each but the first, with gaps.
+    images, rows
+        The images, and the windows along the first axis.
+    windows, columns
+        The elements of windows in the padded images, and memory for as many; the axes are channels,
+        places in a window, images and windows.
+    matrix
+        The columns as a matrix for each group, with a row for each element of a filter.
+    outputs, by_image
+        Memory for outputs as a matrix for each group, with a row for each filter; and the same with
+        the axes of outputs: images, filters and windows.
+    """
+
+    images: slice
+    rows: slice
+    windows: Array
+    columns: Array
+    matrix: Array
+    outputs: Array
+    by_image: Array
+
+
+class Convolution:
+    """The base of the three convolutions, called with operands, result and scratch memory.
+
+    Attributes
+    ----------
     images, rows
         The slices of images, and of their windows along the first axis, of the blocks.
+    sizes
+        The elements of padded images, columns and outputs, and of two arrays of filters.
     """
 
     def __init__(
         self, images: Numbers, filters: Numbers, stride: Numbers, padding: Pairs,
         dilation: Numbers, groups: int, dtype: DType,
     ) -> None:  # fmt: skip
-        self.batch, self.channels, *self.lengths = images
+        batch, self.channels, *lengths = images
         self.count, self.groups, self.depth = filters[0], groups, math.prod(filters[1:])
         self.kernel, self.dtype = filters[2:], dtype
         sliding = Sliding(self.kernel, stride, padding, dilation)
-        self.counts, self.padded = sliding.counts(self.lengths), sliding.padded(self.lengths)
-        self.padding = padding
-        self.has_gaps = len(stride) > 1 and stride[-2:] == (1, 1)
-        self.lines = self.counts[1:]
-        if self.has_gaps:
-            self.lines = (*self.lines[:-1], self.padded[-1])
-        self.size, line = math.prod(self.padded), math.prod(self.lines)
-        limit = CACHED // max((groups * self.depth + self.count) * dtype.itemsize, 1)
-        limit = max(limit, LEAST_COLUMNS) // max(line, 1)
-        step = max(1, limit // max(self.counts[0], 1))
-        self.images = _cut(self.batch, step)
-        self.rows = _cut(self.counts[0], max(1, min(limit, self.counts[0])))
-        self.most = min(step, self.batch), min(max(1, limit), self.counts[0]) * line
+        self.counts, self.padded = sliding.counts(lengths), sliding.padded(lengths)
         units = row_major(self.padded, dtype.itemsize)
         self.steps = tuple(n * unit for n, unit in zip(stride, units, strict=True))
-        self.taps = tuple(n * unit for n, unit in zip(dilation, units, strict=True))
-        self.slack = sliding.extents[-1]
-
-    @property
-    def sizes(self) -> list[int]:
-        """The elements of padded images, columns and outputs, and of two arrays of filters."""
-        images, columns = self.most
-        padded = self.channels * images * self.size + self.slack
-        per_column = [self.groups * self.depth, self.count]
-        filters = self.count * self.depth
-        return [padded, *(images * columns * each for each in per_column), filters, filters]
+        self.places = tuple(n * unit for n, unit in zip(dilation, units, strict=True))
+        self.taken, self.inner = zip(*map(_overlap, lengths, self.padded, padding), strict=True)
+        line, column = math.prod(self.counts[1:]), groups * self.depth + self.count
+        limit = max(CACHED // max(column * dtype.itemsize, 1), LEAST_COLUMNS) // line
+        step = max(1, min(limit // self.counts[0], batch))
+        self.images, self.rows = _cut(batch, step), _cut(self.counts[0], max(1, limit))
+        columns = step * line * min(max(1, limit), self.counts[0])
+        padded, filter_size = math.prod(self.padded) * self.channels, self.count * self.depth
+        sizes = groups * self.depth * columns, self.count * columns, filter_size, filter_size
+        self.sizes = (step * padded, *sizes)
 
     @property
     def workspace(self) -> int:
@@ -92,67 +99,48 @@ class Convolution:
 
     def array(self, memory: Array, place: int, *shape: int) -> Array:
         """Return one of the arrays of scratch memory, in a shape."""
-        start = sum(self.sizes[:place]) * self.dtype.itemsize
-        return np.ndarray(shape, self.dtype, memory, start)
+        return np.ndarray(shape, self.dtype, memory, sum(self.sizes[:place]) * self.dtype.itemsize)
+
+    def images_of(self, memory: Array, images: int) -> Array:
+        """Return the padded images."""
+        return self.array(memory, 0, images, self.channels, *self.padded)
+
+    def load(self, x: Array, memory: Array) -> None:
+        """Copy images to scratch memory, with zeros around them."""
+        padded = self.images_of(memory, len(x))
+        padded.fill(0)
+        np.copyto(padded[(..., *self.inner)], x[(..., *self.taken)])
+
+    def blocks(self, memory: Array) -> Iterator[Block]:
+        """Yield the blocks, those of the same images in order."""
+        for images in self.images:
+            number = images.stop - images.start
+            channel, image, *_ = self.images_of(memory, number).swapaxes(0, 1).strides
+            for rows in self.rows:
+                lines = (rows.stop - rows.start, *self.counts[1:])
+                shape = (self.channels, *self.kernel, number, *lines)
+                strides = (channel, *self.places, image, *self.steps)
+                start = rows.start * self.steps[0]
+                windows = np.ndarray(shape, self.dtype, memory, start, strides)
+                columns = self.array(memory, 1, *shape)
+                outputs = self.array(memory, 2, self.count, number, *lines)
+                width = number * math.prod(lines)
+                matrix = columns.reshape(self.groups, self.depth, width)
+                by_group = outputs.reshape(self.groups, self.count // self.groups, width)
+                by_image = outputs.swapaxes(0, 1)
+                yield Block(images, rows, windows, columns, matrix, by_group, by_image)
 
     def matrices(self, w: Array) -> Array:
         """Return filters as a matrix for each group, with a row for each filter."""
         shape = self.groups, self.count // self.groups, self.depth
         return w.astype(self.dtype, copy=False).reshape(shape)
 
-    def inner(self, memory: Array, images: int) -> tuple[Array, tuple[Any, ...]]:
-        """Return padded images without the padding, and the elements of images that they have."""
-        shown: list[Any] = []
-        taken: list[Any] = []
-        for length, padded, (before, _) in zip(
-            self.lengths, self.padded, self.padding, strict=True
-        ):
-            start = max(-before, 0)
-            stop = max(min(length, padded - before), start)
-            taken.append(slice(start, stop))
-            shown.append(slice(start + before, stop + before))
-        whole = self.array(memory, 0, self.channels, images, *self.padded)
-        return whole[(..., *shown)].swapaxes(0, 1), (..., *taken)
 
-    def load(self, x: Array, memory: Array) -> None:
-        """Copy images to scratch memory, with zeros around them."""
-        self.array(memory, 0, self.sizes[0]).fill(0)
-        inner, taken = self.inner(memory, len(x))
-        np.copyto(inner, x[taken])
-
-    def windows(self, memory: Array, images: int, rows: slice) -> Array:
-        """Return the elements of windows as an array (channels, taps, images, columns)."""
-        count = rows.stop - rows.start
-        shape = (self.channels, *self.kernel, images, count, *self.lines)
-        image = self.size * self.dtype.itemsize
-        strides = (images * image, *self.taps, image, *self.steps)
-        return np.ndarray(shape, self.dtype, memory, rows.start * self.steps[0], strides)
-
-    def columns(self, memory: Array, images: int, rows: slice) -> Array:
-        """Return memory for columns, in the shape of `windows`."""
-        count = rows.stop - rows.start
-        return self.array(memory, 1, self.channels, *self.kernel, images, count, *self.lines)
-
-    def outputs(self, memory: Array, images: int, rows: slice) -> Array:
-        """Return memory for outputs as an array (filters, images, columns)."""
-        return self.array(memory, 2, self.count, images, rows.stop - rows.start, *self.lines)
-
-    def without_gaps(self, outputs: Array) -> Array:
-        """Return the outputs of windows as an array (images, filters, windows)."""
-        return outputs[..., : self.counts[-1]].swapaxes(0, 1)
-
-    def as_matrices(self, array: Array, rows: int) -> Array:
-        """Return columns or outputs as a matrix of so many rows for each group."""
-        columns = math.prod(array.shape[-2 - len(self.lines) :])
-        return array.reshape(self.groups, rows // self.groups, columns)
-
-    def close_gaps(self, columns: Array) -> None:
-        """Set the columns in gaps to zero."""
-        columns[..., self.counts[-1] :].fill(0)
-
-    def blocks(self) -> Iterator[tuple[slice, slice]]:
-        """Yield the images and rows of each block."""
-        return ((images, rows) for images in self.images for rows in self.rows)
+def _overlap(length: int, padded: int, padding: tuple[int, int]) -> tuple[slice, slice]:
+    """Return the elements of an axis that are in the padded one, and where they are there."""
+    start = max(-padding[0], 0)
+    stop = max(min(length, padded - padding[0]), start)
+    return slice(start, stop), slice(start + padding[0], stop + padding[0])
 
 
 class Forward(Convolution):
@@ -161,29 +149,12 @@ class Forward(Convolution):
     def __call__(self, x: Array, w: Array, out: Array, memory: Array) -> None:
         """Write the outputs."""
         filters = self.matrices(w)
-        for images, rows in self.blocks():
-            number = images.stop - images.start
-            if not rows.start:
-                self.load(x[images], memory)
-            columns = self.columns(memory, number, rows)
-            np.copyto(columns, self.windows(memory, number, rows))
-            outputs = self.outputs(memory, number, rows)
-            matrix = self.as_matrices(columns, self.groups * self.depth)
-            np.matmul(filters, matrix, self.as_matrices(outputs, self.count))
-            np.copyto(out[images, :, rows], self.without_gaps(outputs), "unsafe")
-
-
-class Mirrored(Forward):
-    """The transposed convolution with stride 1: a convolution with flipped filters.
-
-    Its geometry is that of the convolution with flipped filters, whose images are the outputs.
-    """
-
-    def matrices(self, w: Array) -> Array:
-        """Return the flipped filters, with channels and filters exchanged."""
-        inner, outer = self.channels // self.groups, self.count // self.groups
-        split = w.reshape(self.groups, inner, outer, *self.kernel)
-        return super().matrices(np.flip(split, tuple(range(3, split.ndim))).swapaxes(1, 2))
+        for block in self.blocks(memory):
+            if block.rows.start == 0:
+                self.load(x[block.images], memory)
+            np.copyto(block.columns, block.windows)
+            np.matmul(filters, block.matrix, block.outputs)
+            np.copyto(out[block.images, :, block.rows], block.by_image, "unsafe")
 
 
 class Transposed(Convolution):
@@ -194,28 +165,19 @@ class Transposed(Convolution):
         filters = self.matrices(w).swapaxes(1, 2)
         # With one filter in a group it is an outer product, which BLAS is slow at.
         product = np.multiply if self.count == self.groups else np.matmul
-        # A gap holds products of zeros, which are zeros unless a filter is not finite.
-        is_finite = np.isfinite(np.add.reduce(w, axis=None))
-        for images, rows in self.blocks():
-            number = images.stop - images.start
-            if not rows.start:
-                self.array(memory, 0, self.sizes[0]).fill(0)
-            outputs = self.outputs(memory, number, rows)
-            outputs.fill(0)
-            np.copyto(self.without_gaps(outputs), delta[images, :, rows])
-            columns = self.columns(memory, number, rows)
-            matrix = self.as_matrices(columns, self.groups * self.depth)
-            product(filters, self.as_matrices(outputs, self.count), matrix)
-            if not is_finite:
-                self.close_gaps(columns)
-            windows = self.windows(memory, number, rows)
-            for tap in np.ndindex(*self.kernel):
-                target = windows[(slice(None), *tap)]
-                np.add(target, columns[(slice(None), *tap)], target)
-            if rows is self.rows[-1]:
-                inner, taken = self.inner(memory, number)
-                out[images].fill(0)
-                np.copyto(out[images][taken], inner, "unsafe")
+        for block in self.blocks(memory):
+            images = self.images_of(memory, block.images.stop - block.images.start)
+            if block.rows.start == 0:
+                images.fill(0)
+            np.copyto(block.by_image, delta[block.images, :, block.rows])
+            product(filters, block.outputs, block.matrix)
+            for place in np.ndindex(*self.kernel):
+                target = block.windows[(slice(None), *place)]
+                np.add(target, block.columns[(slice(None), *place)], target)
+            if block.rows.stop == self.counts[0]:
+                result = out[block.images]
+                result.fill(0)
+                np.copyto(result[(..., *self.taken)], images[(..., *self.inner)], "unsafe")
 
 
 class Filters(Convolution):
@@ -226,21 +188,12 @@ class Filters(Convolution):
         shape = self.groups, self.count // self.groups, self.depth
         total, product = (self.array(memory, place, *shape) for place in (3, 4))
         total.fill(0)
-        # In a gap, elements of images meet zeros: that matters only if one is not finite.
-        is_finite = np.isfinite(np.add.reduce(x, axis=None))
-        for images, rows in self.blocks():
-            number = images.stop - images.start
-            if not rows.start:
-                self.load(x[images], memory)
-            columns = self.columns(memory, number, rows)
-            np.copyto(columns, self.windows(memory, number, rows))
-            if not is_finite:
-                self.close_gaps(columns)
-            outputs = self.outputs(memory, number, rows)
-            outputs.fill(0)
-            np.copyto(self.without_gaps(outputs), delta[images, :, rows])
-            matrix = self.as_matrices(columns, self.groups * self.depth).swapaxes(1, 2)
-            np.matmul(self.as_matrices(outputs, self.count), matrix, product)
+        for block in self.blocks(memory):
+            if block.rows.start == 0:
+                self.load(x[block.images], memory)
+            np.copyto(block.columns, block.windows)
+            np.copyto(block.by_image, delta[block.images, :, block.rows])
+            np.matmul(block.outputs, block.matrix.swapaxes(1, 2), product)
             np.add(total, product, total)
         np.copyto(out.reshape(shape), total, "unsafe")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import weft
 from weft.ops.spatial import Sliding
 from weft_numpy import sliding
-from weft_numpy.rules.sliding import work_of
+from weft_numpy.rules.sliding import WORK
 
 TOLERANCES = {"float64": 1e-11, "float32": 1e-4, "float16": 2e-2, "complex64": 1e-4, "int32": 0}
 
@@ -21,7 +21,7 @@ def computed(op: Any, arrays: Any, cached: int = 1 << 20, least: int = 256) -> A
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sliding, "CACHED", cached)
         patch.setattr(sliding, "LEAST_COLUMNS", least)
-        kind, numbers = work_of(op)
+        kind, numbers = WORK[type(op)](op)
         work = kind(*numbers)
         out = np.full(op.axes.shape, 7, op.dtype)
         with np.errstate(all="ignore"):

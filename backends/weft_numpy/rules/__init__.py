@@ -1,11 +1,8 @@
 """Lowering rules of ops to NumPy calls with given output memory; a module for each family."""
 
-from weft_numpy.rules import (
-    decompositions,
+from weft_numpy.rules import (  # noqa: F401  # noqa: F401
     effects,
     elementwise,
-    functions,
-    fused,
     gathering,
     movement,
     products,
@@ -13,23 +10,7 @@ from weft_numpy.rules import (
     reduction,
     sliding,
     sorting,
-    windows,
 )
 from weft_numpy.rules.table import rules
 
-__all__ = [
-    "decompositions",
-    "effects",
-    "elementwise",
-    "functions",
-    "fused",
-    "gathering",
-    "movement",
-    "products",
-    "random",
-    "reduction",
-    "rules",
-    "sliding",
-    "sorting",
-    "windows",
-]
+__all__ = ["rules"]

@@ -1,16 +1,18 @@
-"""Lowering rules of convolutions, pooling and their gradients, in blocks of images."""
+"""Lowering rules of convolutions, pooling and folds, in blocks of images."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from weft.ir import dtypes
+from weft.ir.dtypes import DType
 from weft.ir.op import Op
-from weft.ops import pooling
+from weft.ops import pooling, windows
 from weft.ops.convolutions import (
     BilinearConvolutionOp,
     ConvolutionFilterOp,
@@ -18,43 +20,27 @@ from weft.ops.convolutions import (
     ConvolutionOp,
 )
 from weft.ops.spatial import Numbers
-from weft.support.dispatch import ClassTable
 from weft_numpy.codegen import Emitter
 from weft_numpy.rules.table import rules
 from weft_numpy.sliding import (
     LEAST_COLUMNS,
+    Array,
     AvgPool,
     Convolution,
     Filters,
     Forward,
     MaxPool,
     MaxPoolInput,
-    Mirrored,
     Pooling,
     Transposed,
 )
 
 Work = tuple[type[Convolution | Pooling], tuple[Any, ...]]
-M = TypeVar("M", bound=Callable[[Any], Work])
-
-_makers = ClassTable[Callable[[Any], Work]]()
-
-
-def _in_blocks(*kinds: type[Op]) -> Callable[[M], M]:
-    """Decorate a function that returns the class that computes an op, and its arguments."""
-
-    def mark(make: M) -> M:
-        for kind in kinds:
-            _makers[kind] = make
-            rules.add(kind, blocked_rule)
-        return make
-
-    return mark
 
 
 def work_of(op: Op) -> Work | None:
     """Return the class that computes an op in blocks, and its arguments; None for other ops."""
-    make = _makers.nearest(type(op))
+    make = next((WORK[kind] for kind in type(op).__mro__ if kind in WORK), None)
     return None if make is None else make(op)
 
 
@@ -92,24 +78,12 @@ def lengths_of(op: BilinearConvolutionOp) -> tuple[Numbers, Numbers, Numbers]:
     return result, second, first
 
 
-@_in_blocks(ConvolutionOp, ConvolutionFilterOp, ConvolutionInputOp)
 def convolution(op: BilinearConvolutionOp) -> Work:
     """Return the work of a convolution; floats of 16 bits are multiplied in float32."""
-    images, filters, outputs = lengths_of(op)
+    images, filters, _ = lengths_of(op)
     kinds = {ConvolutionOp: Forward, ConvolutionFilterOp: Filters, ConvolutionInputOp: Transposed}
-    rest = op.dilation, op.groups, dtypes.accumulator_dtype(op.dtype)
-    if isinstance(op, ConvolutionInputOp) and _is_mirrored(op):
-        turned = images[1], filters[0] // op.groups, *filters[2:]
-        extents = op.sliding(filters[2:]).extents
-        pairs = zip(extents, op.padding, strict=True)
-        around = tuple((n - 1 - before, n - 1 - after) for n, (before, after) in pairs)
-        return Mirrored, (outputs, turned, op.stride, around, *rest)
-    return kinds[type(op)], (images, filters, op.stride, op.padding, *rest)
-
-
-def _is_mirrored(op: BilinearConvolutionOp) -> bool:
-    """Whether a transposed convolution is faster as a convolution with flipped filters."""
-    return op.groups > 1 and set(op.stride) == {1} and 0 not in op.axes.shape
+    form = op.stride, op.padding, op.dilation, op.groups, dtypes.accumulator_dtype(op.dtype)
+    return kinds[type(op)], (images, filters, *form)
 
 
 def is_product(op: BilinearConvolutionOp) -> bool:
@@ -121,13 +95,11 @@ def is_product(op: BilinearConvolutionOp) -> bool:
     return is_bare and prod(outputs[2:]) >= LEAST_COLUMNS
 
 
-@_in_blocks(pooling.MaxPoolOp)
 def max_pool(op: pooling.MaxPoolOp) -> Work:
     """Return the work of a max-pool."""
     return MaxPool, (op.args[0].axes.shape, *op.sliding, op.dtype)
 
 
-@_in_blocks(pooling.AvgPoolOp)
 def avg_pool(op: pooling.AvgPoolOp) -> Work:
     """Return the work of an average-pool; floats of 16 bits accumulate in float32."""
     numbers = op.numbers(dtypes.accumulator_dtype(op.dtype))
@@ -136,13 +108,40 @@ def avg_pool(op: pooling.AvgPoolOp) -> Work:
     return AvgPool, (numbers, op.args[0].axes.shape, *op.sliding, op.dtype)
 
 
-@_in_blocks(pooling.MaxPoolInputOp)
 def max_pool_input(op: pooling.MaxPoolInputOp) -> Work:
     """Return the work of the gradient of a max-pool."""
     return MaxPoolInput, (op.axes.shape, *op.sliding, op.dtype)
 
 
-@rules.on_type(pooling.MaxPoolIndexOp)
-def max_pool_index_rule(op: pooling.MaxPoolIndexOp, emit: Emitter) -> None:
-    """Loop over the elements of a window, for all windows at once, as the reference does."""
-    emit.line(f"copyto({emit.out}, {emit.bind(op.reference, 'max_pool_index')}({emit.args[0]}))")
+WORK: dict[type[Op], Callable[[Any], Work]] = {
+    ConvolutionOp: convolution,
+    ConvolutionFilterOp: convolution,
+    ConvolutionInputOp: convolution,
+    pooling.MaxPoolOp: max_pool,
+    pooling.AvgPoolOp: avg_pool,
+    pooling.MaxPoolInputOp: max_pool_input,
+}
+"""For each op in blocks the class that computes it, and its arguments."""
+
+for each in WORK:
+    rules.add(each, blocked_rule)
+
+
+@rules.on_type(windows.FoldOp)
+def fold_rule(op: windows.FoldOp, emit: Emitter) -> None:
+    """Add each window element to its slice of the result; floats of 16 bits in float32.
+
+    NumPy's reductions over the few elements of a window are ten times slower.
+    """
+    fold = partial(_fold, list(op.parts()), dtypes.accumulator_dtype(op.dtype))
+    emit.line(f"{emit.bind(fold, 'fold')}({emit.args[0]}, {emit.out})")
+
+
+def _fold(parts: list[Any], wide: DType, x: Array, out: Array) -> None:
+    total = out if out.dtype == wide else np.empty(out.shape, wide)
+    total.fill(0)
+    for where, part in parts:
+        target = total[where]
+        np.add(target, x[part], target)
+    if total is not out:
+        np.copyto(out, total, "unsafe")
