@@ -12,7 +12,6 @@ from weft.ops.math import PowerOp
 from weft.plan.plan import Step
 from weft_numpy.codegen import Emitter
 from weft_numpy.kernels.kernel_values import KernelValues
-from weft_numpy.kernels.tiling import Tiling
 from weft_numpy.rules.reduction import COUNTING, REDUCTIONS, write_reduction
 from weft_numpy.rules.table import rules
 
@@ -144,10 +143,10 @@ class Body:
         self.slots.append(Slot(len(self.slots), varying, dtype))
         return self.slots[-1]
 
-    def write(self, emit: Emitter, memory: Memory, tiling: Tiling) -> None:
-        """Write the code of the body on a tile."""
+    def write(self, emit: Emitter, memory: Memory) -> None:
+        """Write the code of the body."""
         for number in self.numbers:
-            self._write_one(emit, memory, tiling, number)
+            self._write_one(emit, memory, number)
         for index, source in self.copies:
             emit.at(self.kernel.instruction(self.kernel.outputs[index]).op)
             target, layout = memory.results[index], self.home(memory, source)
@@ -160,7 +159,7 @@ class Body:
             return memory.operands[number]
         return memory.slots[home.number] if isinstance(home, Slot) else memory.results[home]
 
-    def _write_one(self, emit: Emitter, memory: Memory, tiling: Tiling, number: int) -> None:
+    def _write_one(self, emit: Emitter, memory: Memory, number: int) -> None:
         op = self.kernel.instruction(number).op
         emit.at(op)
         args = [self.home(memory, arg) for arg in self.read(number)]
@@ -170,8 +169,7 @@ class Body:
                 whole = memory.slots[self.whole[number].number]
                 emit.line(f"copyto({emit.name(whole)}, {emit.name(args[0])})")
                 args = [whole]
-            axes = [n for n, axis in enumerate(tiling.axes) if axis in self.values.reduced]
-            write_reduction(emit, op, args[0], tuple(axes), out, keepdims=True)
+            write_reduction(emit, op, args[0], sorted(self.values.reduced), out, keepdims=True)
             return
         operands = self.kernel.operands
         known = [operands[n].constant if n < len(operands) else None for n in self.read(number)]

@@ -61,9 +61,9 @@ class LoweredKernel:
         """Write the kernel, with scratch memory of `workspace` bytes."""
         lanes = [self._scratch(memory, lane) for lane in range(self.threads)]
         values, tiling = self.values, self.tiling
-        if tiling.blocked is None:
+        if tiling.axis is None:
             arrays = Memory(values.operands, values.results, lanes[0])
-            self.body.write(emit, arrays, tiling)
+            self.body.write(emit, arrays)
             return
         tile = TileEmitter(emit, tiling)
         operands = [
@@ -75,7 +75,7 @@ class LoweredKernel:
             for number, array in enumerate(values.results)
         ]
         slots = list(map(tile.scratch, self.body.slots))
-        self.body.write(tile, Memory(operands, results, slots), tiling)
+        self.body.write(tile, Memory(operands, results, slots))
         name = emit.defined(f"each_{self.body.kernel.title or 'copy'}", *self._function(emit, tile))
         given = ", ".join(map(emit.name, tile.arrays.values()))
         texts = [f"[{', '.join(map(emit.name, lane))}]" for lane in lanes]
@@ -107,7 +107,7 @@ class TileEmitter(Emitter):
     Attributes
     ----------
     arrays
-        The arrays that the function takes by name, without axes that tiles do not need.
+        The arrays that the function takes, by name.
     rows, views
         The statements before the loop, and those that create the views of a tile.
     cuts
@@ -147,7 +147,8 @@ class TileEmitter(Emitter):
         """Return the name of a row of a repeated scalar, as long as the last axis of a tile."""
         row = self.outer.row(value, like)
         tiling = self.tiling
-        if tiling.axes[-1:] != (tiling.blocked,) or not tiling.remainder or like.shape[-1] == 1:
+        is_whole = tiling.axis != len(tiling.lengths) - 1 or not tiling.remainder
+        if is_whole or like.shape[-1] == 1:
             return row
         if row not in self.found:
             name = self.found[row] = self.new_name("c")
@@ -158,52 +159,29 @@ class TileEmitter(Emitter):
     def scratch(self, slot: Slot) -> TensorDescription:
         """Return scratch memory."""
         name = f"t{slot.number}"
-        if self.tiling.remainder and self.tiling.blocked in slot.varying:
-            colons = ":, " * self.tiling.axes.index(self.tiling.blocked)
-            self.cuts[name] = f"{name}[{colons}:{self.tiling.remainder}]"
+        axis = self.tiling.axis
+        if self.tiling.remainder and axis is not None and axis in slot.varying:
+            self.cuts[name] = f"{name}[{':, ' * axis}:{self.tiling.remainder}]"
         return contiguous(self.tiling.shape(slot.varying), slot.dtype, name)
 
     def view(
         self, name: str, array: TensorDescription, varying: Collection[int]
     ) -> TensorDescription:
         """Return the view of an array for a tile, with the given name."""
-        tiling = self.tiling
-        kept = [axis for axis in range(len(array.shape)) if axis not in tiling.indexed]
-        given = sorted({*kept, *varying})
-        parts = ["i:j" if axis in varying and axis == tiling.blocked else ":" for axis in given]
-        parts = [
-            f"n{axis}" if axis in tiling.indexed else part
-            for axis, part in zip(given, parts, strict=True)
-        ]
-        while parts[-1:] == [":"]:
-            parts.pop()
-        whole = f"all_{name}" if parts else name
-        self.arrays[whole] = replace(
-            array,
-            shape=tuple(array.shape[axis] for axis in given),
-            strides=tuple(array.strides[axis] for axis in given),
-        )
-        if parts:
-            self.views.append(f"{name} = {whole}[{', '.join(parts)}]")
-        shape = [
-            tiling.block if axis in varying and axis == tiling.blocked else array.shape[axis]
-            for axis in kept
-        ]
-        strides = tuple(array.strides[axis] for axis in kept)
-        return TensorDescription(tuple(shape), array.dtype, strides, 0, name)
+        axis, shape = self.tiling.axis, list(array.shape)
+        if axis is None or axis not in varying:
+            self.arrays[name] = array
+        else:
+            shape[axis] = self.tiling.block
+            self.arrays[f"all_{name}"] = array
+            self.views.append(f"{name} = all_{name}[{':, ' * axis}i:j]")
+        return TensorDescription(tuple(shape), array.dtype, array.strides, 0, name)
 
     def index_lines(self) -> list[str]:
-        """Return the statements that make indices of a tile's number, and cut what is too long."""
-        tiling, block = self.tiling, "tile"
-        lines = []
-        if tiling.indexed:
-            lines.append(f"block, n = divmod(tile, {tiling.inner})")
-            block = "block"
-        lines += [
-            f"n, n{axis} = divmod(n, {tiling.lengths[axis]})" for axis in reversed(tiling.indexed)
-        ]
-        lines += [f"i = {block} * {tiling.block}", f"j = i + {tiling.block}"]
+        """Return the statements that bound a tile's block, and cut what is too long."""
+        block, last = self.tiling.block, self.tiling.count - 1
+        lines = [f"i = tile * {block}", f"j = i + {block}"]
         if self.cuts:
             names, parts = ", ".join(self.cuts), ", ".join(self.cuts.values())
-            lines.append(f"if {block} == {tiling.blocks - 1}: [{names}] = [{parts}]")
+            lines.append(f"if tile == {last}: [{names}] = [{parts}]")
         return lines

@@ -21,83 +21,59 @@ MIN_COLUMNS = 64
 
 @dataclass(frozen=True)
 class Tiling:
-    """A tiling: some dimensions are indexed, one is divided into blocks, the others are whole.
+    """A tiling: tile n has block n of one dimension, and the other dimensions as a whole.
 
     Attributes
     ----------
     lengths
         The lengths of all dimensions.
-    indexed
-        The dimensions of which a tile has one index; its arrays have no axes for these.
-    blocked
-        The dimension of which a tile has a block; None if there is a single tile.
+    axis
+        The dimension that is divided; None if there is a single tile.
     block
         The length of a block; the last may be shorter.
     """
 
     lengths: tuple[int, ...]
-    indexed: tuple[int, ...] = ()
-    blocked: int | None = None
+    axis: int | None = None
     block: int = 0
-
-    @property
-    def blocks(self) -> int:
-        """The number of blocks."""
-        return 1 if self.blocked is None else -(-self.lengths[self.blocked] // self.block)
-
-    @property
-    def remainder(self) -> int:
-        """The length of the last block if it is shorter than the others, else 0."""
-        return 0 if self.blocked is None else self.lengths[self.blocked] % self.block
-
-    @property
-    def inner(self) -> int:
-        """The number of tiles with the same block, which are neighbours."""
-        return prod(self.lengths[each] for each in self.indexed)
 
     @property
     def count(self) -> int:
         """The number of tiles."""
-        return self.blocks * self.inner
+        return 1 if self.axis is None else -(-self.lengths[self.axis] // self.block)
 
     @property
-    def axes(self) -> tuple[int, ...]:
-        """The dimensions for which a tile's arrays have axes."""
-        return tuple(each for each in range(len(self.lengths)) if each not in self.indexed)
+    def remainder(self) -> int:
+        """The length of the last block if it is shorter than the others, else 0."""
+        return 0 if self.axis is None else self.lengths[self.axis] % self.block
 
     def shape(self, varying: Collection[int]) -> tuple[int, ...]:
         """Return the shape of a value in a tile, the last tile aside."""
-        lengths = [self.block if each == self.blocked else self.lengths[each] for each in self.axes]
-        return tuple(
-            n if each in varying else 1 for each, n in zip(self.axes, lengths, strict=True)
-        )
+        lengths = [self.block if n == self.axis else each for n, each in enumerate(self.lengths)]
+        return tuple(each if n in varying else 1 for n, each in enumerate(lengths))
 
 
 def row_tiling(
-    lengths: tuple[int, ...], whole: Collection[int], elements: int, least: int
+    lengths: tuple[int, ...], whole: Collection[int], elements: int, threads: int
 ) -> Tiling | None:
     """Return tiles of whole rows along some dimensions; None if rows are too long.
 
-    Tiles have at most `elements` elements if possible, and there are at least `least` of them.
+    Tiles have at most `elements` elements if possible, and there are some for each thread.
     """
-    others = [each for each in range(len(lengths)) if each not in whole]
-    for dimension in others:
-        indexed = tuple(each for each in others if each < dimension)
-        row = prod(n for axis, n in enumerate(lengths) if axis not in (*indexed, dimension))
-        if row > elements and dimension != others[-1]:
-            continue
-        shortest = min(MIN_COLUMNS if dimension == len(lengths) - 1 else 1, lengths[dimension])
-        if row * shortest > max(elements, MAX_ROW):
-            return None
-        outer = prod(lengths[each] for each in indexed)
-        block = _block(lengths[dimension], max(elements // row, shortest), outer, least)
-        return Tiling(lengths, indexed, dimension, block)
-    return None
-
-
-def _block(length: int, longest: int, outer: int, least: int) -> int:
-    """Return the length of about equal blocks, `longest` at most, for at least `least` tiles."""
-    blocks = -(-length // longest)
-    if blocks * outer < 4 * least:
-        blocks = min(-(-blocks * outer // least) * least, length)
-    return -(-length // blocks)
+    size, last = prod(lengths), len(lengths) - 1
+    least = {
+        axis: size // length * min(MIN_COLUMNS if axis == last else 1, length)
+        for axis, length in enumerate(lengths)
+        if axis not in whole
+    }
+    axis = next(
+        (axis for axis in least if least[axis] <= elements),
+        min(least, key=least.__getitem__, default=None),
+    )
+    if axis is None or least[axis] > max(elements, MAX_ROW):
+        return None
+    length = lengths[axis]
+    blocks = -(-size // max(elements, least[axis]))
+    if blocks < 4 * threads:
+        blocks = -(-blocks // threads) * threads
+    return Tiling(lengths, axis, -(-length // min(blocks, length)))
