@@ -53,10 +53,8 @@ class Emitter:
     def __init__(self, module: Module, lent: Lent) -> None:
         self.module = module
         self.lent = lent
-        self.lines: list[str] = []
-        self.origins: list[float] = []
-        self.prelude: list[str] = []
-        self.prelude_origins: list[float] = []
+        self.lines: list[tuple[str, float]] = []
+        self.prelude: list[tuple[str, float]] = []
         self.made: dict[Hashable, str] = {}
         self.names: dict[TensorDescription, str] = {}
         self.values: dict[int, tuple[str, Any]] = {}
@@ -110,8 +108,7 @@ class Emitter:
 
     def line(self, text: str) -> None:
         """Write a statement."""
-        self.lines.append(text)
-        self.origins.append(self.origin)
+        self.lines.append((text, self.origin))
 
     def bind(self, value: Any, hint: str) -> str:
         """Bind a value that is known at compile time, and return its name."""
@@ -149,21 +146,19 @@ class Emitter:
         found = self.made.get(expression)
         if found is None:
             found = self.made[expression] = self.new_name(hint)
-            self.prelude.append(f"{found} = {expression}")
-            self.prelude_origins.append(-1)
+            self.prelude.append((f"{found} = {expression}", -1))
         return found
 
-    def defined(self, name: str, lines: Sequence[str], origins: Sequence[float]) -> str:
-        """Define a function, given its lines from the parameters on, and return its name.
+    def defined(self, name: str, head: str, lines: Sequence[tuple[str, float]]) -> str:
+        """Define a function, given its head from the parameters on and its lines.
 
-        `name` is the prefix of the name; functions with equal lines are defined once.
+        Returns its name, of which `name` is the prefix; equal functions are defined once.
         """
-        key = tuple(lines)
+        key = (head, *(text for text, _ in lines))
         found = self.made.get(key)
         if found is None:
             found = self.made[key] = self.new_name(f"{name}_")
-            self.prelude += [f"def {found}{lines[0]}", *lines[1:]]
-            self.prelude_origins += origins
+            self.prelude += [(f"def {found}{head}", -1), *lines]
         return found
 
     def mark(self, row: int, mark: Any) -> None:
@@ -235,18 +230,17 @@ class Emitter:
 
     def finish(self, signature: Sequence[str]) -> tuple[Block, list[float]]:
         """Return the function ``bind``, and the origin of each of its lines."""
-        values = [name for name, _ in self.values.values()]
-        head = [
-            "def bind(tensors, values):",
-            *([f"    [{', '.join(self.names.values())}] = tensors"] if self.names else ()),
-            *([f"    [{', '.join(values)}] = values"] if values else ()),
-            *(f"    {line}" for line in self.prelude),
-            f"    def run({', '.join(signature)}):",
+        names, values = self.names.values(), [name for name, _ in self.values.values()]
+        lines: list[tuple[str, float]] = [
+            ("def bind(tensors, values):", -1),
+            *([(f"    [{', '.join(names)}] = tensors", -1)] if names else ()),
+            *([(f"    [{', '.join(values)}] = values", -1)] if values else ()),
+            *((f"    {text}", origin) for text, origin in self.prelude),
+            (f"    def run({', '.join(signature)}):", -1),
+            *((f"        {text}", origin) for text, origin in self.lines or [("pass", -1)]),
+            ("    return run", -1),
         ]
-        body = [f"        {line}" for line in self.lines] or ["        pass"]
-        before = [-1] * (len(head) - len(self.prelude) - 1)
-        origins = [*before, *self.prelude_origins, -1, *(self.origins or [-1]), -1]
-        return Block((*head, *body, "    return run"), tuple(self.names.values())), origins
+        return Block(tuple(text for text, _ in lines), tuple(names)), [each for _, each in lines]
 
 
 LONGEST_ROW = 2**16

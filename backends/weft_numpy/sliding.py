@@ -95,7 +95,7 @@ class Convolution:
     @property
     def workspace(self) -> int:
         """The bytes of scratch memory."""
-        return sum(self.sizes) * self.dtype.itemsize
+        return int(sum(self.sizes) * self.dtype.itemsize)
 
     def array(self, memory: Array, place: int, *shape: int) -> Array:
         """Return one of the arrays of scratch memory, in a shape."""
@@ -207,10 +207,8 @@ class Pooling:
     ----------
     taps
         For each tap the windows that have it, and its elements.
-    counts, wide
-        The numbers of windows, and the dtype of computation: float32 for floats of 16 bits.
-    images, step, size
-        The slices of images of the blocks, their number in one, and that of its windows.
+    images, windows
+        The slices of images of the blocks, and the shape of the windows of a block.
     """
 
     def __init__(
@@ -219,37 +217,42 @@ class Pooling:
     ) -> None:  # fmt: skip
         sliding = Sliding(kernel, stride, padding, dilation)
         self.taps = [(at, elements) for at, elements, _ in sliding.taps(shape[2:])]
-        self.counts = (*shape[1:2], *sliding.counts(shape[2:]))
         self.dtype, self.wide = dtype, dtypes.accumulator_dtype(dtype)
-        self.image = math.prod(shape[1:])
-        step = max(1, min(CACHED // max(self.image * self.wide.itemsize, 1), shape[0]))
-        self.step: int = step
-        self.size: int = step * math.prod(self.counts)
-        self.images = _cut(shape[0], step)
+        image = math.prod(shape[1:]) * self.wide.itemsize
+        step = max(1, min(CACHED // max(image, 1), shape[0]))
+        self.images, self.windows = (
+            _cut(shape[0], step),
+            (step, shape[1], *sliding.counts(shape[2:])),
+        )
 
-    @property
-    def workspace(self) -> int:
-        """The bytes of scratch memory: two arrays over the windows of a block, and images."""
-        images = 0 if self.wide == self.dtype else self.step * self.image
-        return (2 * self.size + images) * self.wide.itemsize
+    workspace = 1
+    """The bytes of scratch memory, of which every op in blocks has some."""
 
-    def array(self, memory: Array, place: int, images: int) -> Array:
-        """Return an array over the windows of some images in scratch memory."""
-        start = place * self.size * self.wide.itemsize
-        return np.ndarray((images, *self.counts), self.wide, memory, start)
+    def __call__(self, *arrays: Array) -> None:
+        """Write the result, given operands, result and scratch memory; 16 bits as float32."""
+        *operands, out, memory = arrays
+        for images in self.images:
+            result = out[images]
+            total = result if out.dtype == self.wide else np.empty(result.shape, self.wide)
+            self.compute(total, memory, *(each[images] for each in operands))
+            if total is not result:
+                np.copyto(result, total, "unsafe")
+
+    def compute(self, total: Array, memory: Array, *operands: Any) -> None:
+        """Compute a block."""
+        raise NotImplementedError
 
 
 class MaxPool(Pooling):
     """The maximum of each window."""
 
-    def __call__(self, x: Array, out: Array, memory: Array) -> None:
-        """Write the maxima."""
-        for images in self.images:
-            block, total = x[images], out[images]
-            total.fill(dtypes.least(self.dtype))
-            for at, elements in self.taps:
-                target = total[at]
-                np.maximum(target, block[elements], out=target)
+    def compute(self, total: Array, memory: Array, *operands: Any) -> None:
+        """Take the maximum of each tap with those before."""
+        (x,) = operands
+        total.fill(dtypes.least(self.dtype))
+        for at, elements in self.taps:
+            target = total[at]
+            np.maximum(target, x[elements], out=target)
 
 
 class AvgPool(Pooling):
@@ -259,43 +262,36 @@ class AvgPool(Pooling):
         super().__init__(*geometry)
         self.numbers = numbers
 
-    def __call__(self, x: Array, out: Array, memory: Array) -> None:
-        """Write the means."""
-        for images in self.images:
-            block, result = x[images], out[images]
-            total = result if out.dtype == self.wide else self.array(memory, 0, len(block))
-            total.fill(0)
-            for at, elements in self.taps:
-                target = total[at]
-                np.add(target, block[elements], target)
-            np.divide(total, self.numbers, total)
-            if total is not result:
-                np.copyto(result, total, "unsafe")
+    def compute(self, total: Array, memory: Array, *operands: Any) -> None:
+        """Add up the taps and divide."""
+        (x,) = operands
+        total.fill(0)
+        for at, elements in self.taps:
+            target = total[at]
+            np.add(target, x[elements], target)
+        np.divide(total, self.numbers, total)
 
 
 class MaxPoolInput(Pooling):
     """The gradient of a max-pool, divided among the maxima of each window."""
 
-    def __call__(self, delta: Array, x: Array, maxima: Array, out: Array, memory: Array) -> None:
-        """Write the gradient of the images."""
-        for images in self.images:
-            block, most, result = x[images], maxima[images], out[images]
-            share, chosen = (self.array(memory, place, len(block)) for place in (0, 1))
-            share.fill(0)
-            for at, elements in self.taps:
-                target, own = share[at], chosen[at]
-                np.equal(block[elements], most[at], own)
-                np.add(target, own, target)
-            np.divide(delta[images], share, share)
-            total = result
-            if out.dtype != self.wide:
-                start = 2 * self.size * self.wide.itemsize
-                total = np.ndarray(block.shape, self.wide, memory, start)
-            total.fill(0)
-            for at, elements in self.taps:
-                target, own = total[elements], chosen[at]
-                np.equal(block[elements], most[at], own)
-                np.multiply(own, share[at], own)
-                np.add(target, own, target)
-            if total is not result:
-                np.copyto(result, total, "unsafe")
+    def __init__(self, *geometry: Any) -> None:
+        super().__init__(*geometry)
+        self.workspace = 2 * math.prod(self.windows) * self.wide.itemsize
+
+    def compute(self, total: Array, memory: Array, *operands: Any) -> None:
+        """Count the maxima of each window, then add the share of each."""
+        delta, x, maxima = operands
+        share, chosen = np.ndarray((2, *self.windows), self.wide, memory)[:, : len(x)]
+        share.fill(0)
+        for at, elements in self.taps:
+            target, own = share[at], chosen[at]
+            np.equal(x[elements], maxima[at], own)
+            np.add(target, own, target)
+        np.divide(delta, share, share)
+        total.fill(0)
+        for at, elements in self.taps:
+            target, own = total[elements], chosen[at]
+            np.equal(x[elements], maxima[at], own)
+            np.multiply(own, share[at], own)
+            np.add(target, own, target)

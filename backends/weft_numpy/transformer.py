@@ -141,18 +141,6 @@ class NumPyDeviceBufferStorage(DeviceBufferStorage):
         return NumPyDeviceTensor(self, description)
 
 
-class NumPyConstantStorage(NumPyDeviceBufferStorage):
-    """The buffer of a constant: the constant's own array."""
-
-    def __init__(self, transformer: Transformer, op: Op) -> None:
-        super().__init__(transformer, op.const.nbytes, f"constant {op.name}")
-        self.value = op.const
-
-    def allocate(self) -> None:
-        """Use the constant's own array."""
-        self.memory = _bytes_of(self.value)
-
-
 def _bytes_of(value: Any) -> np.ndarray[Any, Any]:
     array = np.ascontiguousarray(value).reshape(-1)
     return array.view(np.uint8) if array.size else np.empty(0, np.uint8)
@@ -263,7 +251,9 @@ class NumPyTransformer(Transformer):
 
     def constant_storage(self, op: Op) -> NumPyDeviceBufferStorage:
         """Return a buffer that uses the constant's own array."""
-        return NumPyConstantStorage(self, op)
+        found = self.device_buffer_storage(op.const.nbytes, f"constant {op.name}")
+        found.initial = op
+        return found
 
     def set_constant(self, tensor: DeviceTensor, op: Op) -> None:
         """Do nothing: the buffer is the constant's own array."""

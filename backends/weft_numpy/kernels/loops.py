@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from math import prod
+from itertools import accumulate
 from typing import Any
 
 from weft.ir.description import TensorDescription, contiguous
@@ -25,37 +25,31 @@ class LoweredKernel:
 
     Attributes
     ----------
-    slots
-        The shape of each scratch array, of which each thread has its own.
+    slots, offsets
+        The scratch arrays, of which each thread has its own, and where they begin, and end.
     """
 
     def __init__(self, body: Body, tiling: Tiling, threads: int = 1) -> None:
         self.body, self.values, self.tiling = body, body.values, tiling
         self.threads = min(threads, tiling.count)
-        self.slots = [tiling.shape(slot.varying) for slot in body.slots]
-
-    def _sizes(self) -> list[int]:
-        """Return the bytes of each scratch array of a thread, in whole cache lines."""
-        pairs = zip(self.slots, self.body.slots, strict=True)
-        return [
-            -(-max(prod(shape) * slot.dtype.itemsize, 1) // LINE) * LINE for shape, slot in pairs
-        ]
+        self.slots = [contiguous(tiling.shape(each.varying), each.dtype) for each in body.slots]
+        sizes = [-(-max(slot.nbytes, 1) // LINE) * LINE for slot in self.slots]
+        self.offsets = list(accumulate(sizes, initial=0))
 
     @property
     def workspace(self) -> int:
         """The bytes of scratch memory that it needs."""
-        return self.threads * sum(self._sizes())
+        return self.threads * self.offsets[-1]
 
     def _scratch(self, memory: TensorDescription | None, lane: int) -> list[TensorDescription]:
         """Return the scratch arrays of a thread."""
-        found, sizes = [], self._sizes()
-        start = lane * sum(sizes)
-        for shape, slot, size in zip(self.slots, self.body.slots, sizes, strict=True):
-            assert memory is not None, "a kernel with scratch arrays has asked for memory"
-            array = contiguous(shape, slot.dtype, memory.base)
-            found.append(replace(array, offset=memory.offset + start))
-            start += size
-        return found
+        if memory is None:
+            return []
+        start = memory.offset + lane * self.offsets[-1]
+        return [
+            replace(slot, base=memory.base, offset=start + offset)
+            for slot, offset in zip(self.slots, self.offsets, strict=False)
+        ]
 
     def write(self, emit: Emitter, memory: TensorDescription | None) -> None:
         """Write the kernel, with scratch memory of `workspace` bytes."""
@@ -76,7 +70,9 @@ class LoweredKernel:
         ]
         slots = list(map(tile.scratch, self.body.slots))
         self.body.write(tile, Memory(operands, results, slots))
-        name = emit.defined(f"each_{self.body.kernel.title or 'copy'}", *self._function(emit, tile))
+        head = f"(tiles, lane, {', '.join(tile.arrays)}):"
+        title = f"each_{self.body.kernel.title or 'copy'}"
+        name = emit.defined(title, head, self._lines(emit, tile))
         given = ", ".join(map(emit.name, tile.arrays.values()))
         texts = [f"[{', '.join(map(emit.name, lane))}]" for lane in lanes]
         if self.threads == 1:
@@ -87,16 +83,14 @@ class LoweredKernel:
             together = emit.prepared(f"[{', '.join(texts)}]", "lanes")
             emit.line(f"{run}({name}, {tiling.count}, {together}, {given})")
 
-    def _function(self, emit: Emitter, tile: TileEmitter) -> tuple[list[str], list[float]]:
-        """Return the lines of the function that runs the loop, and the origin of each."""
-        lines = [f"(tiles, lane, {', '.join(tile.arrays)}):"]
-        if self.slots:
-            names = ", ".join(f"t{slot.number}" for slot in self.body.slots)
-            lines.append(f"{INDENT}[{names}] = lane")
-        lines += [f"{INDENT}{line}" for line in (*tile.rows, "for tile in tiles:")]
-        lines += [f"{INDENT * 2}{line}" for line in (*tile.index_lines(), *tile.views)]
-        origins = [-1, *[emit.origin] * (len(lines) - 1), *tile.origins]
-        return [*lines, *(f"{INDENT * 2}{line}" for line in tile.lines)], origins
+    def _lines(self, emit: Emitter, tile: TileEmitter) -> list[tuple[str, float]]:
+        """Return the lines of the function that runs the loop, each with its origin."""
+        names = ", ".join(f"t{slot.number}" for slot in self.body.slots)
+        first = [*([f"[{names}] = lane"] if names else ()), *tile.rows, "for tile in tiles:"]
+        lines = [f"{INDENT}{text}" for text in first]
+        lines += [f"{INDENT * 2}{text}" for text in (*tile.index_lines(), *tile.views)]
+        body = [(f"{INDENT * 2}{text}", origin) for text, origin in tile.lines]
+        return [*((text, emit.origin) for text in lines), *body]
 
 
 class TileEmitter(Emitter):
