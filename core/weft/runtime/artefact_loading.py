@@ -47,9 +47,9 @@ def load(
     one has the options `fast_math` and `memory_limit` of the one that saved the computation. The
     graph in the file is compiled, through the compile cache. With `trust` the code that the file
     brings runs instead, on the backend that it is for unless another is given or chosen; so give it
-    for files of your own only: a file's author can put any code there. Raises ArtefactError for a file that is no artefact, is damaged, or has been saved by a
-    version of weft that this one cannot read; with `trust` also for code of another backend,
-    version or processor.
+    for files of your own only: a file's author can put any code there. Raises ArtefactError for a
+    file that is no artefact, is damaged, or has been saved by a version of weft that this one
+    cannot read; with `trust` also for code of another backend, version or processor.
     """
     if not isinstance(path, str | os.PathLike):
         raise ArgumentError(f"load takes the path of a file, not {path!r:.80}")
