@@ -225,8 +225,8 @@ class Pooling:
             (step, shape[1], *sliding.counts(shape[2:])),
         )
 
-    workspace = 1
-    """The bytes of scratch memory, of which every op in blocks has some."""
+    workspace = 0
+    """The bytes of scratch memory."""
 
     def __call__(self, *arrays: Array) -> None:
         """Write the result, given operands, result and scratch memory; 16 bits as float32."""

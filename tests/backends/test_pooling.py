@@ -88,3 +88,13 @@ def test_the_adjoint_of_maxima_refuses_other_axes() -> None:
     form = Sliding((2, 2), (2, 2), ((0, 0),) * 2, (1, 1))._asdict()
     with pytest.raises(AxesError, match="not the axes of windows over"):
         MaxPoolInputOp(other, x, maxima, **form)
+
+
+def test_pooling_of_no_images() -> None:
+    x = weft.placeholder((0, 2, 4, 4))
+    loss = weft.sum(weft.max_pool(x, 2) + weft.avg_pool(x, 2))
+    found = weft.make_transformer("numpy").computation([loss, weft.deriv(loss, x)], x)(
+        np.zeros((0, 2, 4, 4), np.float32)
+    )
+    assert found[0] == 0
+    assert found[1].shape == (0, 2, 4, 4)

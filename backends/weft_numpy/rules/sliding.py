@@ -45,9 +45,9 @@ def work_of(op: Op) -> Work | None:
 
 
 def workspace(op: Op) -> int:
-    """Return the bytes of scratch memory that an op in blocks needs; 0 for any other op."""
+    """Return the bytes of scratch memory that an op in blocks needs, at least 1; 0 for others."""
     work = work_of(op)
-    return 0 if work is None else work[0](*work[1]).workspace
+    return 0 if work is None else max(work[0](*work[1]).workspace, 1)
 
 
 def blocked_rule(op: Op, emit: Emitter) -> None:
