@@ -1,7 +1,13 @@
 # Every target sets up what it needs: a virtual environment in .venv with weft installed into it.
-PYTHON ?= python3
+# On Windows that takes GNU make and the shell of Git for Windows.
 VENV := .venv
+ifeq ($(OS),Windows_NT)
+PYTHON ?= python
+BIN := $(VENV)/Scripts
+else
+PYTHON ?= python3
 BIN := $(VENV)/bin
+endif
 READY := $(VENV)/ready
 # PYTEST_ARGS narrows the tests down: make test PYTEST_ARGS="tests/core -k grad"
 PYTEST_ARGS ?=
@@ -56,6 +62,7 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/checks.yml
 
 types: $(READY)
 	$(BIN)/mypy

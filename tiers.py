@@ -23,10 +23,11 @@ TENTHS = 10
 
 SLOW = frozenset({
     # Programs, installed packages, and what the command line prints: a process for each test.
-    "test_digits", "test_doctor", "test_gallery", "test_installed", "test_llama",
-    "test_llama_decoding", "test_llama_files", "test_makefile", "test_popxl_mnist",
-    "test_pytest_plugin", "test_report", "test_site", "test_together", "test_tutorial",
-    "test_tutorials", "test_walkthrough", "test_weft_command",
+    "test_consoles", "test_digits", "test_doctor", "test_gallery", "test_installed", "test_llama",
+    "test_llama_decoding", "test_llama_files", "test_makefile", "test_paths",
+    "test_popxl_mnist", "test_pytest_plugin", "test_report", "test_site", "test_together",
+    "test_tutorial", "test_tutorials", "test_walkthrough", "test_weft_command",
+    "test_without_posix",
     # Kernels that compilers of C have to translate.
     "test_array_api", "test_cublas", "test_cuda_devices", "test_cuda_graphs",
     "test_cuda_kit_rows", "test_cuda_sources", "test_emulated_kit", "test_emulator",
@@ -57,6 +58,7 @@ DEVICES = frozenset({"opencl", "cupy", "native"})
 
 LONG = frozenset({
     # Each is a process, or several, that does what shorter tests do one by one.
+    "test_a_command_shows_paths_and_names[doctor]",
     "test_a_later_process_finds_what_modules_define_until_they_change",
     "test_all_that_are_usable_are_tested_and_what_is_broken_fails",
     "test_doctor_shows_states_versions_and_variables",
@@ -64,6 +66,7 @@ LONG = frozenset({
     "test_packages_are_listed_and_none_is_imported",
     "test_the_backend_passes_the_quick_part_of_the_kit",
     "test_the_doctor_fails_if_the_backend_in_use_is_bad",
+    "test_the_doctor_finds_the_same_backends_usable",
     "test_the_doctor_says_what_is_wrong_and_what_to_do",
     "test_the_package_passes_its_own_tests",
     "test_two_that_clash_are_refused_and_both_named",

@@ -239,7 +239,7 @@ class Measured:
 
 def read(path: Path = MEASURED) -> Measured:
     """Return what a file of `scaling_measured.py` says."""
-    found = json.loads(path.read_text())
+    found = json.loads(path.read_text(encoding="utf-8"))
     alone = found["1"]
     steps = [
         Step(

@@ -28,9 +28,9 @@ class Package(NamedTuple):
 
 def layers() -> tuple[list[list[str]], list[list[str]]]:
     """Return the layers above the core and those of the core, from the top down."""
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
-        "contracts"
-    ]
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
+        "importlinter"
+    ]["contracts"]
     core, above = (
         [[name.strip() for name in layer.split("|")] for layer in each["layers"]]
         for each in contracts
@@ -47,7 +47,7 @@ def package(name: str) -> Package:
         folder = ROOT / source / place
         file = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
         if file.exists():
-            doc = ast.get_docstring(ast.parse(file.read_text())) or ""
+            doc = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
             return Package(name, doc.partition("\n")[0])
     raise FileNotFoundError(f"no source folder holds {name}")
 
@@ -80,4 +80,4 @@ def picture() -> str:
 
 
 if __name__ == "__main__":
-    IMAGE.write_text(picture())
+    IMAGE.write_text(picture(), encoding="utf-8")

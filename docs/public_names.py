@@ -47,11 +47,15 @@ def public_names() -> list[str]:
         f"weft.errors.{name}" for name, value in vars(weft.errors).items() if _is_error(value)
     }
     for page in PAGES:
-        names |= {name for name in used_names(page.read_text()) if OWN.match(name)}
+        names |= {name for name in used_names(page.read_text(encoding="utf-8")) if OWN.match(name)}
     names |= {f"hook {name}" for name in vars(hookspecs) if name.startswith("weft_")}
     names |= {f"entry-point group {name}" for name in GROUPS}
     names |= {f"command weft {name}" for name in _commands()}
-    names |= {f"variable {name}" for page in PAGES for name in VARIABLE.findall(page.read_text())}
+    names |= {
+        f"variable {name}"
+        for page in PAGES
+        for name in VARIABLE.findall(page.read_text(encoding="utf-8"))
+    }
     return sorted(names)
 
 
@@ -75,7 +79,7 @@ def digest(names: list[str]) -> str:
 
 def read() -> tuple[str, list[str]]:
     """Return the version and the names of the list as it was written."""
-    head, *names = LIST.read_text().splitlines()
+    head, *names = LIST.read_text(encoding="utf-8").splitlines()
     return head.rpartition(" ")[2], names
 
 
@@ -100,5 +104,6 @@ def _commands() -> Iterator[str]:
 
 if __name__ == "__main__":
     found = public_names()
-    LIST.write_text("\n".join([f"# The public names of weft {weft.__version__}", *found]) + "\n")
+    lines = [f"# The public names of weft {weft.__version__}", *found, ""]
+    LIST.write_text("\n".join(lines), encoding="utf-8")
     print(f"Public names: {len(found)}, `{digest(found)}`")

@@ -48,8 +48,32 @@ def pytest_configure() -> None:
     plugins.register(StrictPlugin())
 
 
+SYSTEMS = """
+## Systems
+
+All of this was found on Linux on x86-64. Of other systems this is known:
+
+| target | C of the native backend | Python |
+| --- | --- | --- |
+| Linux on x86-64 | compiled by GCC 12, Clang 14 and Zig, run | run |
+| Linux on AArch64 | compiled by Zig, run under QEMU | not run |
+| Linux on RISC-V, 64 bits | compiled by Zig, run under QEMU | not run |
+| Windows on x86-64 | compiled by Zig, run under Wine | not run |
+| Windows on AArch64 | compiled by Zig, not run | not run |
+| macOS on x86-64, and on ARM | compiled by Zig, not run | not run |
+
+The C is that of five programs (elementwise, a reduction, a product, a convolution and a loop) as
+the backend compiles it and as `export_c` writes it, with the runtime and its threads; the command
+is `make test-targets`.
+[Install](install.md#what-was-tried-where) says what of the Python side was imitated.
+"""
+
+
 if __name__ == "__main__":
     options = ["-q", "-W", "ignore::pytest.PytestAssertRewriteWarning", "-p", Path(__file__).stem]
     options += ["-n", "auto", "--dist", "worksteal", "--pyargs", "weft.testing"]
     backends = [f"--weft-backend={name}" for name in BACKENDS]
-    sys.exit(pytest.main([*options, *backends, f"--weft-report={REPORT}"]))
+    status = pytest.main([*options, *backends, f"--weft-report={REPORT}"])
+    with REPORT.with_suffix(".md").open("a", encoding="utf-8") as file:
+        file.write(SYSTEMS)
+    sys.exit(status)

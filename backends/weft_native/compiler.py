@@ -21,6 +21,7 @@ from weft.support.digest import digest_of
 from weft.support.processor import processor_features
 from weft.support.scratch import ScratchFolder
 from weft_c.runtime.errors import build_error
+from weft_native.how_to_get_a_compiler import how_to_get_a_compiler
 from weft_native.processes import run_all
 
 VARIABLE = "WEFT_CC"
@@ -33,11 +34,6 @@ FLAGS = (
 GCC_FLAGS = ("-fno-tree-loop-vectorize",)
 """Options of GCC alone: GCC 12.2 reads wrong elements in some loops with negative steps that it
 vectorises, and kernels are written in vectors anyway."""
-
-HOW_TO_GET_ONE = (
-    "install one (apt-get install gcc, or clang), name one in WEFT_CC, or pip install "
-    "'weft[native-zig]'"
-)
 
 
 @dataclass(frozen=True)
@@ -95,12 +91,16 @@ OTHERS = Vectors(4, 12)
 """The vectors of other targets: those of SSE2, and of compilers that emulate vectors."""
 
 
+class NoCompilerError(BackendError):
+    """Says how to get a C compiler where there is none."""
+
+
 @cache
 def command() -> tuple[str, ...]:
     """Return the command of the compiler.
 
     That is ``WEFT_CC``, else ``cc``, ``gcc`` or ``clang``, else that of the package `ziglang`.
-    Raises BackendError if there is none.
+    Raises NoCompilerError if there is none, and BackendError if ``WEFT_CC`` is no command.
     """
     named = os.environ.get(VARIABLE, "").strip()
     if named:
@@ -110,14 +110,14 @@ def command() -> tuple[str, ...]:
             raise BackendError(f"{VARIABLE}={named!r} is no command: {error}") from None
         found = shutil.which(words[0]) if words else None
         if found is None:
-            raise BackendError(f"{VARIABLE}={named!r} is no command: {HOW_TO_GET_ONE}")
+            raise BackendError(f"{VARIABLE}={named!r} is no command: {how_to_get_a_compiler()}")
         return (os.path.abspath(found), *words[1:])
     for name in ("cc", "gcc", "clang"):
         if found := shutil.which(name):
             return (os.path.abspath(found),)
     if find_spec("ziglang"):
         return (sys.executable, "-m", "ziglang", "cc")
-    raise BackendError(f"there is no C compiler: {HOW_TO_GET_ONE}")
+    raise NoCompilerError(f"there is no C compiler: {how_to_get_a_compiler()}")
 
 
 def target_flags() -> tuple[str, ...]:

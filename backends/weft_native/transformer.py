@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from weft.errors import BackendError
 from weft.ir.op import Op
 from weft.runtime.computation import Computation
 from weft.runtime.program import Program
@@ -81,11 +80,15 @@ class NativeTransformer(DeviceTransformer):
 
     @classmethod
     def probe(cls) -> tuple[str | None, str]:
-        """Return the compiler, if it compiles the runtime of programs; else why not."""
+        """Return the compiler, or None and how to get one.
+
+        Raises BackendError for a compiler that does not compile the runtime of programs.
+        """
         try:
-            runtime()
-        except BackendError as error:
+            compiler.command()
+        except compiler.NoCompilerError as error:
             return None, error.problem
+        runtime()
         return " ".join(compiler.command()), ""
 
     def device_buffer_storage(self, nbytes: int, name: str) -> NativeStorage:

@@ -139,7 +139,7 @@ def _broken() -> list[str]:
     found = [intel] if intel else []
     for entry in _entries(Path(os.environ.get(_VENDORS) or _SYSTEM)):
         try:
-            ctypes.CDLL(entry.read_text(errors="replace").strip())
+            ctypes.CDLL(entry.read_text(encoding="utf-8", errors="replace").strip())
         except OSError as error:
             found.append(f"{entry}: {error}")
     return found
@@ -194,7 +194,7 @@ def intel_runtime_among_drivers() -> Iterator[None]:
     with ScratchFolder() as folder:
         for entry in _entries(Path(known or _SYSTEM)):
             shutil.copy(entry, folder)
-        (folder / "weft_intel_cpu.icd").write_text(f"{library}\n")
+        (folder / "weft_intel_cpu.icd").write_text(f"{library}\n", encoding="utf-8")
         os.environ[_VENDORS] = str(folder)
         try:
             yield
@@ -206,7 +206,10 @@ def intel_runtime_among_drivers() -> Iterator[None]:
 
 
 def _is_listed(library: Path, entries: Path) -> bool:
-    return any(str(library) in each.read_text() for each in _entries(entries))
+    return any(
+        str(library) in each.read_text(encoding="utf-8", errors="replace")
+        for each in _entries(entries)
+    )
 
 
 def _entries(path: Path) -> list[Path]:

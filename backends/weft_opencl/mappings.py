@@ -54,7 +54,7 @@ MAPPINGS = Mappings()
 
 def _limit() -> int | None:
     try:
-        return int(_LIMIT.read_text())
+        return int(_LIMIT.read_text(encoding="ascii"))
     except (OSError, ValueError):
         return None
 

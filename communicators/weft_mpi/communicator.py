@@ -17,7 +17,9 @@ import sys
 import threading
 import time
 import zlib
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -52,6 +54,9 @@ DIGEST = 8
 """The bytes of a digest of that, which ranks compare."""
 CARRIED = 248
 """The bytes of an array that goes along with the digest, which saves a message."""
+
+_give_way: Callable[[], None] = getattr(os, "sched_yield", partial(time.sleep, 0))
+"""Lets another thread have the processor; on Windows a sleep of no length does."""
 
 
 class MPICommunicator(Communicator):
@@ -180,7 +185,7 @@ class MPICommunicator(Communicator):
         while not MPI.Request.Testall(requests):
             now = time.monotonic()
             if now < max(self.spins_until, start + LOOKING):
-                os.sched_yield()
+                _give_way()
                 continue
             if now > until:
                 raise self._given_up(job, f"after {self.timeout:g} s")

@@ -30,7 +30,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         part.replace(target)
     except OSError as error:
         reason = error.strerror or error
-        problem = f"{target} cannot be written: {reason}. Name a file in a folder that you may"
+        # Windows replaces no file that is open or mapped.
+        is_open = isinstance(error, PermissionError) and part.exists()
+        advice = "Close what has it open, or name" if is_open else "Name"
+        problem = f"{target} cannot be written: {reason}. {advice} a file in a folder that you may"
         raise ArgumentError(f"{problem} write to") from error
     finally:
         part.unlink(missing_ok=True)

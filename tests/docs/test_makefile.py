@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,9 @@ ROOT = Path(__file__).parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
 RECIPES = dict(re.findall(r"^([\w-]+):.*\n((?:\t.*\n)+)", MAKEFILE, flags=re.MULTILINE))
 OF_TIERS = ("test-all", "test-tenth")
-OF_DEVICES = [name for name in RECIPES if name.startswith("test-") and name not in OF_TIERS]
+OF_DEVICES = [
+    name for name in RECIPES if name.startswith("test-") and name not in (*OF_TIERS, "test-targets")
+]
 
 
 def test_every_path_that_a_target_names_is_there() -> None:
@@ -29,3 +33,15 @@ def test_targets_that_test_a_device_are_described_and_run_the_kit(name: str) -> 
 
 def test_there_are_such_targets() -> None:
     assert OF_DEVICES == ["test-gpu", "test-intel"]
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+@pytest.mark.parametrize(
+    ("system", "tools"), [("Windows_NT", ".venv/Scripts/"), ("", ".venv/bin/")]
+)
+def test_tools_are_where_each_system_has_them(system: str, tools: str) -> None:
+    command = ["make", "--dry-run", "--always-make", "lint", f"OS={system}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    lines = [line for line in done.stdout.splitlines() if line.startswith(".venv/")]
+    assert len(lines) > 3
+    assert all(line.startswith(tools) for line in lines)

@@ -69,6 +69,12 @@ def engine(method: str, body: str = "raise KeyError('ghost')") -> str:
     return BACKEND.format(body=METHOD.format(method, body))
 
 
+@pytest.fixture(autouse=True)
+def _default_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the same default where there is a C compiler and where there is none."""
+    monkeypatch.setattr(plugins, "default_backend", lambda: "numpy")
+
+
 def computed(backend: Any = None, **options: Any) -> Any:
     x = weft.placeholder((3,))
     with weft.make_transformer(backend, cache=False, **options) as transformer:

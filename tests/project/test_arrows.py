@@ -29,6 +29,9 @@ LOADERS = {
     "weft_cupy/__init__.py": "a hook loads its backend",
     "weft/report/profile.py": "few programs write a page",
     "weft/runtime/computation.py": "few programs write a report",
+    "weft/runtime/transformer.py": "few programs keep or check states",
+    "weft/plan/plan.py": "few programs draw a plan",
+    "weft/cache/serialisation.py": "few programs have ops that a pass made",
     "weft_hamkaas/__init__.py": "a hook loads its importer",
     "weft_onnx/__init__.py": "a hook loads its importer",
     "weft_numpy/__init__.py": "a hook loads its backend",
@@ -95,6 +98,12 @@ def test_building_a_graph_loads_no_plugin():
     )
     assert {name for name in loaded if name.startswith("weft")} == {"weft"}
     assert loaded.isdisjoint(HEAVY)
+
+
+@pytest.mark.parametrize("use", ["str(graph)", "graph._repr_html_()", "x._repr_html_()"])
+def test_a_graph_reaches_the_layers_that_show_it_in_a_fresh_process(use: str) -> None:
+    code = f"import weft; x = weft.placeholder((2,)); graph = weft.capture([x], [x]); {use}"
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
 
 
 def test_a_transformer_loads_its_own_backend_alone():

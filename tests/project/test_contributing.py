@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()
 HOOKS = (ROOT / ".pre-commit-config.yaml").read_text()
+WORKFLOW = (ROOT / ".github" / "workflows" / "checks.yml").read_text()
 TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
@@ -63,3 +65,20 @@ def test_the_hooks_run_what_ci_runs() -> None:
     assert "http" not in HOOKS
     ci = (ROOT / ".ci" / "run").read_text()
     assert all(f"make {name}\n" in ci for name in ("lint", "types", "test"))
+
+
+def test_the_workflow_of_a_public_host_runs_the_same_on_each_system_and_python() -> None:
+    assert re.findall(r"run: make (.+)$", WORKFLOW, re.MULTILINE) == ["lint", "types", "test"]
+    for system in ("ubuntu", "macos", "windows"):
+        assert f"{system}-latest" in WORKFLOW
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    supported = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
+    tested = re.findall(r"\"(3\.\d+)\"", WORKFLOW.partition("matrix:")[2])
+    assert tested == supported
+    assert project["requires-python"] == f">={supported[0]}"
+
+
+def test_the_workflow_can_neither_publish_nor_read_secrets() -> None:
+    assert re.findall(r"permissions:\n((?:  .*\n)+)", WORKFLOW) == ["  contents: read\n"]
+    assert "secret" not in WORKFLOW
+    assert "http" not in WORKFLOW

@@ -35,7 +35,6 @@ _NAMES = re.compile(r"[0-9a-f]{40}(\.weft|\.[a-z0-9_]+\.tmp)")
 """The names of files that weft writes; no other file is counted or removed."""
 
 _OFF = ("0", "false", "no", "off")
-_IS_POSIX = os.name == "posix"
 
 
 class CacheWarning(UserWarning):
@@ -115,8 +114,7 @@ class Cache:
         try:
             with open(handle, "wb") as file:
                 file.write(whole)
-            with suppress(FileNotFoundError):  # `clear` in another process
-                os.replace(name, self._path(key))
+            self._move(name, self._path(key))
         except BaseException:
             with suppress(OSError):
                 os.unlink(name)
@@ -124,6 +122,17 @@ class Cache:
         before = self._held  # `clear` in another thread
         held = self.limit + 1 if before is None else before + len(whole)
         self._held = self._shrink() if held > self.limit else held
+
+    def _move(self, name: str, path: Path) -> None:
+        """Give a file its name; the one of that name stays where a reader keeps it from going."""
+        try:
+            os.replace(name, path)
+        except FileNotFoundError:  # `clear` in another process
+            return
+        except PermissionError:  # Windows, which replaces no file that is open
+            if not path.exists():
+                raise
+            os.unlink(name)
 
     def usage(self) -> tuple[int, int]:
         """Return the number of files and their bytes."""
@@ -207,8 +216,8 @@ def _opener(path: str, flags: int) -> int:
 
 
 def _is_ours(found: os.stat_result) -> bool:
-    """Whether only this user or root can have written a file."""
-    if not _IS_POSIX:
+    """Whether only this user or root can have written a file, where files have such owners."""
+    if not hasattr(os, "geteuid"):
         return True
     others = stat.S_IWGRP | stat.S_IWOTH
     return found.st_uid in (0, os.geteuid()) and not found.st_mode & others

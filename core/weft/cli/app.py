@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -42,6 +44,8 @@ _Version = Annotated[
 @app.callback(invoke_without_command=True)
 def main(context: typer.Context, version: _Version = False) -> None:
     """Show which parts of the tensor graph compiler are installed and usable here."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # which may lack letters of names and paths
+        sys.stdout.reconfigure(errors="backslashreplace")
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 

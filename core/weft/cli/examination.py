@@ -24,7 +24,7 @@ from weft.plugins import registry
 from weft.plugins.backend_status import BackendStatus, Step, status_after
 from weft.plugins.blame import said
 from weft.plugins.entrypoints import (
-    DEFAULT_BACKEND,
+    DEFAULT_BACKENDS,
     DEFAULT_PIPELINE,
     GROUPS,
     Entry,
@@ -112,7 +112,7 @@ def statuses(with_trial: bool = False) -> list[Tried]:
     by_hand = {each.name for each in plugins.records(BACKENDS) if each.distribution is None}
 
     def tried(name: str) -> Tried:
-        if name in by_hand or (name == DEFAULT_BACKEND and not with_trial):
+        if name in by_hand or (name == DEFAULT_BACKENDS[-1] and not with_trial):
             return Tried(plugins.backend_status(name))
         return _tried(name, with_trial)
 
@@ -231,7 +231,10 @@ def work(task: dict[str, Any]) -> None:
 
 
 def _load(keys: Iterable[Key], say: Callable[..., None]) -> None:
-    defaults = {(BACKENDS, DEFAULT_BACKEND), *((PASSES, name) for name in DEFAULT_PIPELINE)}
+    defaults = {
+        *((BACKENDS, name) for name in DEFAULT_BACKENDS),
+        *((PASSES, name) for name in DEFAULT_PIPELINE),
+    }
     for key in keys:
         say(begin=key)
         offer: Any = None
@@ -257,7 +260,7 @@ def _described(group: str, offer: Any) -> tuple[str, str]:
 
 def _look_at(name: str, with_trial: bool, say: Callable[..., None]) -> None:
     with suppress(PluginError):  # the status says why
-        plugins.load(BACKENDS, name, is_default=name == DEFAULT_BACKEND)
+        plugins.load(BACKENDS, name, is_default=name in DEFAULT_BACKENDS)
         say(imported=True)
     status = plugins.backend_status(name)
     say(status=asdict(status))

@@ -7,7 +7,7 @@ import os
 import platform
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ from weft.errors import PluginError, WeftError
 from weft.passes.pipeline import switches
 from weft.plugins import registry
 from weft.plugins.entrypoints import (
-    DEFAULT_BACKEND,
+    DEFAULT_BACKENDS,
     DEFAULT_PIPELINE,
     meant_group,
     preferences,
@@ -135,9 +135,11 @@ def _misspelt() -> Iterator[str]:
         )
 
 
-def _troubles(backends: Iterable[Tried], examined: Iterable[Examined]) -> Iterator[str]:
+def _troubles(backends: Sequence[Tried], examined: Iterable[Examined]) -> Iterator[str]:
     chosen = os.environ.get("WEFT_BACKEND")
-    backend = chosen or DEFAULT_BACKEND
+    usable = {each.status.name for each in backends if each.status.usable}
+    default = next((name for name in DEFAULT_BACKENDS if name in usable), DEFAULT_BACKENDS[-1])
+    backend = chosen or default
     reason = _why_not_used(backend, bool(chosen), backends)
     if reason:
         setting = f"WEFT_BACKEND={chosen}: " if chosen else ""

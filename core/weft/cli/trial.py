@@ -7,7 +7,7 @@ import numpy as np
 import weft
 from weft import plugins
 from weft.errors import CheckFailed
-from weft.plugins.entrypoints import DEFAULT_BACKEND
+from weft.plugins.entrypoints import DEFAULT_BACKENDS
 
 _TOLERANCE = 1e-3
 
@@ -17,7 +17,7 @@ def try_backend(name: str) -> None:
 
     Whatever the backend, a pass, a rule or a hook raises is raised.
     """
-    kind = plugins.load(plugins.BACKENDS, name, is_default=name == DEFAULT_BACKEND)
+    kind = plugins.load(plugins.BACKENDS, name, is_default=name in DEFAULT_BACKENDS)
     images = np.array([[1, 0, 2], [-1, 3, 1], [0.5, 1, -2], [2, -1, 0]], "float32")
     classes = np.array([[1, 0], [0, 1], [1, 0], [0, 1]], "float32")
     weights = np.array([[0.1, -0.2], [0.3, 0.4], [-0.5, 0.6]], "float32")

@@ -39,8 +39,10 @@ Key = tuple[str, str]
 """Group and name, which together are the address of a plugin."""
 
 OWN = "weft"
-"""The distribution whose backend and passes are the defaults."""
-DEFAULT_BACKEND = "numpy"
+"""The distribution whose backends and passes are the defaults."""
+DEFAULT_BACKENDS = ("native", "numpy")
+"""The backends of which a program that names none gets the first usable one; the last needs no
+device."""
 DEFAULT_PIPELINE = (
     "simple-prune",
     "constant-folding",

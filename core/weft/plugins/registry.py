@@ -24,7 +24,7 @@ from weft.plugins.contributions import base_class, checked, checked_backend
 from weft.plugins.entrypoints import (
     BACKENDS,
     COMMUNICATORS,
-    DEFAULT_BACKEND,
+    DEFAULT_BACKENDS,
     DEFAULT_PIPELINE,
     FRONTENDS,
     GROUPS,
@@ -70,6 +70,7 @@ __all__ = [
     "call_hooks",
     "change_pipeline",
     "changes_pipeline",
+    "default_backend",
     "load",
     "load_hooks",
     "load_ops",
@@ -142,6 +143,7 @@ class _Registry:
     unnamed: dict[Key, list[_Loaded]] = field(default_factory=dict)
     by_hand: list[_ByHand] = field(default_factory=list)
     revision: object = field(default_factory=object)
+    default: tuple[object, str] = (None, "")
 
 
 _registry = _Registry()
@@ -413,10 +415,35 @@ def backend_status(name: str) -> BackendStatus:
             for entry, outcome in zip(entries, failed, strict=True)
         )
 
-    is_default = name == DEFAULT_BACKEND
+    is_default = name in DEFAULT_BACKENDS
     return status_of(
         name, distribution_of(name), lambda: load(BACKENDS, name, is_default=is_default), is_absent
     )
+
+
+def default_backend() -> str:
+    """Return the backend of a program that names none: the first of `DEFAULT_BACKENDS` that works.
+
+    Warns of one that is there and broken; one without its compiler or driver is only passed over.
+    """
+    with _registry.lock:
+        revision, found = _registry.default
+        if revision is not _registry.revision:
+            found = next(filter(_works, DEFAULT_BACKENDS[:-1]), DEFAULT_BACKENDS[-1])
+            _registry.default = _registry.revision, found
+        return found
+
+
+def _works(backend: str) -> bool:
+    status = backend_status(backend)
+    if status.is_broken and status.installed:
+        warnings.warn(
+            f"Backend {backend!r} is skipped, as WEFT_BACKEND={DEFAULT_BACKENDS[-1]} does without "
+            f"a word: {status.usable.reason}",
+            PluginWarning,
+            stacklevel=2,
+        )
+    return bool(status.usable)
 
 
 def distribution_of(backend: str) -> str | None:

@@ -29,7 +29,7 @@ from weft.runtime.artefact_files import (
 )
 from weft.runtime.artefact_saving import facts
 from weft.runtime.computation import Computation
-from weft.runtime.factory import Chosen, make_transformer
+from weft.runtime.factory import Chosen, is_chosen, make_transformer, transformer_choices
 from weft.runtime.safetensors_content import arrays_in
 from weft.runtime.transformer import Transformer
 from weft.text.parser import Parsing
@@ -46,16 +46,18 @@ def load(
     `backend` is what `make_transformer` takes, or a transformer to add the computation to. A new
     one has the options `fast_math` and `memory_limit` of the one that saved the computation. The
     graph in the file is compiled, through the compile cache. With `trust` the code that the file
-    brings runs instead, so give it for files of your own only: a file's author can put any code
-    there. Raises ArtefactError for a file that is no artefact, is damaged, or has been saved by a
-    version of weft that this one cannot read; with `trust` also for code of another backend,
-    version or processor.
+    brings runs instead, on the backend that it is for unless another is given or chosen; so give it
+    for files of your own only: a file's author can put any code there. Raises ArtefactError for a
+    file that is no artefact, is damaged, or has been saved by a version of weft that this one
+    cannot read; with `trust` also for code of another backend, version or processor.
     """
     if not isinstance(path, str | os.PathLike):
         raise ArgumentError(f"load takes the path of a file, not {path!r:.80}")
     if not isinstance(trust, bool):
         raise ArgumentError(f"trust= takes True or False, not {trust!r:.80}")
     read = _Reading(Path(path))
+    if backend is None and trust and not is_chosen() and read.backend in transformer_choices():
+        backend = read.backend
     is_mine = not isinstance(backend, Transformer)
     transformer = make_transformer(backend, **read.options) if is_mine else backend  # type: ignore[arg-type]
     assert isinstance(transformer, Transformer)
@@ -88,6 +90,7 @@ class _Reading:
             self.require_states()
         with self.reading("the document"):
             self.name: str = _typed(str, self.document["name"])
+            self.backend: str = _typed(str, self.document["backend"])
             self.options = _options(self.document.get("options", {}))
             self.results = self.structure(**self.document["results"])
             given = _typed(dict, self.document["given"])

@@ -1,4 +1,4 @@
-"""Backend selection: by argument, context or environment, else NumPy."""
+"""Backend selection: by argument, context or environment, else the default backend."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Any
 from weft import plugins
 from weft.errors import ArgumentError, PluginError
 from weft.plugins.blame import blaming, origin_of
-from weft.plugins.entrypoints import DEFAULT_BACKEND
 from weft.runtime.transformer import Transformer
 from weft.support.spelling import closest
 
@@ -29,7 +28,8 @@ def make_transformer(name: Chosen | None = None, **options: Any) -> Transformer:
     """Return a transformer of the backend of that name, with the backend's own options.
 
     ``name`` may be a class of transformers as well. Without it: what `backend` or
-    `set_transformer_factory` chose, else the environment variable ``WEFT_BACKEND``, else NumPy.
+    `set_transformer_factory` chose, else the environment variable ``WEFT_BACKEND``, else `native`
+    where a C compiler works, else `numpy`.
     Raises UnknownPluginError (a ValueError) for a name that is not installed, listing those that
     are, PluginError for one that cannot be loaded, and ArgumentError for an option that the backend
     does not have.
@@ -54,6 +54,11 @@ def make_transformer(name: Chosen | None = None, **options: Any) -> Transformer:
     return transformer
 
 
+def is_chosen() -> bool:
+    """Whether something outside the program's calls says which backend they use."""
+    return bool(_chosen.get() or _factory or os.environ.get("WEFT_BACKEND"))
+
+
 def _kind(name: Chosen) -> tuple[type[Transformer], str]:
     """Return the class of a backend and its name for messages."""
     _require(name)
@@ -76,8 +81,8 @@ def _from_environment() -> tuple[type[Transformer], str]:
     """Return the backend that ``WEFT_BACKEND`` names, or weft's own default."""
     name = os.environ.get("WEFT_BACKEND")
     if not name:
-        kind = plugins.load(plugins.BACKENDS, DEFAULT_BACKEND, is_default=True)
-        return kind, DEFAULT_BACKEND
+        name = plugins.default_backend()
+        return plugins.load(plugins.BACKENDS, name, is_default=True), name
     try:
         return plugins.load(plugins.BACKENDS, name), name
     except PluginError as error:

@@ -36,7 +36,7 @@ def available_processors() -> int:
     """Return the number of processors by this process's affinity and its control group's quota."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     with suppress(OSError, ValueError):
-        quota, period = _QUOTA.read_text().split()
+        quota, period = _QUOTA.read_text(encoding="ascii").split()
         if quota != "max":
             count = min(count or 1, max(ceil(int(quota) / int(period)), 1))
     return count or 1

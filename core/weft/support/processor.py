@@ -16,7 +16,7 @@ def processor_features() -> frozenset[str]:
 
     found = {platform.machine().lower()}
     try:
-        text = Path("/proc/cpuinfo").read_text(errors="replace")
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return frozenset(found)
     for line in text.splitlines():

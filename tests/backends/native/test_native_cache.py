@@ -23,9 +23,11 @@ from weft.cache.store import Cache, CacheWarning
 from weft_native import compiler, shared_library
 from weft_native.shared_library import load
 
+if os.name != "posix":
+    pytest.skip("pipes, signals and owners of POSIX", allow_module_level=True)
+
 pytestmark = [
     pytest.mark.usefixtures("anew", "has_compiler"),
-    pytest.mark.skipif(os.name != "posix", reason="files have no owners here"),
 ]
 
 TEXT = '__attribute__((visibility("default"))) int answer(void) {{ return {}; }}'

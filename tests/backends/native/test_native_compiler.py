@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import weft
+from weft import plugins
 from weft.errors import BackendError
 from weft_native import binding, compiler, processes, shared_library
 from weft_native.compiler import TARGETS, Vectors
@@ -68,10 +69,10 @@ def test_a_named_compiler_is_taken(has_compiler: None, script: Any, cache_folder
 
 def test_a_name_that_is_no_command_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFT_CC", "no-such-compiler")
-    device, reason = NativeTransformer.probe()
-    assert device is None
-    assert "WEFT_CC='no-such-compiler' is no command" in reason
-    with pytest.raises(BackendError, match="apt-get install gcc"):
+    with pytest.raises(BackendError, match="WEFT_CC='no-such-compiler' is no command"):
+        NativeTransformer.probe()
+    assert plugins.backend_status("native").is_broken
+    with pytest.raises(BackendError, match="name one in WEFT_CC"):
         weft.make_transformer("native")
 
 
@@ -79,8 +80,10 @@ def test_without_a_compiler_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv("WEFT_CC", raising=False)
     monkeypatch.setattr(compiler.shutil, "which", lambda name: None)
     monkeypatch.setattr(compiler, "find_spec", lambda name: None)
-    assert NativeTransformer.probe()[0] is None
-    assert "weft[native-zig]" in NativeTransformer.probe()[1]
+    device, reason = NativeTransformer.probe()
+    assert device is None
+    assert "weft[native-zig]" in reason
+    assert not plugins.backend_status("native").is_broken
 
 
 def test_zig_is_the_last_resort(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,9 +98,9 @@ def test_a_compiler_without_headers_is_not_usable(
 ) -> None:
     missing = "echo 'fatal error: math.h: No such file or directory' >&2; exit 1"
     script(f'case "$*" in *-dM*) exec $REAL "$@";; esac\n{missing}')
-    device, reason = NativeTransformer.probe()
-    assert device is None
-    assert "math.h: No such file or directory" in reason
+    with pytest.raises(BackendError, match=r"math\.h: No such file or directory"):
+        NativeTransformer.probe()
+    assert plugins.backend_status("native").is_broken
 
 
 FAILURES = {

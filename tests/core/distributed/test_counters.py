@@ -57,7 +57,10 @@ COUNTING: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("case", COUNTING)
-def test_batches_are_computed_as_calls_one_after_the_other(case: str, tmp_path: Path) -> None:
+def test_batches_are_computed_as_calls_one_after_the_other(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEFT_BACKEND", "numpy")  # of the processes that load the file
     x = weft.placeholder((4,))
     transformer = weft.make_transformer("numpy")
     computation = transformer.computation(COUNTING[case](x), x)

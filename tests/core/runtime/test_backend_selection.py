@@ -1,4 +1,4 @@
-"""Choosing a backend: argument, then context, then factory, then environment, then NumPy."""
+"""Choosing a backend: argument, then context, factory, environment, and the default."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import pytest
 
 import weft
 from weft import plugins
-from weft.plugins import hookimpl
+from weft.plugins import hookimpl, registry
+from weft.plugins.backend_status import status_after
 
 
 class Marked(weft.NumPyTransformer):
@@ -33,8 +34,29 @@ def _marked(monkeypatch):
     plugins.unregister(plugin)
 
 
-def test_without_a_choice_it_is_numpy():
-    assert type(weft.make_transformer()) is weft.NumPyTransformer
+@pytest.mark.parametrize(
+    ("steps", "is_broken", "expected"),
+    [(4, False, "native"), (2, False, "numpy"), (2, True, "numpy"), (0, True, "numpy")],
+    ids=["usable", "no compiler", "broken compiler", "not installed"],
+)
+def test_without_a_choice_it_is_native_where_that_is_usable(
+    monkeypatch, recwarn, steps, is_broken, expected
+):
+    found = status_after(steps, "native", "weft", "the compiler crashed", is_broken)
+    monkeypatch.setattr(registry, "backend_status", lambda name: found)
+    assert plugins.default_backend() == plugins.default_backend() == expected
+    messages = [str(each.message) for each in recwarn.list]
+    if steps == 2 and is_broken:
+        assert len(messages) == 1, "it is asked for once"
+        assert "'native' is skipped, as WEFT_BACKEND=numpy does" in messages[0]
+        assert messages[0].endswith("the compiler crashed")
+    else:
+        assert not messages
+
+
+def test_without_a_choice_it_is_the_default_backend(monkeypatch):
+    monkeypatch.setattr(plugins, "default_backend", lambda: "marked")
+    assert isinstance(weft.make_transformer(), Marked)
 
 
 def test_the_environment_chooses(monkeypatch):
