@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import subprocess
 import sys
@@ -276,3 +277,27 @@ def test_a_later_process_needs_no_compiler(
     ]  # fmt: skip
     assert results[0] == results[1]
     assert len(Path(f"{path}.log").read_text().split()) == 3, "runtime, binding and program, once"
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("gcc", ["gcc"]),
+        ("gcc -O2 '-DX=a b'", ["gcc", "-O2", "-DX=a b"]),
+        (r"/my\ tools/cc -x", ["/my tools/cc", "-x"]),
+        ("cc -DY=#1", ["cc", "-DY=#1"]),
+    ],
+)
+def test_a_command_is_read_as_a_shell_reads_it(command: str, words: list[str]) -> None:
+    assert compiler.words_of(command, "linux") == words == shlex.split(command)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (r"C:\mingw\bin\gcc.exe -pipe", [r"C:\mingw\bin\gcc.exe", "-pipe"]),
+        (r'"C:\my tools\cc.exe" -x', [r"C:\my tools\cc.exe", "-x"]),
+    ],
+)
+def test_backslashes_of_windows_are_of_paths(command: str, words: list[str]) -> None:
+    assert compiler.words_of(command, "win32") == words
