@@ -158,10 +158,52 @@ class Forward(Convolution):
 
 
 class Transposed(Convolution):
-    """The transposed convolution, from outputs and filters to images."""
+    """The transposed convolution, from outputs and filters to images.
+
+    Attributes
+    ----------
+    mirrored
+        With stride 1 the convolution of the outputs with flipped filters, which computes the same
+        with fewer passes over the columns; None if its columns are far more.
+    """
+
+    def __init__(
+        self, images: Numbers, filters: Numbers, stride: Numbers, padding: Pairs,
+        dilation: Numbers, groups: int, dtype: DType,
+    ) -> None:  # fmt: skip
+        super().__init__(images, filters, stride, padding, dilation, groups, dtype)
+        self.mirrored: Forward | None = None
+        columns = self.count * math.prod(images[2:])
+        is_dense = all(step == 1 for step in stride)
+        if is_dense and 0 < columns <= 2 * self.channels * math.prod(self.counts):
+            extents = Sliding(self.kernel, stride, padding, dilation).extents
+            around = ((n - 1 - a, n - 1 - b) for n, (a, b) in zip(extents, padding, strict=True))
+            outputs = images[0], self.count, *self.counts
+            flipped = self.channels, self.count // groups, *self.kernel
+            self.mirrored = Forward(
+                outputs, flipped, stride, tuple(around), dilation, groups, dtype
+            )
+
+    @property
+    def workspace(self) -> int:
+        """The bytes of scratch memory, of which one of the two ways is in use at a time."""
+        return max(super().workspace, 0 if self.mirrored is None else self.mirrored.workspace)
+
+    def flipped(self, w: Array, memory: Array) -> Array:
+        """Return the filters of `mirrored`, in its scratch memory."""
+        assert self.mirrored is not None, "it takes the filters"
+        outer, inner = self.count // self.groups, self.channels // self.groups
+        found = self.mirrored.array(memory, 3, self.groups, inner, outer, *self.kernel)
+        split = w.reshape(self.groups, outer, inner, *self.kernel)
+        np.copyto(found, np.flip(split, tuple(range(3, split.ndim))).swapaxes(1, 2))
+        return found
 
     def __call__(self, delta: Array, w: Array, out: Array, memory: Array) -> None:
         """Write the images."""
+        # The zeros around the outputs times an infinity would be NaN.
+        if self.mirrored is not None and np.isfinite(w).all():
+            self.mirrored(delta, self.flipped(w, memory), out, memory)
+            return
         filters = self.matrices(w).swapaxes(1, 2)
         # With one filter in a group it is an outer product, which BLAS is slow at.
         product = np.multiply if self.count == self.groups else np.matmul
