@@ -164,7 +164,7 @@ class Transposed(Convolution):
     ----------
     mirrored
         With stride 1 the convolution of the outputs with flipped filters, which computes the same
-        with fewer passes over the columns; None if its columns are far more.
+        with fewer passes over the columns; None if it has over half as many columns more.
     """
 
     def __init__(self, images: Numbers, *geometry: Any) -> None:
@@ -172,7 +172,7 @@ class Transposed(Convolution):
         self.mirrored: Forward | None = None
         columns = self.count * math.prod(images[2:])
         sliding, is_dense = self.sliding, all(step == 1 for step in self.sliding.stride)
-        if is_dense and 0 < columns <= 2 * self.channels * math.prod(self.counts):
+        if is_dense and 0 < 2 * columns <= 3 * self.channels * math.prod(self.counts):
             ends = zip(sliding.extents, sliding.padding, strict=True)
             around = tuple((n - 1 - before, n - 1 - after) for n, (before, after) in ends)
             outputs = images[0], self.count, *self.counts
