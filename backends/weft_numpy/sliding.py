@@ -17,7 +17,7 @@ import numpy as np
 from weft.ir import dtypes
 from weft.ir.description import row_major
 from weft.ir.dtypes import DType
-from weft.ops.spatial import Numbers, Pairs, Sliding
+from weft.ops.spatial import Numbers, Sliding
 
 Array = np.ndarray[Any, Any]
 
@@ -71,18 +71,18 @@ class Convolution:
     """
 
     def __init__(
-        self, images: Numbers, filters: Numbers, stride: Numbers, padding: Pairs,
-        dilation: Numbers, groups: int, dtype: DType,
-    ) -> None:  # fmt: skip
+        self, images: Numbers, filters: Numbers, groups: int, dtype: DType, *sliding: Any
+    ) -> None:
         batch, self.channels, *lengths = images
         self.count, self.groups, self.depth = filters[0], groups, math.prod(filters[1:])
         self.kernel, self.dtype = filters[2:], dtype
-        sliding = Sliding(self.kernel, stride, padding, dilation)
-        self.counts, self.padded = sliding.counts(lengths), sliding.padded(lengths)
+        self.sliding = each = Sliding(*sliding)
+        self.counts, self.padded = each.counts(lengths), each.padded(lengths)
         units = row_major(self.padded, dtype.itemsize)
-        self.steps = tuple(n * unit for n, unit in zip(stride, units, strict=True))
-        self.places = tuple(n * unit for n, unit in zip(dilation, units, strict=True))
-        self.taken, self.inner = zip(*map(_overlap, lengths, self.padded, padding), strict=True)
+        self.steps = tuple(n * unit for n, unit in zip(each.stride, units, strict=True))
+        self.places = tuple(n * unit for n, unit in zip(each.dilation, units, strict=True))
+        overlaps = map(_overlap, lengths, self.padded, each.padding)
+        self.taken, self.inner = zip(*overlaps, strict=True)
         line, column = math.prod(self.counts[1:]), groups * self.depth + self.count
         limit = max(CACHED // max(column * dtype.itemsize, 1), LEAST_COLUMNS) // line
         step = max(1, min(limit // self.counts[0], batch))
@@ -164,25 +164,21 @@ class Transposed(Convolution):
     ----------
     mirrored
         With stride 1 the convolution of the outputs with flipped filters, which computes the same
-        with fewer passes over the columns; None if its columns are far more.
+        with fewer passes over the columns; None if it has over half as many columns more.
     """
 
-    def __init__(
-        self, images: Numbers, filters: Numbers, stride: Numbers, padding: Pairs,
-        dilation: Numbers, groups: int, dtype: DType,
-    ) -> None:  # fmt: skip
-        super().__init__(images, filters, stride, padding, dilation, groups, dtype)
+    def __init__(self, images: Numbers, *geometry: Any) -> None:
+        super().__init__(images, *geometry)
         self.mirrored: Forward | None = None
         columns = self.count * math.prod(images[2:])
-        is_dense = all(step == 1 for step in stride)
-        if is_dense and 0 < columns <= 2 * self.channels * math.prod(self.counts):
-            extents = Sliding(self.kernel, stride, padding, dilation).extents
-            around = ((n - 1 - a, n - 1 - b) for n, (a, b) in zip(extents, padding, strict=True))
+        sliding, is_dense = self.sliding, all(step == 1 for step in self.sliding.stride)
+        if is_dense and 0 < 2 * columns <= 3 * self.channels * math.prod(self.counts):
+            ends = zip(sliding.extents, sliding.padding, strict=True)
+            around = tuple((n - 1 - before, n - 1 - after) for n, (before, after) in ends)
             outputs = images[0], self.count, *self.counts
-            flipped = self.channels, self.count // groups, *self.kernel
-            self.mirrored = Forward(
-                outputs, flipped, stride, tuple(around), dilation, groups, dtype
-            )
+            filters = self.channels, self.count // self.groups, *self.kernel
+            turned = sliding._replace(padding=around)
+            self.mirrored = Forward(outputs, filters, self.groups, self.dtype, *turned)
 
     @property
     def workspace(self) -> int:
@@ -253,19 +249,14 @@ class Pooling:
         The slices of images of the blocks, and the shape of the windows of a block.
     """
 
-    def __init__(
-        self, shape: Numbers, kernel: Numbers, stride: Numbers, padding: Pairs, dilation: Numbers,
-        dtype: DType,
-    ) -> None:  # fmt: skip
-        sliding = Sliding(kernel, stride, padding, dilation)
+    def __init__(self, shape: Numbers, dtype: DType, *geometry: Any) -> None:
+        sliding = Sliding(*geometry)
         self.taps = [(at, elements) for at, elements, _ in sliding.taps(shape[2:])]
         self.dtype, self.wide = dtype, dtypes.accumulator_dtype(dtype)
         image = math.prod(shape[1:]) * self.wide.itemsize
         step = max(1, min(CACHED // max(image, 1), shape[0]))
-        self.images, self.windows = (
-            _cut(shape[0], step),
-            (step, shape[1], *sliding.counts(shape[2:])),
-        )
+        self.images = _cut(shape[0], step)
+        self.windows = step, shape[1], *sliding.counts(shape[2:])
 
     workspace = 0
     """The bytes of scratch memory."""

@@ -68,8 +68,8 @@ def two_dimensional(
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 @pytest.mark.parametrize(("stride", "padding"), [(1, 0), (2, 0), (1, 1)])
 def test_what_is_not_finite_stays_in_its_windows(value: float, stride: int, padding: int) -> None:
-    forward, images, filters = two_dimensional((2, 4, 6, 6), (8, 4, 3, 3), stride, padding)
-    x, w = numbers(0, (2, 4, 6, 6), "float32"), numbers(1, (8, 4, 3, 3), "float32")
+    forward, images, filters = two_dimensional((2, 4, 6, 6), (4, 4, 3, 3), stride, padding)
+    x, w = numbers(0, (2, 4, 6, 6), "float32"), numbers(1, (4, 4, 3, 3), "float32")
     delta = numbers(2, forward.axes.shape, "float32")
     for at in ((0, 0, 5, 5), (1, 3, 0, 5), (1, 2, 3, 0)):
         spoiled = x.copy()

@@ -164,16 +164,11 @@ def cast_rule(op: Op, emit: Emitter) -> None:
     emit.line(f"copyto({emit.out}, {x}, 'unsafe')")
 
 
-@rules.on_type(complex_parts.RealOp)
-def real_rule(op: Op, emit: Emitter) -> None:
-    """Copy the real part."""
-    emit.line(f"copyto({emit.out}, {emit.args[0]}.real)")
-
-
-@rules.on_type(complex_parts.ImagOp)
-def imag_rule(op: Op, emit: Emitter) -> None:
-    """Copy the imaginary part."""
-    emit.line(f"copyto({emit.out}, {emit.args[0]}.imag)")
+@rules.on_type(complex_parts.RealOp, complex_parts.ImagOp)
+def part_rule(op: Op, emit: Emitter) -> None:
+    """Copy the real or the imaginary part."""
+    part = "real" if isinstance(op, complex_parts.RealOp) else "imag"
+    emit.line(f"copyto({emit.out}, {emit.args[0]}.{part})")
 
 
 @rules.on_type(complex_parts.ComplexOp)

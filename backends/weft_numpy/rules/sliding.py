@@ -82,7 +82,7 @@ def convolution(op: BilinearConvolutionOp) -> Work:
     """Return the work of a convolution; floats of 16 bits are multiplied in float32."""
     images, filters, _ = lengths_of(op)
     kinds = {ConvolutionOp: Forward, ConvolutionFilterOp: Filters, ConvolutionInputOp: Transposed}
-    form = op.stride, op.padding, op.dilation, op.groups, dtypes.accumulator_dtype(op.dtype)
+    form = op.groups, dtypes.accumulator_dtype(op.dtype), *op.sliding(filters[2:])
     return kinds[type(op)], (images, filters, *form)
 
 
@@ -97,7 +97,7 @@ def is_product(op: BilinearConvolutionOp) -> bool:
 
 def max_pool(op: pooling.MaxPoolOp) -> Work:
     """Return the work of a max-pool."""
-    return MaxPool, (op.args[0].axes.shape, *op.sliding, op.dtype)
+    return MaxPool, (op.args[0].axes.shape, op.dtype, *op.sliding)
 
 
 def avg_pool(op: pooling.AvgPoolOp) -> Work:
@@ -105,12 +105,12 @@ def avg_pool(op: pooling.AvgPoolOp) -> Work:
     numbers = op.numbers(dtypes.accumulator_dtype(op.dtype))
     if (numbers == numbers.flat[0]).all():
         numbers = np.array(numbers.flat[0])
-    return AvgPool, (numbers, op.args[0].axes.shape, *op.sliding, op.dtype)
+    return AvgPool, (numbers, op.args[0].axes.shape, op.dtype, *op.sliding)
 
 
 def max_pool_input(op: pooling.MaxPoolInputOp) -> Work:
     """Return the work of the gradient of a max-pool."""
-    return MaxPoolInput, (op.axes.shape, *op.sliding, op.dtype)
+    return MaxPoolInput, (op.axes.shape, op.dtype, *op.sliding)
 
 
 WORK: dict[type[Op], Callable[[Any], Work]] = {
