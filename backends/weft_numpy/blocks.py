@@ -13,6 +13,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from os.path import basename
 from types import TracebackType
@@ -104,6 +105,19 @@ DEEP = 16
 
 
 @dataclass
+class Row:
+    """A line of text of the calling function, and the call in it."""
+
+    depth: int
+    text: str
+    call: Call | None = None
+
+    def is_deeper(self, depth: int) -> bool:
+        """Whether the row can move to a separate function with all rows of its depth."""
+        return self.depth > depth or (self.depth == depth and not self.text.endswith(BREAK))
+
+
+@dataclass
 class Code:
     """The code of one program.
 
@@ -119,6 +133,8 @@ class Code:
         The global names of the blocks: functions and dtypes.
     locations
         The user's line of each index in `Call.origins`.
+    is_atomic
+        Whether an interrupt at any point leaves all states old or all of them new.
     """
 
     signature: list[str]
@@ -126,6 +142,7 @@ class Code:
     lines: list[Line] = field(default_factory=list)
     names: dict[str, Any] = field(default_factory=dict)
     locations: dict[float, source.Location] = field(default_factory=dict)
+    is_atomic: bool = True
 
     @property
     def calls(self) -> list[Call]:
@@ -272,7 +289,7 @@ class Linked:
         self.blocks = [compiled(*text) for text in texts]
         scope = {**scope, **code.names}
         self.binds = [_defined(block.code, scope, "bind") for block in self.blocks]
-        self.rows: list[Line] = []
+        self.rows: list[Row] = []
         self.join = None if code.is_single else self._joined()
 
     def _joined(self) -> Callable[[list[Run]], Run]:
@@ -284,13 +301,13 @@ class Linked:
             text = line.text
             if line.call is not None:
                 text = text.format(f"{next(runs)}({', '.join(line.call.callers)})")
-            body.append(replace(line, text=text))
+            body.append(Row(line.depth, text, line.call))
         signature = ", ".join(self.code.signature)
-        self.rows = [Line("def join(blocks):"), Line(f"[{', '.join(names)}] = blocks", depth=1)]
+        self.rows = [Row(0, "def join(blocks):"), Row(1, f"[{', '.join(names)}] = blocks")]
         for name, rows in _functions(body, signature):
-            self.rows.append(Line(f"def {name}({signature}):", depth=1))
+            self.rows.append(Row(1, f"def {name}({signature}):"))
             self.rows += [replace(row, depth=row.depth + 2) for row in rows]
-        self.rows.append(Line("return run", depth=1))
+        self.rows.append(Row(1, "return run"))
         text = "\n".join([f"{'    ' * row.depth}{row.text}" for row in self.rows])
         found: Callable[[list[Run]], Run]
         code = compile(text, self.filename, "exec")
@@ -325,24 +342,21 @@ _INTERRUPTS = {"holding": holding, "raise_pending": raise_pending}
 """The globals that loops use to check for interrupts."""
 
 
-def _functions(body: list[Line], signature: str) -> list[tuple[str, list[Line]]]:
-    """Return functions by name that run some lines; the last one runs all of them.
+def _functions(body: list[Row], signature: str) -> list[tuple[str, list[Row]]]:
+    """Return functions by name that run some rows; the last one runs all of them.
 
-    Python limits nesting to 20 blocks, so deeper lines become functions. A line that leaves a loop
+    Python limits nesting to 20 blocks, so deeper rows become functions. A row that leaves a loop
     stays in that loop.
     """
-    found: list[tuple[str, list[Line]]] = []
+    found: list[tuple[str, list[Row]]] = []
     for depth in reversed(range(DEEP, max([row.depth for row in body], default=0) + 1, DEEP)):
-        shallow: list[Line] = []
-        for is_deep, several in groupby(
-            body,
-            lambda row: row.depth - row.text.endswith(BREAK) >= depth,  # noqa: B023
-        ):
+        shallow: list[Row] = []
+        for is_deep, several in groupby(body, partial(Row.is_deeper, depth=depth)):
             rows = list(several)
             if is_deep:
                 name = f"part{len(found)}"
                 found.append((name, [replace(row, depth=row.depth - depth) for row in rows]))
-                rows = [Line(f"{name}({signature})", depth=depth)]
+                rows = [Row(depth, f"{name}({signature})")]
             shallow += rows
         body = shallow
     return [*found, ("run", body)]

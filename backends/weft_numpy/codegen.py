@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from enum import Enum
 from itertools import groupby
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any
@@ -28,12 +29,39 @@ from weft.plan.sub_plans import CallFrame, Part, calls_of, expand_step
 from weft.runtime.program import Program
 from weft.support.quoting import variable
 from weft_numpy.blocks import BREAK, Block, Call, Code, Line
+from weft_numpy.thread_pool import parallel_for
 
 if TYPE_CHECKING:
-    from weft_numpy.kernels.lowering import Kernels
+    from weft_numpy.kernels.fusible import Kernels
 
 CHUNK = 1000
 """The most steps that one generated function holds."""
+
+
+class How(Enum):
+    """How a statement writes its result, with respect to interrupts, which occur after calls."""
+
+    ITEM = "an assignment to an item, after which nothing lands"
+    CALL = "one call of a function in C"
+    PARTS = "anything else"
+
+
+class StateWrites:
+    """Tracks whether consecutive statements leave states all old or all new at any interrupt.
+
+    They do if no interrupt can occur between the first write and the last.
+    """
+
+    def __init__(self) -> None:
+        self.is_atomic = True
+        self._has_begun = self._may_have_ended = False
+
+    def add(self, how: How, writes_state: bool) -> None:
+        """Add a statement."""
+        if writes_state:
+            self.is_atomic &= not self._may_have_ended and how is not How.PARTS
+            self._has_begun = True
+        self._may_have_ended |= self._has_begun and how is not How.ITEM
 
 
 class Emitter:
@@ -53,8 +81,10 @@ class Emitter:
     def __init__(self, module: Module, lent: Lent) -> None:
         self.module = module
         self.lent = lent
-        self.lines: list[tuple[str, float]] = []
-        self.prelude: list[tuple[str, float]] = []
+        self.lines: list[str] = []
+        self.origins: list[float] = []
+        self.prelude: list[str] = []
+        self.prelude_origins: list[float] = []
         self.made: dict[Hashable, str] = {}
         self.names: dict[TensorDescription, str] = {}
         self.values: dict[int, tuple[str, Any]] = {}
@@ -106,9 +136,17 @@ class Emitter:
         self.origin = op.order
         self.module.code.locations[op.order] = op.location
 
-    def line(self, text: str) -> None:
-        """Write a statement."""
-        self.lines.append((text, self.origin))
+    def line(self, text: str, how: How = How.PARTS) -> None:
+        """Write a statement; `how` says how it writes its result."""
+        self.lines.append(text)
+        self.origins.append(self.origin)
+        self.module.writing.add(how, self.writes_state)
+
+    @property
+    def writes_state(self) -> bool:
+        """Whether the step's result is a state."""
+        step = self.step
+        return not step.op.hands_on and any(out.base.kind == STATE for out in step.outs)
 
     def bind(self, value: Any, hint: str) -> str:
         """Bind a value that is known at compile time, and return its name."""
@@ -146,19 +184,21 @@ class Emitter:
         found = self.made.get(expression)
         if found is None:
             found = self.made[expression] = self.new_name(hint)
-            self.prelude.append((f"{found} = {expression}", -1))
+            self.prelude.append(f"{found} = {expression}")
+            self.prelude_origins.append(-1)
         return found
 
-    def defined(self, name: str, head: str, lines: Sequence[tuple[str, float]]) -> str:
-        """Define a function, given its head from the parameters on and its lines.
+    def defined(self, name: str, lines: Sequence[str], origins: Sequence[float]) -> str:
+        """Define a function, given its lines from the parameters on, and return its name.
 
-        Returns its name, of which `name` is the prefix; equal functions are defined once.
+        `name` is the prefix of the name; functions with equal lines are defined once.
         """
-        key = (head, *(text for text, _ in lines))
+        key = tuple(lines)
         found = self.made.get(key)
         if found is None:
             found = self.made[key] = self.new_name(f"{name}_")
-            self.prelude += [(f"def {found}{head}", -1), *lines]
+            self.prelude += [f"def {found}{lines[0]}", *lines[1:]]
+            self.prelude_origins += origins
         return found
 
     def mark(self, row: int, mark: Any) -> None:
@@ -169,16 +209,22 @@ class Emitter:
         """Return the name of a scalar as an array of a dtype without axes."""
         return self.bind(self.module.number(value, dtype), "number")
 
-    def row(self, value: Any, like: TensorDescription) -> str:
-        """Return the name of a row that repeats a scalar along the last axis, or of the scalar.
+    def filled(self, number: str, length: int) -> str:
+        """Return the name of a row that repeats a scalar named by `number`."""
+        return self.prepared(f"{self.bind(np.full, 'full')}({length}, {number})", "row")
+
+    def note_threads(self) -> None:
+        """Record that a step uses several threads, during which BLAS is limited to one."""
+        self.bind(parallel_for, "parallel_for")
+
+    def row(self, value: Any, like: TensorDescription, axis: int = -1) -> str:
+        """Return the name of a row of a repeated scalar, as long as an axis, or of the scalar.
 
         NumPy computes maxima with a row several times faster than with a scalar.
         """
         number = self.number(value, like.dtype)
-        length = like.shape[-1] if like.shape else 0
-        if not 1 < length <= LONGEST_ROW:
-            return number
-        return self.prepared(f"{self.bind(np.full, 'full')}({length}, {number})", "row")
+        length = like.shape[axis] if like.shape else 0
+        return self.filled(number, length) if 1 < length <= LONGEST_ROW else number
 
     def name(self, description: TensorDescription) -> str:
         """Return the name of the array with a layout."""
@@ -230,17 +276,18 @@ class Emitter:
 
     def finish(self, signature: Sequence[str]) -> tuple[Block, list[float]]:
         """Return the function ``bind``, and the origin of each of its lines."""
-        names, values = self.names.values(), [name for name, _ in self.values.values()]
-        lines: list[tuple[str, float]] = [
-            ("def bind(tensors, values):", -1),
-            *([(f"    [{', '.join(names)}] = tensors", -1)] if names else ()),
-            *([(f"    [{', '.join(values)}] = values", -1)] if values else ()),
-            *((f"    {text}", origin) for text, origin in self.prelude),
-            (f"    def run({', '.join(signature)}):", -1),
-            *((f"        {text}", origin) for text, origin in self.lines or [("pass", -1)]),
-            ("    return run", -1),
+        values = [name for name, _ in self.values.values()]
+        head = [
+            "def bind(tensors, values):",
+            *([f"    [{', '.join(self.names.values())}] = tensors"] if self.names else ()),
+            *([f"    [{', '.join(values)}] = values"] if values else ()),
+            *(f"    {line}" for line in self.prelude),
+            f"    def run({', '.join(signature)}):",
         ]
-        return Block(tuple(text for text, _ in lines), tuple(names)), [each for _, each in lines]
+        body = [f"        {line}" for line in self.lines] or ["        pass"]
+        before = [-1] * (len(head) - len(self.prelude) - 1)
+        origins = [*before, *self.prelude_origins, -1, *(self.origins or [-1]), -1]
+        return Block((*head, *body, "    return run"), tuple(self.names.values())), origins
 
 
 LONGEST_ROW = 2**16
@@ -270,6 +317,7 @@ class Module:
         self.code = Code(list(self.lent))
         self.block_numbers: dict[Block, int] = {}
         self.bodies: dict[tuple[Graph, tuple[str, ...]], list[Line]] = {}
+        self.writing = StateWrites()
         self.find: Callable[[type[Op]], Any]
         self.is_cut = False
         self.recorder = program.recorder
@@ -300,6 +348,8 @@ class Module:
         sequences = _split_at_calls(steps)
         self.is_cut = len(sequences) > 1 or len(self._block_ends(steps)) > 1
         self.code.lines = self._lines(sequences, self.lent)
+        is_one_block = self.code.is_single or not self.program.captured.updates
+        self.code.is_atomic = is_one_block and self.writing.is_atomic
         return self.code
 
     def _block_ends(self, steps: Sequence[Step]) -> list[int]:
@@ -322,7 +372,9 @@ class Module:
         for end in self._block_ends(steps):
             emitter = Emitter(self, lent)
             for step in steps[start:end]:
-                emitter.emit_step(step, self.find(type(step.op)))
+                is_kernel = self.kernels.has(step.op)
+                rule = self.kernels.write if is_kernel else self.find(type(step.op))
+                emitter.emit_step(step, rule)
                 if self.recorder is not None:
                     emitter.mark(self.recorder.row([step.op]), self.mark)
             start = end

@@ -41,7 +41,6 @@ States are kept between calls; a call is not safe in several threads.
 from __future__ import annotations
 
 import base64
-import functools
 import types
 
 {imports}
@@ -114,7 +113,6 @@ class _Writer:
         self.computation, self.program = computation, program
         self.bundle = Bundle()
         self.bundle.taken |= {"holding", "raise_pending", "call", "arena", "types", "base64"}
-        self.bundle.taken.add("functools")
         self.buffers: dict[Any, str] = {}
         self.objects: dict[int, tuple[Any, str]] = {}
         self.data: list[str] = []
@@ -166,13 +164,16 @@ class _Writer:
         """Return the function that users call."""
         graph = self.program.captured
         names = [f"a{number}" for number in range(len(graph.inputs))]
-        results = [f"r{number}" for number in range(len(graph.outputs))]
         lines = [f"def call({', '.join(names)}):"]
-        for name, op in zip(names, graph.inputs, strict=True):
-            form = f"{self.dtype(op.dtype)}, {op.axes.shape}, {_name(op)!r}"
-            lines.append(f"    {name} = _argument({name}, {form})")
-        for name, out in zip(results, graph.outputs, strict=True):
-            lines.append(f"    {name} = np.empty({out.axes.shape}, {self.dtype(out.dtype)})")
+        lines += [
+            f"    {name} = _argument({name}, {self.dtype(op.dtype)}, {op.axes.shape}, "
+            f"{_name(op)!r})"
+            for name, op in zip(names, graph.inputs, strict=True)
+        ]
+        results = []
+        for number, op in enumerate(graph.outputs):
+            results.append(f"r{number}")
+            lines.append(f"    r{number} = np.empty({op.axes.shape}, {self.dtype(op.dtype)})")
         lines.append('    with np.errstate(all="ignore"):')
         lines.append(f"        run({', '.join([*names, *results])})")
         rest = iter(results)
@@ -208,21 +209,26 @@ class _Writer:
 
     def value(self, value: Any) -> str:
         """Return the expression of a value that the program is bound to."""
-        if isinstance(value, float | complex) and not np.isfinite(value):
-            return f"{type(value).__name__}({str(value)!r})"
         if value is None or type(value) in (bool, int, float, complex, str, type(...)):
-            return repr(value)
-        if type(value) in (tuple, list):
-            inner = "".join(f"{self.value(each)}, " for each in value)
-            return f"({inner})" if isinstance(value, tuple) else f"[{inner}]"
+            special = isinstance(value, float | complex) and not np.isfinite(value)
+            return f"{type(value).__name__}({str(value)!r})" if special else repr(value)
+        if isinstance(value, tuple | list) and type(value) in (tuple, list):
+            inner = ", ".join(map(self.value, value))
+            return (
+                f"({inner}{',' if len(value) == 1 else ''})"
+                if isinstance(value, tuple)
+                else f"[{inner}]"
+            )
         if isinstance(value, slice):
             return f"slice{self.value((value.start, value.stop, value.step))}"
         if isinstance(value, np.dtype):
             return self.dtype(value)
         if isinstance(value, np.generic | np.ndarray):
             self.dtype(value.dtype)
-            return _packed(np.asarray(value)) + ("[()]" if isinstance(value, np.generic) else "")
+            text = _packed(np.asarray(value))
+            return f"{text}[()]" if isinstance(value, np.generic) else text
         if isinstance(value, functools.partial):
+            self.bundle.imports["import functools"] = None
             parts = map(self.value, (value.func, *value.args))
             words = [f"{name}={self.value(each)}" for name, each in value.keywords.items()]
             return f"functools.partial({', '.join([*parts, *words])})"
@@ -233,8 +239,9 @@ class _Writer:
         owner = getattr(value, "__self__", None)
         if isinstance(owner, Op):
             return f"{self.object(owner, {value.__name__})}.{value.__name__}"
-        if isinstance(value, tuple):
-            return f"{self.function(type(value))}{self.value(tuple(value))}"
+        if hasattr(value, "_fields") and isinstance(value, tuple):
+            kind = type(value)
+            return f"{self.bundle.named(kind.__module__, kind.__name__)}{self.value(tuple(value))}"
         return self.function(value)
 
     def function(self, value: Any) -> str:
@@ -256,14 +263,19 @@ class _Writer:
 
     def object(self, op: Op, methods: set[str]) -> str:
         """Return the name of an object with what some methods of an op use of it."""
-        if id(op) not in self.objects:
+        known = self.objects.get(id(op))
+        if known is None:
             name = f"op{len(self.objects)}"
-            self.objects[id(op)] = (op, name)
-            where = repr(f"\n  {op.file_info}")
-            self.data.append(f"{name} = types.SimpleNamespace()")
-            self.data.append(f"{name}.explain = lambda problem: problem + {where}")
-        name = self.objects[id(op)][1]
-        done, waiting = {"explain"}, list(methods)
+            known = self.objects[id(op)] = (op, name)
+            line = f"{op.file_info}"
+            problem = (
+                f"def {name}_explain(problem):\n    return problem + {chr(10) + '  ' + line!r}"
+            )
+            self.data += [f"{name} = types.SimpleNamespace()", problem]
+            self.data.append(f"{name}.explain = {name}_explain")
+        name = known[1]
+        done: set[str] = {"explain"}
+        waiting = list(methods)
         while waiting:
             attribute = waiting.pop()
             if attribute in done:
@@ -271,11 +283,17 @@ class _Writer:
             done.add(attribute)
             found = inspect.getattr_static(type(op), attribute, None)
             if inspect.isfunction(found):
-                text = f"functools.partial({self.bundle.method(type(op), attribute)}, {name})"
-                waiting += _attributes_of_self(found)
+                self.bundle.imports["import functools"] = None
+                function = self.bundle.method(type(op), attribute)
+                text = f"functools.partial({function}, {name})"
+                waiting += _attributes_of_self(type(op), attribute)
             elif attribute == "args":
-                parts = [f"axes={self.value(a.axes)}, dtype={self.dtype(a.dtype)}" for a in op.args]
-                text = f"[{''.join(f'types.SimpleNamespace({part}), ' for part in parts)}]"
+                parts = [
+                    f"types.SimpleNamespace(axes={self.value(arg.axes)}, "
+                    f"dtype={self.dtype(arg.dtype)})"
+                    for arg in op.args
+                ]
+                text = f"[{', '.join(parts)}]"
             else:
                 text = self.value(getattr(op, attribute))
             self.data.append(f"{name}.{attribute} = {text}")
@@ -286,11 +304,23 @@ def _name(parameter: Any) -> str:
     return str(parameter.source.label or parameter.source.name)
 
 
-def _attributes_of_self(function: Any) -> list[str]:
-    """Return the attributes of ``self`` that a method uses."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
-    return [each.attr for each in attributes if ast.unparse(each.value) == "self"]
+def _attributes_of_self(kind: type, method: str) -> list[str]:
+    """Return the attributes of ``self`` that a method, and those of the same name above, use."""
+    found = []
+    for owner in kind.__mro__:
+        function = vars(owner).get(method)
+        if inspect.isfunction(function):
+            tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+            found += [
+                node.attr
+                for node in ast.walk(tree)
+                if isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "self"
+            ]
+            if "super()" not in ast.unparse(tree):
+                break
+    return found
 
 
 def _packed(array: np.ndarray[Any, Any]) -> str:

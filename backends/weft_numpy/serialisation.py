@@ -14,6 +14,7 @@ def serialise(code: Code, serializer: Serializer) -> Any:
     return {
         "signature": code.signature,
         "blocks": [[block.lines, block.arrays] for block in code.blocks],
+        "atomic": code.is_atomic,
         "names": [[name, serializer.value(value)] for name, value in code.names.items()],
         "lines": [
             [line.text, line.depth, line.call and _serialise_call(line.call, serializer)]
@@ -37,7 +38,7 @@ def deserialise(deserializer: Deserializer) -> Code:
     """Return the code that `packed` returned as JSON."""
     found = deserializer.code
     blocks = [Block(tuple(lines), tuple(arrays)) for lines, arrays in found["blocks"]]
-    code = Code(found["signature"], blocks)
+    code = Code(found["signature"], blocks, is_atomic=found["atomic"])
     code.names = {name: deserializer.value(value) for name, value in found["names"]}
     for text, depth, call in found["lines"]:
         code.lines.append(Line(text, depth=depth))

@@ -17,24 +17,26 @@ from weft.ir.description import TensorDescription
 from weft.ir.graph import called_graphs
 from weft.ir.op import Op
 from weft.ir.target import Target
-from weft.kernels import FusedOp
 from weft.ops.convolutions import BilinearConvolutionOp
 from weft.plan.plan import ARENA, Step
 from weft.runtime.computation import Computation
 from weft.runtime.device import DeviceBufferStorage, DeviceTensor, host_view
-from weft.runtime.host_threads import requested_threads
 from weft.runtime.out_of_memory import note_largest_tensors
 from weft.runtime.program import Program
 from weft.runtime.transformer import Transformer
-from weft.support.interrupts import held
+from weft.support.interrupts import held, interruptible
 from weft.support.locks import cached_property
+from weft_numpy.blas_threads import blas
 from weft_numpy.blocks import Code, Linked
 from weft_numpy.codegen import CHUNK, SCOPE, Module
-from weft_numpy.rules import rules, sliding
+from weft_numpy.machine import this_machine
+from weft_numpy.rules import rules
+from weft_numpy.rules.convolutions import is_product
 from weft_numpy.serialisation import deserialise, serialise
+from weft_numpy.thread_pool import parallel_for
 
 if TYPE_CHECKING:
-    from weft_numpy.kernels.lowering import Kernels
+    from weft_numpy.kernels.fusible import Kernels
 
 ALIGNMENT = 64
 """The alignment of memory in bytes: a cache line, and the widest vector register."""
@@ -141,6 +143,18 @@ class NumPyDeviceBufferStorage(DeviceBufferStorage):
         return NumPyDeviceTensor(self, description)
 
 
+class NumPyConstantStorage(NumPyDeviceBufferStorage):
+    """The buffer of a constant: the constant's own array."""
+
+    def __init__(self, transformer: Transformer, op: Op) -> None:
+        super().__init__(transformer, op.const.nbytes, f"constant {op.name}")
+        self.value = op.const
+
+    def allocate(self) -> None:
+        """Use the constant's own array."""
+        self.memory = _bytes_of(self.value)
+
+
 def _bytes_of(value: Any) -> np.ndarray[Any, Any]:
     array = np.ascontiguousarray(value).reshape(-1)
     return array.view(np.uint8) if array.size else np.empty(0, np.uint8)
@@ -192,7 +206,7 @@ class NumPyTransformer(Transformer):
 
     def __init__(self, *, threads: int | None = None, **options: Any) -> None:
         super().__init__(**options)
-        self._threads = requested_threads(threads)
+        self.machine = this_machine(threads)
         self.idle_arenas: list[Arena] = []
         self.moves = 0
         """How often the memory of a state has become another."""
@@ -200,15 +214,15 @@ class NumPyTransformer(Transformer):
 
     @property
     def threads(self) -> int:
-        """The most threads of a call, BLAS's aside."""
-        return self._threads
+        """The most threads of a call."""
+        return self.machine.threads
 
     @cached_property
     def kernels(self) -> Kernels:
         """The kernels of programs; imported on demand, since cached programs do not need them."""
-        from weft_numpy.kernels.lowering import Kernels
+        from weft_numpy.kernels.fusible import Kernels
 
-        return Kernels(self.threads)
+        return Kernels(self.machine)
 
     @cached_property
     def target(self) -> Target:
@@ -218,6 +232,7 @@ class NumPyTransformer(Transformer):
             supports=_supports,
             fusible=_fusible,
             max_kernel_values=256,
+            takes_prologue=self._takes_prologue,
             alignment=ALIGNMENT,
             workspace=self._workspace,
             dtypes=Target.dtypes | {"float16", "bfloat16", "complex64", "complex128"},
@@ -236,8 +251,11 @@ class NumPyTransformer(Transformer):
         if "kernels" in vars(self):
             self.kernels.forget()
 
+    def _takes_prologue(self, product: Op) -> bool:
+        return self.kernels.takes_prologue(product)
+
     def _workspace(self, op: Op) -> int:
-        return self.kernels.workspace(op) if isinstance(op, FusedOp) else sliding.workspace(op)
+        return self.kernels.workspace(op)
 
     def device_buffer_storage(self, nbytes: int, name: str) -> NumPyDeviceBufferStorage:
         """Return a new, unallocated buffer."""
@@ -251,9 +269,7 @@ class NumPyTransformer(Transformer):
 
     def constant_storage(self, op: Op) -> NumPyDeviceBufferStorage:
         """Return a buffer that uses the constant's own array."""
-        found = self.device_buffer_storage(op.const.nbytes, f"constant {op.name}")
-        found.initial = op
-        return found
+        return NumPyConstantStorage(self, op)
 
     def set_constant(self, tensor: DeviceTensor, op: Op) -> None:
         """Do nothing: the buffer is the constant's own array."""
@@ -278,7 +294,7 @@ class NumPyTransformer(Transformer):
 
     def code_options(self) -> Sequence[Any]:
         """Return the rules."""
-        return [self.threads, CHUNK, [(kind, rules[kind]) for kind in rules]]
+        return [self.machine, CHUNK, [(kind, rules[kind]) for kind in rules]]
 
     def export(self, program: Program, serializer: Serializer) -> Any:
         """Return the generated code."""
@@ -373,17 +389,24 @@ class NumPyTransformer(Transformer):
 
 
 def _held(whole: Callable[..., None], program: Program) -> Callable[..., None]:
-    """Return the function that runs a program, with interrupts deferred if it writes states."""
-    return partial(held, whole) if program.captured.updates else whole
+    """Return the function that runs a program, with interrupts deferred where necessary.
+
+    Programs that write no state can be interrupted between steps, but not while threads run one.
+    """
+    shares_work = parallel_for in program.code.names.values()
+    if shares_work:
+        inside = whole if program.captured.updates else partial(interruptible, whole)
+        whole = partial(blas.during, inside)
+    return partial(held, whole) if shares_work or not program.code.is_atomic else whole
 
 
 def _fusible(op: Op) -> bool:
-    from weft_numpy.kernels.lowering import fusible
+    from weft_numpy.kernels.fusible import fusible
 
     return fusible(op)
 
 
 def _supports(op: Op) -> bool:
-    if isinstance(op, BilinearConvolutionOp) and sliding.is_product(op):
+    if isinstance(op, BilinearConvolutionOp) and is_product(op):
         return False
     return rules.find(type(op)) is not None

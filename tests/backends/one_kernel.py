@@ -12,14 +12,16 @@ from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.target import Target
 from weft.ir.views import planned_layout
-from weft.kernels import FusedOp, Group, fused, place
+from weft.kernels import FusedOp, Group, fused, operand_indexing_map, place
 from weft.ops.elementwise import ElementwiseOp
 from weft.ops.linalg import MatmulOp
 from weft.ops.reduction import ReductionOp
 from weft.passes.interface import GraphPass
 from weft.plugins.entrypoints import DEFAULT_PIPELINE
 from weft.testing.reference import evaluate
-from weft_numpy.kernels.lowering import fusible, lower
+from weft_numpy.kernels.fusible import fusible
+from weft_numpy.kernels.lowering import lower
+from weft_numpy.machine import Machine
 
 BEFORE = [name for name in DEFAULT_PIPELINE if name not in ("fusion", "layout", "dead-code")]
 
@@ -38,8 +40,15 @@ class OneKernel(GraphPass):
             (op for op in ops if isinstance(op, MatmulOp | ReductionOp)), max(ops, key=_size)
         )
         group = Group((root.args[0] if isinstance(root, ReductionOp) else root).axes.shape)
-        for op in sorted(ops, key=lambda op: isinstance(root, MatmulOp) and op is not root):
-            group.places[op] = _places(op, group)
+        prologue = [root, *root.args[:1]] if isinstance(root, MatmulOp) else []
+        first = Op.ordered_ops(prologue)
+        for op in sorted(ops, key=lambda op: op not in first):
+            in_prologue = op in first and op is not root
+            group.places[op] = (
+                operand_indexing_map(root, 0, tuple(range(root.rank)))
+                if in_prologue
+                else _places(op, group)
+            )
         return fused(graph, [group])
 
 
@@ -67,10 +76,10 @@ def compiled(build: Callable[..., Any], shapes: Sequence[Any], dtype: str, **opt
     return transformer.computation(build(*parameters), *parameters)
 
 
-def has_loops(computation: Any) -> list[bool]:
-    """Return whether each kernel of a computation is a loop over tiles."""
+def kinds_of(computation: Any, machine: Machine) -> list[str]:
+    """Return how each kernel of a computation runs, as the names of classes."""
     return [
-        lower(op.kernel, list(map(planned_layout, op.args)), (), 2).tiling.count > 1
+        type(lower(op.kernel, [planned_layout(arg) for arg in op.args], (), machine)).__name__
         for op in computation.program.graph.ops
         if isinstance(op, FusedOp)
     ]

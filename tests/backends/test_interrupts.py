@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info
 
 import weft
 import weft_array_api
@@ -117,10 +118,16 @@ BACKENDS = ["numpy", "array", "opencl"]
 def _nothing_lost() -> Iterator[None]:
     """Have Python's handler, which shells take from what runs behind, and lose nothing."""
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    before = threads_of_blas()
     yield
+    assert threads_of_blas() == before
     assert gc.isenabled()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     signal.signal(signal.SIGINT, handler)
+
+
+def threads_of_blas() -> list[int]:
+    return [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
 
 
 @pytest.mark.parametrize("build", BUILDS)

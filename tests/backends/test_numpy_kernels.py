@@ -8,9 +8,10 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from one_kernel import check, compiled, has_loops, samples
+from one_kernel import check, compiled, kinds_of, samples
 
 import weft
+from weft_numpy.machine import Machine
 
 pytestmark = pytest.mark.usefixtures("tiny")
 
@@ -80,86 +81,139 @@ ELEMENTWISE = {
 }
 
 REDUCTIONS = {
-    "K R": (normalized(1), [(9, 10)], True),
-    "R K": (normalized(0), [(3, 40)], True),
-    "R K long": (normalized(0), [(40, 3)], False),
-    "K R K": (normalized(1), [(3, 4, 5)], True),
-    "R K R": (normalized(0, 2), [(2, 5, 3)], True),
-    "R K R long": (normalized(0, 2), [(8, 3, 9)], False),
-    "all": (normalized(0, 1), [(9, 10)], False),
-    "K R far too long": (normalized(1), [(2, 97)], False),
-    "K R far too long in rows": (normalized(1), [(2, 128)], False),
-    "R prime": (normalized(0), [(101,)], False),
-    "one row": (normalized(1), [(1, 9)], False),
-    "softmax K R": (softmax(1), [(9, 10)], True),
-    "softmax R K": (softmax(0), [(40, 6)], False),
-    "softmax all": (softmax(0, 1, 2), [(3, 5, 7)], False),
-    "moments K R": (moments(1), [(9, 10)], True),
-    "moments R K": (moments(0), [(40, 3)], False),
-    "moments R K R": (moments(0, 2), [(8, 3, 9)], False),
-    "moments all": (moments(0, 1), [(9, 10)], False),
-    "kinds K R": (all_reductions, [(20, 6)], True),
-    "kinds K R K": (all_reductions, [(3, 3, 4)], True),
-    "kinds long": (all_reductions, [(2, 60)], False),
-    "row sums": (lambda x: weft.sum(x, axis=1), [(31, 9)], True),
-    "column sums": (lambda x: weft.sum(x, axis=0), [(310, 5)], False),
-    "sums of products": (lambda x, y: weft.sum(x * y, axis=1), [(31, 9), (31, 9)], True),
+    "K R": (normalized(1), [(9, 10)], "TiledKernel"),
+    "R K": (normalized(0), [(3, 40)], "TiledKernel"),
+    "R K long": (normalized(0), [(40, 3)], "ReductionLoops"),
+    "K R K": (normalized(1), [(3, 4, 5)], "TiledKernel"),
+    "R K R": (normalized(0, 2), [(2, 5, 3)], "TiledKernel"),
+    "R K R long": (normalized(0, 2), [(8, 3, 9)], "ReductionLoops"),
+    "all": (normalized(0, 1), [(9, 10)], "ReductionLoops"),
+    "K R far too long": (normalized(1), [(2, 97)], "ReductionLoops"),
+    "K R far too long in rows": (normalized(1), [(2, 128)], "ReductionLoops"),
+    "R prime": (normalized(0), [(101,)], "ReductionLoops"),
+    "one row": (normalized(1), [(1, 9)], "ReductionLoops"),
+    "softmax K R": (softmax(1), [(9, 10)], "TiledKernel"),
+    "softmax R K": (softmax(0), [(40, 6)], "ReductionLoops"),
+    "softmax all": (softmax(0, 1, 2), [(3, 5, 7)], "ReductionLoops"),
+    "moments K R": (moments(1), [(9, 10)], "TiledKernel"),
+    "moments R K": (moments(0), [(40, 3)], "ReductionLoops"),
+    "moments R K R": (moments(0, 2), [(8, 3, 9)], "ReductionLoops"),
+    "moments all": (moments(0, 1), [(9, 10)], "ReductionLoops"),
+    "kinds K R": (all_reductions, [(20, 6)], "TiledKernel"),
+    "kinds K R K": (all_reductions, [(3, 3, 4)], "TiledKernel"),
+    "kinds long": (all_reductions, [(2, 60)], "ReductionLoops"),
+    "row sums": (lambda x: weft.sum(x, axis=1), [(31, 9)], "TiledKernel"),
+    "column sums": (lambda x: weft.sum(x, axis=0), [(310, 5)], "ReductionLoops"),
+    "sums of products": (lambda x, y: weft.sum(x * y, axis=1), [(31, 9), (31, 9)], "TiledKernel"),
     "sums of products with a row": (
         lambda x, y: weft.sum(x * y, axis=1),
         [(31, 9), (9,)],
-        True,
+        "TiledKernel",
     ),
     "sums of products with a column": (
         lambda x, y: weft.sum(x * y, axis=1),
         [(31, 9), (31, 1)],
-        True,
+        "TiledKernel",
     ),
     "sum of a repeated row": (
         lambda x, y: [weft.sum(weft.broadcast(y, x.axes), axis=(0, 1)), weft.sum(x, axis=(0, 1))],
         [(12, 9), (9,)],
-        False,
+        "ReductionLoops",
     ),
     "products that are needed themselves": (
         lambda x, y: x * y - weft.sum(x * y, axis=1, keepdims=True),
         [(31, 9), (31, 9)],
-        True,
+        "TiledKernel",
     ),
     "sums of a row for every row": (
         lambda x, y: [weft.sum(weft.broadcast(y, x.axes), axis=1), weft.sum(x, axis=1)],
         [(4, 60), (1, 60)],
-        False,
+        "ReductionLoops",
     ),
-    "values between sweeps": (between, [(60, 3)], False),
+    "values between sweeps": (between, [(60, 3)], "ReductionLoops"),
     "operand between sweeps": (
         lambda x, b: (x - weft.exp(weft.sum(x, axis=0) * b)) * b,
         [(50, 3), (3,)],
-        False,
+        "ReductionLoops",
     ),
     "result as operand": (
         lambda x: [weft.exp(x), weft.exp(x) / weft.sum(weft.exp(x))],
         [(90,)],
-        False,
+        "ReductionLoops",
     ),
 }
 
 PRODUCTS = {
-    "product": (lambda x, y: x @ y, [(9, 5), (5, 7)], False),
-    "bias": (lambda x, y, b: weft.relu(x @ y + b), [(9, 5), (5, 7), (7,)], True),
-    "residual": (lambda x, y, z: x @ y * 0.5 + z, [(9, 5), (5, 7), (9, 7)], True),
-    "softmax": (lambda x, y: softmax(1)(x @ y), [(9, 5), (5, 7)], True),
-    "wide": (lambda x, y, b: weft.relu(x @ y + b), [(3, 5), (5, 40), (40,)], True),
-    "wide with sums": (lambda x, y: weft.sum(x @ y, axis=1), [(4, 5), (5, 40)], True),
-    "one row": (lambda x, y: x @ y * 2, [(1, 5), (5, 40)], False),
-    "batch": (lambda x, y: weft.exp(x @ y), [(3, 4, 5), (3, 5, 6)], True),
-    "small batch": (lambda x, y: x @ y + 1, [(9, 2, 3), (9, 3, 2)], True),
-    "one column": (lambda x, y: x @ y + 1, [(20, 5), (5, 1)], True),
+    "product": (lambda x, y: x @ y, [(9, 5), (5, 7)], "TiledKernel"),
+    "bias": (lambda x, y, b: weft.relu(x @ y + b), [(9, 5), (5, 7), (7,)], "TiledKernel"),
+    "residual": (lambda x, y, z: x @ y * 0.5 + z, [(9, 5), (5, 7), (9, 7)], "TiledKernel"),
+    "softmax": (lambda x, y: softmax(1)(x @ y), [(9, 5), (5, 7)], "TiledKernel"),
+    "wide": (lambda x, y, b: weft.relu(x @ y + b), [(3, 5), (5, 40), (40,)], "TiledKernel"),
+    "wide with sums": (lambda x, y: weft.sum(x @ y, axis=1), [(4, 5), (5, 40)], "TiledKernel"),
+    "one row": (lambda x, y: x @ y * 2, [(1, 5), (5, 40)], "TiledKernel"),
+    "batch": (lambda x, y: weft.exp(x @ y), [(3, 4, 5), (3, 5, 6)], "TiledKernel"),
+    "small batch": (lambda x, y: x @ y + 1, [(9, 2, 3), (9, 3, 2)], "TiledKernel"),
+    "one column": (lambda x, y: x @ y + 1, [(20, 5), (5, 1)], "TiledKernel"),
     "transposed": (
         lambda x, y: weft.transpose(x) @ weft.transpose(y) + 1,
         [(5, 9), (7, 5)],
-        True,
+        "TiledKernel",
     ),
-    "squared": (lambda x: x @ x - x, [(8, 8)], True),
-    "nothing to add": (lambda x, y: x @ y + 1, [(4, 0), (0, 5)], True),
+    "squared": (lambda x: x @ x - x, [(8, 8)], "TiledKernel"),
+    "nothing to add": (lambda x, y: x @ y + 1, [(4, 0), (0, 5)], "TiledKernel"),
+    "prologue": (lambda x, y: weft.tanh(x) @ y, [(9, 5), (5, 7)], "TiledKernel"),
+    "prologue of a row and a column": (
+        lambda x, y, b, c: weft.relu(x * c + b) * x @ y,
+        [(9, 5), (5, 7), (5,), (9, 1)],
+        "TiledKernel",
+    ),
+    "prologue and epilogue": (
+        lambda x, y, b, z: weft.tanh(weft.exp(x) - b) @ y * z + z,
+        [(9, 5), (5, 7), (5,), (9, 7)],
+        "TiledKernel",
+    ),
+    "prologue and softmax": (
+        lambda x, y: softmax(1)(weft.tanh(x) @ y),
+        [(9, 5), (5, 7)],
+        "TiledKernel",
+    ),
+    "prologue and results of rows": (
+        lambda x, y: [p := weft.tanh(x * 2) @ y, weft.sum(p, axis=1), weft.max(p * p, axis=1)],
+        [(9, 5), (5, 7)],
+        "TiledKernel",
+    ),
+    "prologue of a narrow product": (
+        lambda x, y: weft.tanh(x * x) @ y + 1,
+        [(6, 40), (40, 1)],
+        "TiledKernel",
+    ),
+    "prologue of a wide product": (
+        lambda x, y: weft.tanh(x * x) @ y + 1,
+        [(3, 5), (5, 40)],
+        "TiledKernel",
+    ),
+    "prologue of a batch": (
+        lambda x, y: weft.tanh(x * x) @ y + 1,
+        [(3, 4, 5), (3, 5, 6)],
+        "TiledKernel",
+    ),
+    "prologue of a small batch": (
+        lambda x, y, z: weft.tanh(x * z) @ y + 1,
+        [(9, 2, 3), (9, 3, 2), (1, 2, 3)],
+        "TiledKernel",
+    ),
+    "prologue of one term": (lambda x, y: weft.tanh(x) @ y, [(9, 1), (1, 7)], "TiledKernel"),
+    "prologue of no terms": (lambda x, y: weft.tanh(x) @ y + 1, [(4, 0), (0, 5)], "TiledKernel"),
+    "prologue of what is the second operand too": (
+        lambda x: (x * 2 - 1) @ x + x,
+        [(8, 8)],
+        "TiledKernel",
+    ),
+    "transposed prologue": (
+        lambda x, y: weft.tanh(weft.transpose(x) * 2) @ weft.transpose(y),
+        [(5, 9), (7, 5)],
+        "TiledKernel",
+    ),
 }
 
 
@@ -173,19 +227,26 @@ def test_elementwise_kernels(name: str, threads: int) -> None:
 @pytest.mark.parametrize("name", REDUCTIONS)
 @pytest.mark.parametrize("threads", [1, 2, 4])
 def test_kernels_with_reductions(name: str, threads: int) -> None:
-    build, shapes, is_loop = REDUCTIONS[name]
+    build, shapes, kind = REDUCTIONS[name]
     computation = compiled(build, shapes, "float32", threads=threads)
     check(computation, samples(shapes, "float32"))
-    assert has_loops(computation) == [is_loop]
+    assert kinds_of(computation, Machine(2, 2**20)) == [kind]
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_kernels_with_a_matrix_product(name: str, dtype: str) -> None:
-    build, shapes, is_loop = PRODUCTS[name]
+    build, shapes, kind = PRODUCTS[name]
     computation = compiled(build, shapes, dtype, threads=2)
     check(computation, samples(shapes, dtype))
-    assert has_loops(computation) == [is_loop]
+    assert kinds_of(computation, Machine(2, 2**20)) == [kind]
+
+
+@pytest.mark.parametrize("terms", range(2, 30))
+def test_a_number_before_a_wide_product(terms: int) -> None:
+    """Rows of a number are as long as there are terms, and no part of the columns."""
+    build, shapes = lambda x, y: weft.maximum(weft.tanh(x), 0.25) @ y + 1, [(3, terms), (terms, 40)]
+    check(compiled(build, shapes, "float32", threads=2), samples(shapes, "float32"))
 
 
 DTYPES = ["float64", "float16", "bfloat16", "int32", "int8", "uint16", "complex64", "complex128"]
@@ -229,6 +290,7 @@ IN_PLACE = {
     "normalized": normalized(0, 1),
     "power": lambda x: x**3,
     "product with itself": lambda x: weft.exp(x) + x @ x,
+    "prologue": lambda x: weft.exp(x * 0.5 - 1) @ weft.transpose(x) * 0.25,
 }
 
 
@@ -325,16 +387,20 @@ def _taken(steps: Any, known: list[Any], axes: tuple[int, ...]) -> list[Any]:
     st.lists(st.integers(1, 4), max_size=1),
     st.tuples(*[st.integers(1, 12)] * 3),
     Steps,
+    Steps,
     st.sampled_from([1, 2, 3]),
 )
 def test_random_kernels_with_a_product(
-    batch: list[int], lengths: tuple[int, int, int], after: Any, threads: int
+    batch: list[int], lengths: tuple[int, int, int], before: Any, after: Any, threads: int
 ) -> None:
+    """Elementwise ops before it, on operands that repeat along rows or columns, and any after."""
     m, k, n = lengths
-    shapes = [(*batch, m, k), (*batch, k, n), (*batch, m, n)]
+    shapes = [(*batch, m, k), (*batch, k, n), (k,), (m, 1), (*batch, m, n)]
 
-    def build(x: Any, y: Any, full: Any) -> Any:
-        product = x @ y
+    def build(x: Any, y: Any, row: Any, column: Any, full: Any) -> Any:
+        repeated = [weft.broadcast(each, x.axes) + x for each in (row, column)]
+        made = _taken([(kind | 3, *rest) for kind, *rest in before], [x, *repeated], ())
+        product = made[-1] @ y
         rows = (len(batch) + 1,) if n > 1 else ()
         found = _taken(after, [product * 2, full + product], rows)
         return [found[-1], weft.sum(found[-1], axis=-1), product]

@@ -15,6 +15,9 @@ from weft.errors import AxesError
 from weft.ops.pooling import AvgPoolOp, MaxPoolInputOp, MaxPoolOp
 from weft.ops.spatial import Sliding
 from weft.testing.reference import evaluate
+from weft_numpy.machine import Machine
+from weft_numpy.rules.blocked import blocked
+from weft_numpy.sliding.tiles import MaxPoolTilesInput
 
 SPECIAL = (-np.inf, np.inf, np.nan, 0.0)
 
@@ -82,6 +85,28 @@ def test_the_adjoint_of_maxima_is_its_decomposition(geometry: Any) -> None:
     np.testing.assert_allclose(decomposed, op.reference(delta, x, found), atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize(
+    ("kernel", "lengths", "are_tiles"),
+    [
+        ((3,), (9,), True), ((2, 2), (6, 4), True), ((1, 3), (5, 6), True),
+        ((2, 1, 3), (4, 3, 6), True), ((2, 2), (5, 4), False), ((16, 16), (16, 32), False),
+    ],
+)  # fmt: skip
+def test_the_adjoint_of_maxima_of_tiles(
+    kernel: Any, lengths: Any, are_tiles: bool, dtype: str
+) -> None:
+    """A window of 16 by 16 elements has more than a byte can count."""
+    x = with_ties((3, 2, *lengths), dtype)
+    form = Sliding(kernel, kernel, ((0, 0),) * len(kernel), (1,) * len(kernel))._asdict()
+    maxima = MaxPoolOp(placeholder(x), **form)
+    delta, found = numbers(1, maxima.axes.shape, dtype), maxima.reference(x)
+    op = MaxPoolInputOp(*map(placeholder, (delta, x, found)), **form)
+    work = blocked(op, Machine(1, 1 << 20))
+    assert isinstance(work, MaxPoolTilesInput) is are_tiles
+    check(op, (delta, x, found), cached=1 << 8)
+
+
 def test_the_adjoint_of_maxima_refuses_other_axes() -> None:
     x, maxima = weft.placeholder((1, 2, 4, 4)), weft.placeholder((1, 2, 2, 2))
     other = weft.placeholder((1, 2, 2, 1))
@@ -90,11 +115,9 @@ def test_the_adjoint_of_maxima_refuses_other_axes() -> None:
         MaxPoolInputOp(other, x, maxima, **form)
 
 
-def test_pooling_of_no_images() -> None:
-    x = weft.placeholder((0, 2, 4, 4))
-    loss = weft.sum(weft.max_pool(x, 2) + weft.avg_pool(x, 2))
-    found = weft.make_transformer("numpy").computation([loss, weft.deriv(loss, x)], x)(
-        np.zeros((0, 2, 4, 4), np.float32)
-    )
-    assert found[0] == 0
-    assert found[1].shape == (0, 2, 4, 4)
+def test_long_windows_take_a_step_for_each_axis() -> None:
+    """A window of 64 by 64 elements takes 128 steps; one for each element would be 4,096."""
+    x = numbers(0, (1, 2, 64, 64), "float32")
+    sliding = Sliding((64, 64), (64, 64), ((0, 0),) * 2, (1, 1))
+    check(MaxPoolOp(placeholder(x), **sliding._asdict()), (x,))
+    check(AvgPoolOp(placeholder(x), **sliding._asdict(), counted=((0, 0),) * 2), (x,))

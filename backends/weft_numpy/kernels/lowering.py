@@ -1,151 +1,160 @@
-"""The kernels of programs: which ops can be fused, and how each kernel is lowered.
-
-A kernel is straight-line code if its data fits a cache, or its rows exceed one. Else it is a loop
-over tiles.
-"""
+"""Lowers kernels to straight-line code, to one loop over tiles, or to reduction loops."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from math import prod
+from typing import Protocol
 
-from weft.ir import dtypes
 from weft.ir.description import TensorDescription
-from weft.ir.op import Op
-from weft.ir.storage import ParameterOp
-from weft.ir.views import planned_layout
-from weft.kernels import VIEWS, FusedOp, Kernel
-from weft.ops.convolutions import BilinearConvolutionOp
-from weft.ops.elementwise import ElementwiseOp
-from weft.ops.linalg import MatmulOp
-from weft.ops.math import PowerOp
-from weft.ops.reduction import ReductionOp
+from weft.kernels import Kernel
 from weft_numpy.codegen import Emitter
-from weft_numpy.kernels.body import Body
+from weft_numpy.costs import MIN_THREADED, MIN_THREADED_MATMUL, may_need_tiles, nanoseconds
+from weft_numpy.kernels.buffers import UntiledBuffers
 from weft_numpy.kernels.kernel_values import KernelValues
-from weft_numpy.kernels.loops import LoweredKernel
-from weft_numpy.kernels.tiling import CACHE, MAX_TILE, MIN_TILE, Tiling, row_tiling
-from weft_numpy.rules.reduction import REDUCTIONS
-from weft_numpy.rules.table import rules
-
-MIN_ELEMENTS = 2**13
-"""The elements of a domain from which on tiles or threads may pay off."""
-
-MIN_THREADED = 2**18
-"""The elements of all instructions together from which on several threads pay off."""
-
-MIN_PRODUCT_ROWS = 128
-"""The fewest rows of a product's tile; BLAS packs the other matrix for each tile."""
-
-BLAS_THREADED = 2**18
-"""The multiplications from which on BLAS computes a matrix product in several threads."""
-
-
-def fusible(op: Op) -> bool:
-    """Whether an op can be an instruction of a fused kernel."""
-    if isinstance(op, VIEWS):
-        return True
-    if isinstance(op, MatmulOp):
-        return op.dtype.name in ("float32", "float64")
-    if isinstance(op, ReductionOp):
-        return type(op) in REDUCTIONS
-    if not isinstance(op, ElementwiseOp) or rules.find(type(op)) is None:
-        return False
-    return not (isinstance(op, PowerOp) and dtypes.is_integer(op.dtype))
+from weft_numpy.kernels.loop_body import LoopBody
+from weft_numpy.kernels.reduction_loops import ReductionLoops
+from weft_numpy.kernels.tile_loop import TiledKernel
+from weft_numpy.kernels.tiling import (
+    CONTRACTED,
+    MIN_TILES,
+    STREAMED_TILE,
+    Tiling,
+    elements_per_tile,
+    flat_tiling,
+    limit_block,
+    matmul_tiling,
+    row_tiling,
+    untiled,
+)
+from weft_numpy.machine import Machine
+from weft_numpy.pairwise_sum import BLAS_ROWS
 
 
-class Kernels:
-    """The kernels of the programs that a transformer compiles.
+class LoweredKernel(Protocol):
+    """A lowered kernel, ready to be written."""
 
-    A kernel is lowered when the plan needs the size of its scratch memory, and written when all
-    addresses are known.
-    """
+    values: KernelValues
+    workspace: int
+    threads: int
 
-    def __init__(self, threads: int) -> None:
-        self.threads = threads
-        self.single_threaded: set[Op] = set()
-        """The kernels of programs whose products BLAS's threads share."""
-        self.found: dict[Op, LoweredKernel] = {}
-
-    def choose_threads(self, ops: Sequence[Op]) -> None:
-        """Leave the processors to BLAS's threads in a program with large products.
-
-        They spin for a while after a product, and would take the processors from other threads.
-        """
-        if any(map(_uses_blas_threads, ops)):
-            self.single_threaded.update(op for op in ops if isinstance(op, FusedOp))
-
-    def workspace(self, op: FusedOp) -> int:
-        """Return the bytes of scratch memory that a kernel needs."""
-        return self._find(op).workspace
-
-    def write(self, op: FusedOp, emit: Emitter) -> None:
-        """Write a kernel."""
-        lowered = self._find(op)
-        lowered.values.set_layouts(emit.step.args, emit.step.outs)
-        lowered.write(emit, emit.step.workspace)
-
-    def forget(self) -> None:
-        """Drop all kernels after they have been written."""
-        self.found.clear()
-        self.single_threaded.clear()
-
-    def _find(self, op: FusedOp) -> LoweredKernel:
-        found = self.found.get(op)
-        if found is None:
-            args = [planned_layout(arg) for arg in op.args]
-            preserved = [number for number, arg in enumerate(args) if not _is_overwritable(arg)]
-            threads = 1 if op in self.single_threaded else self.threads
-            found = self.found[op] = lower(op.kernel, args, preserved, threads)
-        return found
+    def write(self, emit: Emitter, workspace: TensorDescription | None) -> None:
+        """Write the kernel."""
 
 
-def _uses_blas_threads(op: Op) -> bool:
-    if isinstance(op, FusedOp):
-        return op.kernel.product is not None and _uses_blas_threads(op.kernel.product.op)
-    if isinstance(op, MatmulOp):
-        return prod((*op.axes.shape[-2:], op.args[0].axes.shape[-1])) >= BLAS_THREADED
-    return isinstance(op, BilinearConvolutionOp) and op.flops >= 2 * BLAS_THREADED
+class UntiledKernel:
+    """A kernel without tiles, written as straight-line code."""
 
+    threads = 1
 
-def _is_overwritable(layout: TensorDescription) -> bool:
-    """Whether a result may reuse an operand's memory: it is no view, constant or argument."""
-    is_lasting = layout.base.is_constant or isinstance(layout.base, ParameterOp)
-    return not is_lasting and layout.is_contiguous and not layout.offset
+    def __init__(self, values: KernelValues) -> None:
+        self.values = values
+        self.body = LoopBody(
+            values,
+            untiled(values.lengths, values.contracted),
+            values.computed,
+            range(len(values.results)),
+        )
+        self.workspace = sum(self.body.slots)
+
+    def write(self, emit: Emitter, workspace: TensorDescription | None) -> None:
+        """Write the kernel."""
+        self.body.write(emit, UntiledBuffers(self.values, self.body, workspace))
 
 
 def lower(
-    kernel: Kernel, args: Sequence[TensorDescription], preserved: Collection[int], threads: int
+    kernel: Kernel, args: Sequence[TensorDescription], preserved: Collection[int], machine: Machine
 ) -> LoweredKernel:
     """Lower a kernel for operands with the planned layouts.
 
     The operands in `preserved` are never overwritten by a result.
     """
-    if kernel.size >= MIN_ELEMENTS:
-        body = Body(KernelValues(kernel, args, preserved, collapses=True))
-        work = kernel.size * len(body.numbers)
-        threads = threads if work >= MIN_THREADED and kernel.product is None else 1
-        tiling = _tiling(body, threads)
-        if tiling is not None and tiling.count > 1:
-            return LoweredKernel(body, tiling, threads)
-    values = KernelValues(kernel, args, preserved)
-    return LoweredKernel(Body(values), Tiling(values.lengths))
+    if kernel.size and may_need_tiles(kernel):
+        cut = _lower_tiled(KernelValues(kernel, args, preserved, collapses=True), machine)
+        if cut is not None:
+            return cut
+    return UntiledKernel(KernelValues(kernel, args, preserved))
 
 
-def _tiling(body: Body, threads: int) -> Tiling | None:
-    """Return the tiling of a kernel; None if it does not pay off."""
-    values = body.values
-    lengths, size = values.lengths, prod(values.lengths)
-    everywhere = [slot for slot in body.slots if len(slot.varying) == len(lengths)]
-    scratch = sum(slot.dtype.itemsize for slot in everywhere)
-    if values.kernel.product is not None:
-        row = {len(lengths) - 1}
-        if not scratch or not values.reduced <= row:
-            return None
-        return row_tiling(lengths, row, max(CACHE // scratch, MIN_PRODUCT_ROWS * lengths[-1]), 1)
-    layouts = (*values.operands, *values.results)
-    stored = sum(each.dtype.itemsize for each in layouts if each.size == size)
-    elements = min(max(CACHE // max(stored + scratch, 1), MIN_TILE), MAX_TILE)
-    if threads == 1 and size <= elements:
+def _lower_tiled(values: KernelValues, machine: Machine) -> LoweredKernel | None:
+    """Return a tiled kernel; None if tiles do not pay off."""
+    enough = MIN_THREADED if values.product is None else MIN_THREADED_MATMUL
+    threads = machine.threads if nanoseconds(values) >= enough else 1
+    elements = _elements(values, machine)
+    if threads == 1 and values.largest <= elements:
         return None
-    return row_tiling(lengths, values.reduced, elements, threads)
+    tiling, needs_several_loops = _choose_tiling(values, elements, threads)
+    if tiling is None or tiling.count < 2:
+        return None
+    return (
+        ReductionLoops(values, tiling, threads)
+        if needs_several_loops
+        else TiledKernel(values, tiling, threads)
+    )
+
+
+def _choose_tiling(values: KernelValues, elements: int, threads: int) -> tuple[Tiling | None, bool]:
+    """Return the tiling of a kernel, and whether it needs several loops over tiles."""
+    lengths, reduced = values.lengths, values.reduced
+    if values.product is not None:
+        is_possible = reduced <= {len(lengths) - 1}
+        if not is_possible:
+            return None, False
+        scratch = _scratch_of_a_row(values, _one_row_body(values))
+        if threads == 1 and not scratch:
+            return None, False
+        keeps_rows = bool(reduced or values.before_product)
+        return matmul_tiling(lengths, values.contracted, threads, keeps_rows, scratch), False
+    if not reduced:
+        return flat_tiling(lengths, elements, threads), False
+    is_single = all(each.stage == 0 for each in values.kernel.body)
+    found = row_tiling(lengths, reduced, elements, threads, is_single)
+    if found is not None:
+        return found, False
+    flat = flat_tiling(lengths, elements, MIN_TILES)
+    return (limit_block(flat, BLAS_ROWS) if flat.blocked in reduced else flat), True
+
+
+def _elements(values: KernelValues, machine: Machine) -> int:
+    """Return the most elements of a tile."""
+    lengths = values.lengths
+    body = _one_row_body(values)
+    size = prod(lengths)
+    stored = [
+        layout.dtype.itemsize
+        for layout in (*values.operands, *values.results)
+        if layout.size == size
+    ]
+    scratch = _scratch(values, body)
+    readers = [n for n in body.numbers if any(values.size(arg) == size for arg in body.read(n))]
+    writes = any(layout.size == size for layout in values.results)
+    if len(readers) == 1 and not scratch and not writes:
+        return STREAMED_TILE
+    return elements_per_tile(sum(stored) + sum(scratch.values()), machine)
+
+
+def _one_row_body(values: KernelValues) -> LoopBody:
+    """Return a kernel's body for tiles with one index of the first dimension."""
+    lengths = values.lengths
+    tiling = Tiling(lengths, (), 0, 1, values.contracted) if lengths else untiled(lengths)
+    return LoopBody(values, tiling, values.computed, range(len(values.results)))
+
+
+def _scratch(values: KernelValues, body: LoopBody) -> dict[int, int]:
+    """Return the bytes per element of each scratch array that varies along all dimensions."""
+    everywhere = frozenset(range(len(values.lengths)))
+    return {
+        home.number: home.dtype.itemsize
+        for home in body.buffers.values()
+        if not isinstance(home, int) and home.varying == everywhere
+    }
+
+
+def _scratch_of_a_row(values: KernelValues, body: LoopBody) -> int:
+    """Return the bytes of scratch memory for each row of a matrix product."""
+    row = {home: each * values.lengths[-1] for home, each in _scratch(values, body).items()}
+    for home in body.buffers.values():
+        if not isinstance(home, int) and CONTRACTED in home.varying:
+            nbytes = values.contracted * home.dtype.itemsize
+            row[home.number] = max(row.get(home.number, 0), nbytes)
+    return sum(row.values())

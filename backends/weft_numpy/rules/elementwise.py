@@ -8,17 +8,8 @@ import numpy as np
 
 from weft.ir import dtypes
 from weft.ir.op import Op
-from weft.ops import (
-    activation,
-    bits,
-    comparison,
-    complex_parts,
-    elementwise,
-    math,
-    rounding,
-    trigonometry,
-)
-from weft_numpy.codegen import Emitter
+from weft.ops import activation, bits, comparison, complex_parts, elementwise, math
+from weft_numpy.codegen import Emitter, How
 from weft_numpy.rules.table import rules
 
 UFUNCS: dict[type[Op], np.ufunc] = {
@@ -53,38 +44,7 @@ UFUNCS: dict[type[Op], np.ufunc] = {
     comparison.GreaterEqualOp: np.greater_equal,
     comparison.LessOp: np.less,
     comparison.LessEqualOp: np.less_equal,
-    math.CbrtOp: np.cbrt,
-    math.Exp2Op: np.exp2,
-    math.Expm1Op: np.expm1,
-    math.HypotOp: np.hypot,
-    math.Log10Op: np.log10,
-    math.Log1pOp: np.log1p,
-    math.Log2Op: np.log2,
-    rounding.CeilOp: np.ceil,
-    rounding.CopysignOp: np.copysign,
-    rounding.FloorOp: np.floor,
-    rounding.FmodOp: np.fmod,
-    rounding.IsfiniteOp: np.isfinite,
-    rounding.IsinfOp: np.isinf,
-    rounding.IsnanOp: np.isnan,
-    rounding.NextafterOp: np.nextafter,
-    rounding.RoundOp: np.rint,
-    rounding.SignbitOp: np.signbit,
-    rounding.TruncOp: np.trunc,
-    trigonometry.AcosOp: np.arccos,
-    trigonometry.AcoshOp: np.arccosh,
-    trigonometry.AsinOp: np.arcsin,
-    trigonometry.AsinhOp: np.arcsinh,
-    trigonometry.Atan2Op: np.arctan2,
-    trigonometry.AtanhOp: np.arctanh,
-    trigonometry.CoshOp: np.cosh,
-    trigonometry.SinhOp: np.sinh,
-    trigonometry.TanOp: np.tan,
 }
-"""The ops that are one ufunc.
-
-`logaddexp` is not: its decomposition takes a third of the time of NumPy's ufunc.
-"""
 
 OUT_BY_NAME = (np.maximum, np.minimum)
 """NumPy 2.4 deprecates a third positional argument of these."""
@@ -103,7 +63,7 @@ def call_ufunc(ufunc: np.ufunc, emit: Emitter, args: Sequence[str] | None = None
     """Call a ufunc on all operands, or on other arrays, with its result in place."""
     out = f"out={emit.out}" if ufunc in OUT_BY_NAME else emit.out
     names = emit.args if args is None else args
-    emit.line(f"{emit.bind(ufunc, ufunc.__name__)}({', '.join([*names, out])})")
+    emit.line(f"{emit.bind(ufunc, ufunc.__name__)}({', '.join([*names, out])})", How.CALL)
 
 
 @rules.on_type(*UFUNCS)
@@ -161,14 +121,19 @@ def cast_rule(op: Op, emit: Emitter) -> None:
     x = emit.args[0]
     if dtypes.rounds_twice(op.args[0].dtype, op.dtype):
         x = f"{emit.bind(dtypes.rounded_to_odd, 'rounded_to_odd')}({x})"
-    emit.line(f"copyto({emit.out}, {x}, 'unsafe')")
+    emit.line(f"copyto({emit.out}, {x}, 'unsafe')", How.CALL)
 
 
-@rules.on_type(complex_parts.RealOp, complex_parts.ImagOp)
-def part_rule(op: Op, emit: Emitter) -> None:
-    """Copy the real or the imaginary part."""
-    part = "real" if isinstance(op, complex_parts.RealOp) else "imag"
-    emit.line(f"copyto({emit.out}, {emit.args[0]}.{part})")
+@rules.on_type(complex_parts.RealOp)
+def real_rule(op: Op, emit: Emitter) -> None:
+    """Copy the real part."""
+    emit.line(f"copyto({emit.out}, {emit.args[0]}.real)")
+
+
+@rules.on_type(complex_parts.ImagOp)
+def imag_rule(op: Op, emit: Emitter) -> None:
+    """Copy the imaginary part."""
+    emit.line(f"copyto({emit.out}, {emit.args[0]}.imag)")
 
 
 @rules.on_type(complex_parts.ComplexOp)

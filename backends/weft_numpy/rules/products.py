@@ -1,4 +1,4 @@
-"""Lowering rules of matrix products and fused kernels."""
+"""Lowering rules of matrix products."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import numpy as np
 
 from weft.ir import dtypes
 from weft.ir.op import Op
-from weft.kernels import FusedOp
 from weft.ops import linalg
 from weft_numpy.codegen import Emitter
 from weft_numpy.rules.table import rules
@@ -18,6 +17,8 @@ def matmul_rule(op: Op, emit: Emitter) -> None:
 
     Floats of 16 bits, which BLAS lacks, are multiplied in float32, which is also far faster.
     """
+    if emit.module.kernels.needs_single_thread(op):
+        emit.note_threads()
     matmul = emit.bind(np.matmul, "matmul")
     x, y = emit.args
     wide = dtypes.accumulator_dtype(op.dtype)
@@ -27,9 +28,3 @@ def matmul_rule(op: Op, emit: Emitter) -> None:
     dtype = emit.bind(wide, "wide")
     product = f"{matmul}({x}.astype({dtype}), {y}.astype({dtype}))"
     emit.line(f"copyto({emit.out}, {product}, 'unsafe')")
-
-
-@rules.on_type(FusedOp)
-def fused_rule(op: FusedOp, emit: Emitter) -> None:
-    """Write the lowered kernel."""
-    emit.module.kernels.write(op, emit)

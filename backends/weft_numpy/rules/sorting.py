@@ -1,19 +1,17 @@
-"""Lowering rules of sorting, scans, and of ops that NumPy computes without output arguments."""
+"""Lowering rules of sorting and scans."""
 
 from __future__ import annotations
 
 from weft.ir import dtypes
 from weft.ir.description import TensorDescription
 from weft.ir.op import Op
-from weft.ops import cumulative, decompositions, pooling, sorting
+from weft.ops import cumulative, sorting
 from weft_numpy.codegen import Emitter
 from weft_numpy.rules.table import rules
 
 
-@rules.on_type(sorting.ArgsortOp, sorting.SearchSortedOp, pooling.MaxPoolIndexOp)
-@rules.on_type(decompositions.CholeskyOp, decompositions.SolveOp)
-@rules.on_type(decompositions.DeterminantOp, decompositions.InverseOp)
-def reference_rule(op: Op, emit: Emitter) -> None:
+@rules.on_type(sorting.ArgsortOp, sorting.SearchSortedOp)
+def index_rule(op: Op, emit: Emitter) -> None:
     """Call the reference, since NumPy's function has no output argument."""
     reference = emit.bind(op.reference, type(op).__name__.removesuffix("Op").lower())
     emit.line(f"copyto({emit.out}, {reference}({', '.join(emit.args)}))")
@@ -24,7 +22,7 @@ def sort_rule(op: sorting.SortOp, emit: Emitter) -> None:
     """Sort the result in place; for descending order a reversed view of it."""
     if op.dtype.kind == "V":
         # The order of NumPy's bfloat16 does not know NaN.
-        reference_rule(op, emit)
+        index_rule(op, emit)
         return
     emit.line(f"copyto({emit.out}, {emit.args[0]})")
     seen = _part(emit, emit.out, emit.step.out, op.position, "::-1" if op.descending else "")

@@ -1,0 +1,1 @@
+"""Sliding windows over images: convolution and pooling, in blocks."""
