@@ -221,7 +221,7 @@ def test_a_plan_that_is_wrong_is_found():
 
 
 def test_the_plan_of_a_model_is_printed():
-    model = hk.HamKaasPlugin().compile_model(mnist())
+    model = hk.HamKaasPlugin("numpy").compile_model(mnist())
     text = model.plan
     assert "11 nodes: constants 3,180,040 bytes, buffers 0 bytes, outputs 913,408 bytes" in text
     assert "$4 to $9             $4 MatMulNode, $6 SumNode, $7 ReLUNode" in text
