@@ -91,12 +91,12 @@ OTHERS = Vectors(4, 12)
 """The vectors of other targets: those of SSE2, and of compilers that emulate vectors."""
 
 
-def words_of(command: str, system: str = sys.platform) -> list[str]:
+def split_command(command: str, system: str = sys.platform) -> list[str]:
     r"""Return the words of a command as a shell reads them; on Windows backslashes are of paths.
 
     Raises ValueError for a quotation without an end.
 
-    >>> words_of(r'"C:\my tools\gcc.exe" -pipe', "win32")
+    >>> split_command(r'"C:\my tools\gcc.exe" -pipe', "win32")
     ['C:\\my tools\\gcc.exe', '-pipe']
     """
     lexer = shlex.shlex(command, posix=True, punctuation_chars=False)
@@ -120,7 +120,7 @@ def command() -> tuple[str, ...]:
     named = os.environ.get(VARIABLE, "").strip()
     if named:
         try:
-            words = words_of(named)
+            words = split_command(named)
         except ValueError as error:  # a quotation without an end
             raise BackendError(f"{VARIABLE}={named!r} is no command: {error}") from None
         found = shutil.which(words[0]) if words else None

@@ -15,7 +15,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from weakref import WeakValueDictionary, finalize
 
@@ -129,17 +129,15 @@ def damage(content: bytes) -> str:
 def _library(content: bytes, name: str) -> Library:
     """Load a shared library from memory, by way of a file that is removed as soon as possible."""
     problem: OSError | None = None
-    folder = ScratchFolder()
     try:
-        path = folder.path / f"program{SYSTEM.suffix}"
-        path.write_bytes(content)
-        library = Library(str(path))
-        if sys.platform == "win32":  # where a file that is loaded cannot be removed
-            return _unloaded_later(library, folder.close)
-        folder.close()
-        return _unloaded_later(library)
+        with ExitStack() as stack:
+            path = stack.enter_context(ScratchFolder()) / f"program{SYSTEM.suffix}"
+            path.write_bytes(content)
+            library = Library(str(path))
+            # Windows cannot remove the file of a loaded library.
+            then = stack.pop_all().close if sys.platform == "win32" else None
+            return _unloaded_later(library, then)
     except OSError as error:
-        folder.close()
         problem = error
     if not hasattr(os, "memfd_create"):
         raise BackendError(f"loading {name}: {problem}") from problem

@@ -289,7 +289,7 @@ def test_a_later_process_needs_no_compiler(
     ],
 )
 def test_a_command_is_read_as_a_shell_reads_it(command: str, words: list[str]) -> None:
-    assert compiler.words_of(command, "linux") == words == shlex.split(command)
+    assert compiler.split_command(command, "linux") == words == shlex.split(command)
 
 
 @pytest.mark.parametrize(
@@ -300,4 +300,4 @@ def test_a_command_is_read_as_a_shell_reads_it(command: str, words: list[str]) -
     ],
 )
 def test_backslashes_of_windows_are_of_paths(command: str, words: list[str]) -> None:
-    assert compiler.words_of(command, "win32") == words
+    assert compiler.split_command(command, "win32") == words

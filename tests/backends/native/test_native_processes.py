@@ -256,3 +256,14 @@ def test_without_a_shell_compilers_run_all_the_same(
     assert load(ANSWER, "a test", ["answer"]).answer() == 42
     with pytest.raises(BackendError, match="/no/such/compiler does not run"):
         processes.run_all([["/no/such/compiler"]], "a test", tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="libraries need a file here")
+def test_without_a_temporary_folder_a_library_is_loaded_from_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full() -> None:
+        raise OSError("no room")
+
+    monkeypatch.setattr(shared_library, "ScratchFolder", full)
+    assert load(f"{ANSWER}/* from memory */", "a test", ["answer"]).answer() == 42
