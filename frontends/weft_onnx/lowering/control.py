@@ -35,6 +35,7 @@ def _finished(tracer: Tracer, caller: Frame, results: list[Any]) -> None:
 def loop(node: Node) -> Any:
     """Trace iterations while the count and the condition last."""
     if "carried" not in node.frame.state:
+        _require_operands(node)
         most = int(node.array(0).reshape(-1)[0]) if node.has(0) else -1
         node.remember(
             most=np.array(most), number=np.array(0),
@@ -47,18 +48,38 @@ def loop(node: Node) -> Any:
 def _next_iteration(node: Node) -> Any:
     state = node.frame.state
     number, most = int(state["number"]), int(state["most"])
-    if number == MOST_ITERATIONS:
-        raise node.error(
-            f"it goes on after {number} iterations; each is traced, and more are refused"
-        )
     body = node.required("body")
     is_over = 0 <= most <= number
     if not is_over:
         is_over = not bool(np.asarray(node.known(state["goes_on"])).reshape(-1)[0])
     if is_over:
         return (*state["carried"], *_stacked(node, state["stacked"], body))
+    is_endless = not 0 <= most <= MOST_ITERATIONS and _keeps_condition(body)
+    if is_endless or number == MOST_ITERATIONS:
+        raise node.error(
+            f"it goes on after {MOST_ITERATIONS} iterations; each is traced, and more are refused"
+        )
     values = [np.array(number, np.int64), state["goes_on"], *state["carried"]]
     return node.tracer.inner(node, body, values, _iterated)
+
+
+def _require_operands(node: Node) -> None:
+    """Raise NodeError if the body does not take and give a condition and what the loop carries."""
+    body, count = node.required("body"), max(len(node.inputs) - 2, 0)
+    if len(body.input) != 2 + count or len(body.output) < 1 + count:
+        raise node.error(
+            f"its body has {len(body.input)} inputs and {len(body.output)} outputs; with {count} "
+            f"carried values it needs {2 + count} inputs and at least {1 + count} outputs"
+        )
+
+
+def _keeps_condition(body: Any) -> bool:
+    """Whether each iteration hands the condition on as it got it."""
+    copied = {each.output[0]: each.input[0] for each in body.node if each.op_type == "Identity"}
+    name = body.output[0].name
+    for _ in copied:
+        name = copied.get(name, name)
+    return bool(name == body.input[1].name)
 
 
 def _iterated(tracer: Tracer, caller: Frame, results: list[Any]) -> None:

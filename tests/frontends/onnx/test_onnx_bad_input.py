@@ -16,6 +16,7 @@ from onnx_models import declared, made, node
 import weft_onnx
 from weft.errors import ArgumentError, WeftError
 from weft.runtime.importers import importer_for
+from weft_onnx.lowering import control
 
 SIMPLE = made(
     [node("MatMul", "x w", "h"), node("Relu", "h", "y")],
@@ -239,18 +240,42 @@ def test_a_long_axis_takes_no_time(op, more):
     assert time.process_time() - start < SECONDS
 
 
-def test_a_loop_without_an_end_is_refused():
+def loop_without_an_end(condition, counts, taken="n c v"):
+    """Return a model of a loop whose body computes the next condition with `condition`."""
+    kinds = {"n": ([], "i"), "c": ([], "b"), "v": ([2],)}
     body = helper.make_graph(
-        [node("Identity", "c", "d"), node("Identity", "v", "w")], "body",
-        [declared("n", [], "i"), declared("c", [], "b"), declared("v", [2])],
+        [*condition, node("Identity", "v", "w")], "body",
+        [declared(name, *kinds[name]) for name in taken.split()],
         [declared("d", [], "b"), declared("w", [2])],
     )  # fmt: skip
-    loop = node("Loop", "m c x", "y", body=body)
-    for trips in (1 << 62, 10_001):
-        counts = {"m": np.int64(trips), "c": np.array(True)}
-        model = weft_onnx.load(made([loop], [declared("x", [2])], ["y"], counts))
-        with pytest.raises(weft_onnx.NodeError, match="goes on after 10000 iterations"):
-            model.run({"x": np.ones(2, "float32")})
+    inputs = [each if each in counts else "" for each in "mc"]
+    loop = helper.make_node("Loop", [*inputs, "x"], ["y"], body=body)
+    return weft_onnx.load(made([loop], [declared("x", [2])], ["y"], counts))
+
+
+@pytest.mark.parametrize("trips", [1 << 62, 10_001, None])
+def test_a_loop_without_an_end_is_refused_at_once(trips):
+    counts = {"c": np.array(True)} if trips is None else {"m": np.int64(trips)}
+    condition = [node("Identity", "c", "k"), node("Identity", "k", "d")]
+    model = loop_without_an_end(condition, counts)
+    start = time.process_time()
+    with pytest.raises(weft_onnx.NodeError, match="goes on after 10000 iterations"):
+        model.run({"x": np.ones(2, "float32")})
+    assert time.process_time() - start < SECONDS
+
+
+def test_a_loop_whose_condition_is_computed_is_refused_after_the_most_iterations(monkeypatch):
+    monkeypatch.setattr(control, "MOST_ITERATIONS", 50)
+    condition = [node("Not", "c", "k"), node("Not", "k", "d")]
+    model = loop_without_an_end(condition, {"c": np.array(True)})
+    with pytest.raises(weft_onnx.NodeError, match="goes on after 50 iterations"):
+        model.run({"x": np.ones(2, "float32")})
+
+
+def test_a_loop_whose_body_takes_too_few_is_refused():
+    model = loop_without_an_end([node("Not", "c", "d")], {"m": np.int64(3)}, taken="n c")
+    with pytest.raises(weft_onnx.NodeError, match="2 inputs and 2 outputs; with 1 carried values"):
+        model.run({"x": np.ones(2, "float32")})
 
 
 def test_what_the_host_stumbles_over_names_the_node():
