@@ -148,7 +148,7 @@ def test_the_index_of_the_site_names_every_page_once() -> None:
 
 
 def test_pages_of_the_site_that_show_files_of_the_repository_have_theirs() -> None:
-    pytest.importorskip("docutils", reason="make docs installs the tools of the site")
+    pytest.importorskip("docutils")
     script = runpy.run_path(str(ROOT / "docs" / "extensions" / "repository_files.py"))
     for name, page in script["PAGES"].items():
         assert (ROOT / name).is_file()

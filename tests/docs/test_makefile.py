@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -35,7 +34,7 @@ def test_there_are_such_targets() -> None:
     assert OF_DEVICES == ["test-gpu", "test-intel"]
 
 
-@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+@pytest.mark.needs("make")
 @pytest.mark.parametrize(
     ("system", "tools"), [("Windows_NT", ".venv/Scripts/"), ("", ".venv/bin/")]
 )

@@ -175,7 +175,7 @@ def library_names() -> Iterator[str]:
         yield from re.findall(r" [A-Za-z] (\w+)", listed)
 
 
-@pytest.mark.skipif(not COMPILERS, reason="there is no C compiler")
+@pytest.mark.needs("cc")
 def test_no_name_is_one_of_c_or_of_the_text_itself(
     transformer: NativeTransformer, tmp_path: Path
 ) -> None:
@@ -297,8 +297,9 @@ def test_lengths_that_were_given_are_those_of_the_exported_function(
 
 
 @pytest.mark.parametrize("fast_math", [False, True])
+@pytest.mark.needs("compiler")
 def test_an_exported_function_has_the_options_of_its_transformer(
-    has_compiler: None, tmp_path: Path, fast_math: bool
+    tmp_path: Path, fast_math: bool
 ) -> None:
     x = weft.placeholder((5,))
     with NativeTransformer(cache=False, fast_math=fast_math) as transformer:
@@ -310,9 +311,8 @@ def test_an_exported_function_has_the_options_of_its_transformer(
         assert np.isnan(found[0]).any() != fast_math
 
 
-def test_a_limit_on_memory_holds_for_the_exported_function(
-    has_compiler: None, tmp_path: Path
-) -> None:
+@pytest.mark.needs("compiler")
+def test_a_limit_on_memory_holds_for_the_exported_function(tmp_path: Path) -> None:
     x = weft.placeholder((1000,))
     with NativeTransformer(cache=False, memory_limit=100) as transformer:
         compiled = transformer.computation([weft.sort(x) @ weft.sort(-x)], x)

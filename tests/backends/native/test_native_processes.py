@@ -19,10 +19,7 @@ from weft_native import compiler, processes, shared_library
 from weft_native.shared_library import damage, load
 from weft_native.transformer import NativeTransformer
 
-if os.name != "posix":
-    pytest.skip("pipes, signals and owners of POSIX", allow_module_level=True)
-
-pytestmark = pytest.mark.usefixtures("anew", "has_compiler")
+pytestmark = [pytest.mark.needs("posix", "compiler"), pytest.mark.usefixtures("anew")]
 
 ANSWER = '__attribute__((visibility("default"))) int answer(void) { return 42; }'
 PROGRAM = """
@@ -258,7 +255,7 @@ def test_without_a_shell_compilers_run_all_the_same(
         processes.run_all([["/no/such/compiler"]], "a test", tmp_path)
 
 
-@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="libraries need a file here")
+@pytest.mark.needs("linux")
 def test_without_a_temporary_folder_a_library_is_loaded_from_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
