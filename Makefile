@@ -97,8 +97,9 @@ $(READY): pyproject.toml | $(VENV)/pyvenv.cfg
 	$(INSTALL) --editable '.[dev]'
 	touch $@
 
+# Python compiles a module when it is first imported: most of these never are.
 $(VENV)/ready-for-demo: pyproject.toml | $(VENV)/pyvenv.cfg
-	$(INSTALL) --editable '.[demo]'
+	$(INSTALL) --no-compile --editable '.[demo]'
 	touch $@
 
 # A compiler of C and a driver of OpenCL, where the system has none and a wheel brings one.

@@ -16,13 +16,14 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tiers import LOST
 
 from weft import plugins
 
@@ -192,7 +193,6 @@ EXTRAS = {"docs": ("docutils", "sphinx"), "bench": ("onnxruntime", "scipy"), "cu
 """The extras of weft that bring a package which `dev` does not bring."""
 
 _SKIPPED = re.compile(r"Skipped: (?:needs (\S+): |could not import '(\w+))")
-_left_out = pytest.StashKey[Counter[str]]()
 
 
 @cache
@@ -222,12 +222,6 @@ def skip_without_backend(backend: str) -> None:
 def required() -> list[str]:
     """Return the names in the variable."""
     return [name for each in os.environ.get(VARIABLE, "").split(",") if (name := each.strip())]
-
-
-def note_left_out(config: pytest.Config, backends: Iterable[str]) -> None:
-    """Count tests that were left out, each for the want of a backend."""
-    found = Counter(OF_BACKENDS[each] for each in backends if each in OF_BACKENDS)
-    config.stash[_left_out] = found
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -261,20 +255,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Send what was left out to the process that reports."""
     if hasattr(session.config, "workeroutput"):
-        found = session.config.stash.get(_left_out, Counter())
-        session.config.workeroutput[VARIABLE] = dict(found)
+        session.config.workeroutput[VARIABLE] = session.config.stash.get(LOST, [])
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
     """Note what a worker of pytest-xdist left out, which is the same in each."""
     if found := getattr(node, "workeroutput", {}).get(VARIABLE):
-        node.config.stash[_left_out] = Counter(found)
+        node.config.stash[LOST] = found
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Say what was not tried, and what would bring it."""
-    tests = Counter(config.stash.get(_left_out, Counter()))
+    tests = Counter(OF_BACKENDS[each] for each in config.stash.get(LOST, []) if each in OF_BACKENDS)
     files: Counter[str] = Counter()
     for report in terminalreporter.stats.get("skipped", []):
         if isinstance(report.longrepr, tuple) and (found := _SKIPPED.match(report.longrepr[2])):

@@ -11,7 +11,6 @@ from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
-import needs
 import pytest
 
 from weft import plugins
@@ -152,6 +151,10 @@ WHOLE_TABLE = "numpy"
 another it runs one row of each function."""
 
 
+LOST = pytest.StashKey[list[str]]()
+"""For each test that was left out because its backend has no device, that backend."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options that choose a part of the tests."""
     group = parser.getgroup("tiers", "tiers of weft's own tests")
@@ -190,7 +193,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     unusable = lost = [item for item in items if item in without]
     if tier != ALL:
         left, lost = members(usable, tier), members(unusable, tier)
-    needs.note_left_out(config, [str(_parameters(item)["backend"]) for item in lost])
+    config.stash[LOST] = [str(_parameters(item)["backend"]) for item in lost]
     if below is not None:
         lower = set(members(usable, below))
         left = [item for item in left if item not in lower]

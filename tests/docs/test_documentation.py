@@ -25,6 +25,8 @@ PAGES = sorted((ROOT / "docs").glob("*.md"))
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 TOCTREE = re.compile(r"^```\{toctree\}\n(.*?)^```", re.DOTALL | re.MULTILINE)
 WITH_TESTS_OF_THEIR_OWN = {"tutorial.md", "plugins.md"}
+NEEDS = {"backends.md": ("compiler", "opencl"), "native.md": ("compiler",)}
+"""What the examples on a page need."""
 
 
 def modules() -> list[str]:
@@ -56,7 +58,14 @@ def _no_rules_are_left() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_no_rules_are_left")
-@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.needs(*NEEDS.get(page.name, ())))
+        for page in [ROOT / "README.md", *PAGES]
+    ],
+    ids=lambda page: page.name,
+)
 def test_examples_on_the_page_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
