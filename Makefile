@@ -102,7 +102,7 @@ $(VENV)/ready-for-demo: pyproject.toml | $(VENV)/pyvenv.cfg
 	$(INSTALL) --no-compile --editable '.[demo]'
 	touch $@
 
-# A compiler of C and a driver of OpenCL, where the system has none and a wheel brings one.
+# A C compiler and an OpenCL driver, where the system has none and a wheel brings one.
 $(TESTS): needs.py $(READY)
 	wheels=$$($(BIN)/python needs.py) && { [ -z "$$wheels" ] || $(INSTALL) $$wheels; }
 	touch $@

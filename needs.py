@@ -122,19 +122,19 @@ def _mounts() -> str:
 
 
 INTEL = ("intel-opencl-rt", "intel-cmplr-lib-rt")
-"""Intel's OpenCL runtime, for Linux on x86-64."""
+"""Intel's OpenCL runtime, whose wheels are for x86-64, and on Linux for glibc."""
 
-_X86 = sys.platform == "linux" and platform.machine() == "x86_64"
+_TAKES_INTEL = platform.machine() == "x86_64" and platform.libc_ver()[0] == "glibc"
 
 NEEDS = {
     "opencl": Need(
         "an OpenCL device",
-        "apt-get install pocl-opencl-icd" + f", or pip install {' '.join(INTEL)}" * _X86,
+        "apt-get install pocl-opencl-icd" + f", or pip install {' '.join(INTEL)}" * _TAKES_INTEL,
         lambda: _backend("opencl"),
-        INTEL * _X86,
+        INTEL * _TAKES_INTEL,
     ),
     "compiler": Need(
-        "a compiler of C",
+        "a C compiler",
         "apt-get install gcc libc6-dev, or pip install 'weft[native-zig]'",
         lambda: _backend("native"),
         ("ziglang",),
@@ -145,7 +145,7 @@ NEEDS = {
         _drivers,
     ),
     "cc": Need(
-        "GCC or Clang in the path",
+        "GCC or Clang",
         "apt-get install gcc libc6-dev",
         lambda: "" if not all(map(_commands, ("gcc", "clang"))) else "there is neither",
     ),
