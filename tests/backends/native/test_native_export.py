@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ from weft_native.exported_names import exported_name, words_of
 from weft_native.transformer import NativeComputation, NativeTransformer
 
 STRICT = ("-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O2")
-COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
+ZIG = (sys.executable, "-m", "ziglang", "cc")
+COMPILERS = [(name,) for name in ("gcc", "clang") if shutil.which(name)] or [ZIG]
+"""The commands of the compilers that are here."""
 
 MAIN = """
 #include <stdio.h>
@@ -47,7 +50,11 @@ int main(void) {{
 
 
 def run_in_c(
-    compiled: NativeComputation, folder: Path, arrays: Sequence[Any], calls: int = 1, cc: str = ""
+    compiled: NativeComputation,
+    folder: Path,
+    arrays: Sequence[Any],
+    calls: int = 1,
+    cc: Sequence[str] = COMPILERS[0],
 ) -> tuple[int, list[np.ndarray[Any, Any]]]:
     """Export a computation and call it from C; returns its status and the last results."""
     source, _ = compiled.export_c(folder, "exported")
@@ -66,7 +73,7 @@ def run_in_c(
         lines.append(f'    keep("out{number}", o{number}, {nbytes});')
     main = folder / "main.c"
     main.write_text(MAIN.format(name="exported", body="\n".join(lines)))
-    command = [cc or COMPILERS[0], *STRICT, str(source), str(main), "-o", "program", "-lm"]
+    command = [*cc, *STRICT, str(source), str(main), "-o", "program", "-lm"]
     subprocess.run(command, cwd=folder, check=True, timeout=120)
     status = subprocess.run([folder / "program"], cwd=folder, timeout=60).returncode
     found = [
@@ -76,9 +83,9 @@ def run_in_c(
     return status, found
 
 
-@pytest.mark.parametrize("cc", COMPILERS)
+@pytest.mark.parametrize("cc", COMPILERS, ids=lambda command: command[-1])
 def test_a_classifier_gives_the_same_digits(
-    transformer: NativeTransformer, tmp_path: Path, cc: str
+    transformer: NativeTransformer, tmp_path: Path, cc: Sequence[str]
 ) -> None:
     rng = np.random.default_rng(0)
     images = weft.placeholder((20, 8, 8), name="images")
@@ -169,7 +176,7 @@ def keywords() -> Iterator[str]:
 def library_names() -> Iterator[str]:
     """Yield the names in the libraries of C that the compiler links."""
     for library in ("libc.so.6", "libm.so.6"):
-        command = [COMPILERS[0], f"-print-file-name={library}"]
+        command = [*COMPILERS[0], f"-print-file-name={library}"]
         path = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
         listed = subprocess.run(["nm", "-D", path], capture_output=True, text=True).stdout
         yield from re.findall(r" [A-Za-z] (\w+)", listed)
@@ -200,7 +207,7 @@ def test_no_name_is_one_of_c_or_of_the_text_itself(
     joined = "\n".join([header.read_text(), "#include <cmath>", 'extern "C" {', *declared, "}"])
     (tmp_path / "whole.cpp").write_text(joined + "\n")
     for standard in ("-std=c11", "-std=gnu17"):
-        command = [COMPILERS[0], *STRICT[1:], "-Wno-pedantic", standard, "-c", "whole.c"]
+        command = [*COMPILERS[0], *STRICT[1:], "-Wno-pedantic", standard, "-c", "whole.c"]
         subprocess.run([*command, "-O0"], cwd=tmp_path, check=True, timeout=300)
     if shutil.which("g++"):
         command = ["g++", *STRICT[1:], "-fsyntax-only", "whole.cpp"]
@@ -220,7 +227,7 @@ def test_a_computation_of_any_name_is_exported(
     source, header = compiled.export_c(tmp_path)
     assert source.stem == header.stem != name
     assert f" in0: float32 (5,), {name}\n" in header.read_text()
-    command = [COMPILERS[0], *STRICT, "-I.", "-c", str(source)]
+    command = [*COMPILERS[0], *STRICT, "-I.", "-c", str(source)]
     subprocess.run(command, cwd=tmp_path, check=True, timeout=120)
 
 
