@@ -92,7 +92,13 @@ def test_zig_is_the_last_resort(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WEFT_CC", raising=False)
     monkeypatch.setattr(compiler.shutil, "which", lambda name: None)
     monkeypatch.setattr(compiler, "find_spec", lambda name: object())
-    assert compiler.command() == (sys.executable, "-m", "ziglang", "cc")
+    assert compiler.command() == compiler.ZIG
+
+
+@pytest.mark.needs("compiler")
+def test_one_text_gives_one_library() -> None:
+    one, other = (compiler.build("int x;", "a test") for _ in range(2))
+    assert one == other
 
 
 @pytest.mark.needs("compiler")

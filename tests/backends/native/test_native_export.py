@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,11 @@ from pygments.lexers.c_cpp import CLexer, CppLexer
 
 import weft
 from weft.errors import ArgumentError, BackendError
+from weft_native.compiler import ZIG
 from weft_native.exported_names import exported_name, words_of
 from weft_native.transformer import NativeComputation, NativeTransformer
 
 STRICT = ("-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O2")
-ZIG = (sys.executable, "-m", "ziglang", "cc")
 COMPILERS = [(name,) for name in ("gcc", "clang") if shutil.which(name)] or [ZIG]
 """The commands of the compilers that are here."""
 
@@ -83,7 +82,7 @@ def run_in_c(
     return status, found
 
 
-@pytest.mark.parametrize("cc", COMPILERS, ids=lambda command: command[-1])
+@pytest.mark.parametrize("cc", COMPILERS, ids=" ".join)
 def test_a_classifier_gives_the_same_digits(
     transformer: NativeTransformer, tmp_path: Path, cc: Sequence[str]
 ) -> None:
