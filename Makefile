@@ -8,7 +8,12 @@ else
 PYTHON ?= python3
 BIN := $(VENV)/bin
 endif
+# What was installed: all tools, what the demo needs where they are not, and what tests need beside
+# them. Another installer of packages serves too: make demo INSTALL='uv pip install --python .venv'
 READY := $(VENV)/ready
+DEMO := $(or $(wildcard $(READY)),$(VENV)/ready-for-demo)
+TESTS := $(VENV)/ready-for-tests
+INSTALL ?= $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # PYTEST_ARGS narrows the tests down: make test PYTEST_ARGS="tests/core -k grad"
 PYTEST_ARGS ?=
 
@@ -20,42 +25,42 @@ TENTH ?= $(shell expr $$(git rev-list --count HEAD 2>/dev/null || echo 0) % 10)
 
 .PHONY: demo test test-all test-tenth test-targets test-gpu test-intel fast lint types bench docs support clean
 
-demo: $(READY)
+demo: $(DEMO)
 	$(BIN)/python examples/digits.py --out out
 
 # tiers.py says which tests are in which tier.
 fast: $(READY)
 	$(BIN)/python -m pytest -n auto --dist worksteal --tier=fast $(PYTEST_ARGS)
 
-test: $(READY)
+test: $(TESTS)
 	$(BIN)/python -m pytest -n auto --dist worksteal --tier=test $(PYTEST_ARGS)
 
 # Everything there is; Zig is one of the compilers of the native backend.
-test-all: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,docs,native-zig]'
+test-all: $(TESTS)
+	$(INSTALL) --editable '.[dev,docs,native-zig]'
 	$(BIN)/python -m pytest -n auto --dist worksteal --tier=all $(PYTEST_ARGS)
 
 # A tenth of what only test-all runs: another one after each commit.
-test-tenth: $(READY)
+test-tenth: $(TESTS)
 	$(BIN)/python -m pytest -n auto --dist worksteal --above=test --tenth=$(TENTH) $(PYTEST_ARGS)
 
 # Programs and the runtime of the native backend, compiled by Zig for Linux, Windows and macOS, and
 # run where QEMU or Wine can.
 test-targets: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,native-zig]'
+	$(INSTALL) --editable '.[dev,native-zig]'
 	$(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS) tests/backends/native/test_native_targets.py
 
 # Where there is an NVIDIA GPU: the kit on it, frontends and examples, and the tests that need one, or
 # two for NCCL.
 test-gpu: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,nccl]'
+	$(INSTALL) --editable '.[dev,nccl]'
 	$(BIN)/python -m pytest --weft-backend=cupy $(PYTEST_ARGS) core/weft/testing tests/frontends tests/examples
-	$(BIN)/python -m pytest -m gpu $(PYTEST_ARGS) tests/backends/cuda
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/backends/cuda/test_gpu.py tests/backends/cuda/test_nccl.py
 
 # The kit, the tests of kernels in C and those of the OpenCL backend on Intel's runtime for
 # processors, which stays installed; and the kit on the driver that was there before.
 test-intel: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check intel-opencl-rt intel-cmplr-lib-rt
+	$(INSTALL) intel-opencl-rt intel-cmplr-lib-rt
 	WEFT_OPENCL_DEVICE=intel:0 $(BIN)/python -m pytest -n auto --dist worksteal --weft-backend=opencl $(PYTEST_ARGS) core/weft/testing tests/codegen tests/backends/opencl tests/conformance/test_second_driver.py
 
 lint: $(READY)
@@ -69,7 +74,7 @@ types: $(READY)
 
 # The site, in out/site, and before it what is written from the code: all ops, and pictures.
 docs: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,docs]'
+	$(INSTALL) --editable '.[dev,docs]'
 	$(BIN)/python docs/catalogue.py
 	$(BIN)/python docs/layers.py
 	$(BIN)/python docs/pictures.py
@@ -84,15 +89,30 @@ support: $(READY)
 # weft over NumPy on each backend, and beside other tools, which the extra `bench` installs: the last
 # command writes the table of the README.
 bench: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'
+	$(INSTALL) --editable '.[dev,bench]'
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/peers.py --backend native --summary
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml | $(VENV)/pyvenv.cfg
+	$(INSTALL) --editable '.[dev]'
+	touch $@
+
+# Python compiles a module when it is first imported: most of these never are.
+$(VENV)/ready-for-demo: pyproject.toml | $(VENV)/pyvenv.cfg
+	$(INSTALL) --no-compile --editable '.[demo]'
+	touch $@
+
+# A C compiler and an OpenCL driver, where the system has none and a wheel brings one.
+$(TESTS): needs.py $(READY)
+	wheels=$$($(BIN)/python needs.py) && { [ -z "$$wheels" ] || $(INSTALL) $$wheels; }
+	touch $@
+
+$(VENV)/pyvenv.cfg:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "weft needs Python 3.11 or newer, this is " + sys.version)'
 	$(PYTHON) -m venv $(VENV) || $(PYTHON) -m virtualenv $(VENV) || { echo "Python cannot make virtual environments here: install python3-venv (Debian, Ubuntu), or run: $(PYTHON) -m pip install virtualenv"; exit 1; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	touch $(READY)
+
+# An environment that could not be finished is made again.
+.DELETE_ON_ERROR:
 
 clean:
 	rm -rf $(VENV) docs/generated out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -10,7 +10,7 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tiers"]
+pytest_plugins = ["tiers", "needs"]
 
 # The same examples every time; `--hypothesis-profile=explore` draws others.
 settings.register_profile(

@@ -24,7 +24,7 @@ TENTHS = 10
 SLOW = frozenset({
     # Programs, installed packages, and what the command line prints: a process for each test.
     "test_consoles", "test_digits", "test_doctor", "test_gallery", "test_installed", "test_llama",
-    "test_llama_decoding", "test_llama_files", "test_makefile", "test_paths",
+    "test_llama_decoding", "test_llama_files", "test_makefile", "test_needs", "test_paths",
     "test_popxl_mnist", "test_pytest_plugin", "test_report", "test_site", "test_together",
     "test_tutorial", "test_tutorials", "test_walkthrough", "test_weft_command",
     "test_without_posix",
@@ -151,6 +151,10 @@ WHOLE_TABLE = "numpy"
 another it runs one row of each function."""
 
 
+LOST = pytest.StashKey[list[str]]()
+"""For each test that was left out because its backend has no device, that backend."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options that choose a part of the tests."""
     group = parser.getgroup("tiers", "tiers of weft's own tests")
@@ -183,10 +187,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what is above the tier, what is in the lower one, and the other tenths."""
     tier, below = config.getoption("--tier"), config.getoption("--above")
     tenth = config.getoption("--tenth")
-    # A test of a backend without its device could only be skipped; `weft doctor` says why.
-    usable = left = [item for item in items if not _is_without_device(item, config)]
+    # A test of a backend without its device could only be skipped; `needs` counts these.
+    without = {item for item in items if _is_without_device(item, config)}
+    usable = left = [item for item in items if item not in without]
+    unusable = lost = [item for item in items if item in without]
     if tier != ALL:
-        left = members(usable, tier)
+        left, lost = members(usable, tier), members(unusable, tier)
+    config.stash[LOST] = [str(_parameters(item)["backend"]) for item in lost]
     if below is not None:
         lower = set(members(usable, below))
         left = [item for item in left if item not in lower]

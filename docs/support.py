@@ -68,12 +68,19 @@ is `make test-targets`.
 [Install](install.md#what-was-tried-where) says what of the Python side was imitated.
 """
 
+MACHINES = """
+## Machines
+
+"""
+"""The heading of what `tests/machines` writes, which is kept."""
+
 
 if __name__ == "__main__":
     options = ["-q", "-W", "ignore::pytest.PytestAssertRewriteWarning", "-p", Path(__file__).stem]
     options += ["-n", "auto", "--dist", "worksteal", "--pyargs", "weft.testing"]
     backends = [f"--weft-backend={name}" for name in BACKENDS]
+    before = REPORT.with_suffix(".md").read_text(encoding="utf-8")
     status = pytest.main([*options, *backends, f"--weft-report={REPORT}"])
     with REPORT.with_suffix(".md").open("a", encoding="utf-8") as file:
-        file.write(SYSTEMS)
+        file.write(SYSTEMS + MACHINES + before.partition(MACHINES)[2])
     sys.exit(status)

@@ -35,6 +35,10 @@ GCC_FLAGS = ("-fno-tree-loop-vectorize",)
 """Options of GCC alone: GCC 12.2 reads wrong elements in some loops with negative steps that it
 vectorises, and kernels are written in vectors anyway."""
 
+ZIG = (sys.executable, "-m", "ziglang", "cc", "-g0")
+"""The command of the package `ziglang`. By itself Zig adds debug information, with the path of a
+temporary folder, so that no two libraries of one program were equal."""
+
 
 @dataclass(frozen=True)
 class Vectors:
@@ -131,7 +135,7 @@ def command() -> tuple[str, ...]:
         if found := shutil.which(name):
             return (os.path.abspath(found),)
     if find_spec("ziglang"):
-        return (sys.executable, "-m", "ziglang", "cc")
+        return ZIG
     raise NoCompilerError(f"there is no C compiler: {how_to_get_a_compiler()}")
 
 

@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from needs import skip_without_backend
 from threadpoolctl import threadpool_info
 
 import weft
 import weft_array_api
-from weft import plugins
 from weft.ops.control import EffectOp
 from weft.runtime.transformer import Transformer
 from weft.support.interrupts import held, holding, interruptible, raise_pending
@@ -47,8 +47,7 @@ class Array(weft_array_api.ArrayTransformer):
 def made(backend: str) -> Transformer:
     if backend == "array":
         return Array()
-    if backend == "opencl" and not (usable := plugins.backend_status("opencl").usable):
-        pytest.skip(f"no OpenCL device works: {usable.reason}")
+    skip_without_backend(backend)
     return weft.make_transformer(backend, **{"threads": 3} if backend == "numpy" else {})
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import onnx
 import peak_memory
@@ -12,7 +10,7 @@ from environment import run_fresh
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc"),
+    pytest.mark.needs("linux"),
 ]
 WEIGHTS, BALLAST = 40 << 20, 400 << 20
 

@@ -48,8 +48,7 @@ def check(build, *arrays, processor, exact=True, passes=()):
         np.testing.assert_allclose(mine, wanted, tolerance, tolerance)
 
 
-needs_nvrtc = pytest.mark.skipif(nvrtc.library() is None, reason="needs nvidia-cuda-nvrtc")
-cuda = pytest.param("cuda", marks=needs_nvrtc)
+cuda = pytest.param("cuda", marks=pytest.mark.needs("nvrtc"))
 both = pytest.mark.parametrize("processor", ["serial", "parallel"])
 everywhere = pytest.mark.parametrize("processor", ["serial", "parallel", cuda])
 with_vectors = pytest.mark.parametrize("processor", [*PROCESSORS, cuda])

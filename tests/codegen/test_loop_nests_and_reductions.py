@@ -11,7 +11,7 @@ import pytest
 import weft
 
 pytest.importorskip("pyopencl")
-from checking import EVERY, both, check, needs_nvrtc, numbers, with_vectors
+from checking import EVERY, both, check, numbers, with_vectors
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from running import CUDA_PARALLEL, FUSING, PARALLEL, SERIAL, plan_of, work_of
@@ -221,7 +221,7 @@ def test_a_user_s_names_and_lines_cannot_leave_a_comment():
     assert "a; b" not in source
 
 
-@needs_nvrtc
+@pytest.mark.needs("nvrtc")
 def test_source_for_cuda_has_no_word_of_opencl():
     x = weft.placeholder((100, 100))
     plan = plan_of([weft.softmax(x)], x, processor=CUDA_PARALLEL, passes=FUSING)

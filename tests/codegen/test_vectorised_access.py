@@ -13,7 +13,7 @@ import weft
 
 pytest.importorskip("pyopencl")
 import nvrtc
-from checking import EVERY, awkward, check, needs_nvrtc, numbers
+from checking import EVERY, awkward, check, numbers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from running import CUDA_PARALLEL, FUSING, PARALLEL, SERIAL, VECTORISED, plan_of, work_of
@@ -272,7 +272,7 @@ WHOLE_VECTORS = {
 }
 
 
-@needs_nvrtc
+@pytest.mark.needs("nvrtc")
 @pytest.mark.parametrize("dtype", ["int8", "float16", "bfloat16", "int32", "float32", "float64"])
 @pytest.mark.parametrize("name", WHOLE_VECTORS)
 def test_cuda_moves_sixteen_bytes_at_once(name, dtype):

@@ -12,7 +12,7 @@ import weft
 
 pytest.importorskip("pyopencl")
 import nvrtc
-from checking import EVERY, awkward, check, needs_nvrtc, numbers
+from checking import EVERY, awkward, check, numbers
 from running import (
     CUDA_PARALLEL,
     FUSING,
@@ -261,7 +261,7 @@ FOR_CUDA = {
 }
 
 
-@needs_nvrtc
+@pytest.mark.needs("nvrtc")
 @pytest.mark.parametrize("name", FOR_CUDA)
 def test_groups_compile_for_cuda(name):
     shape, build = FOR_CUDA[name]

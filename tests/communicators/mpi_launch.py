@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from needs import skip_without
 
 PROGRAMS = Path(__file__).parent / "programs"
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
@@ -19,9 +19,7 @@ def mpiexec(
     ranks: int, program: str, *args: str, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Run a program on some ranks and return how it ended; skips the test without MPI."""
-    pytest.importorskip("mpi4py", reason="MPI is not installed: pip install 'weft[mpi]'")
-    if not MPIEXEC.exists():
-        pytest.skip("the environment has no mpiexec")
+    skip_without("mpi")
     command = [str(MPIEXEC), "-n", str(ranks), sys.executable, str(PROGRAMS / program), *args]
     settings = {**os.environ, "OMP_NUM_THREADS": "1", "WEFT_NUM_THREADS": "1", **environment}
     return subprocess.run(

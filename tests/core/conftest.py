@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 import numpy as np
 import pytest
+from needs import skip_without_backend
 
 import weft
 import weft_array_api
@@ -23,8 +24,7 @@ def transformer_of() -> Iterator[Callable[[str], weft.Transformer]]:
         def made(name: str) -> weft.Transformer:
             if name == "array":
                 return stack.enter_context(weft_array_api.ArrayTransformer(np))
-            if not weft.plugins.backend_status(name).usable:
-                pytest.skip(f"{name} is not usable here")
+            skip_without_backend(name)
             return stack.enter_context(weft.make_transformer(name))
 
         yield made

@@ -25,6 +25,8 @@ PAGES = sorted((ROOT / "docs").glob("*.md"))
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 TOCTREE = re.compile(r"^```\{toctree\}\n(.*?)^```", re.DOTALL | re.MULTILINE)
 WITH_TESTS_OF_THEIR_OWN = {"tutorial.md", "plugins.md"}
+NEEDS = {"backends.md": ("compiler", "opencl"), "native.md": ("compiler",)}
+"""What the examples on a page need."""
 
 
 def modules() -> list[str]:
@@ -56,7 +58,14 @@ def _no_rules_are_left() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_no_rules_are_left")
-@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.needs(*NEEDS.get(page.name, ())))
+        for page in [ROOT / "README.md", *PAGES]
+    ],
+    ids=lambda page: page.name,
+)
 def test_examples_on_the_page_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,7 +157,7 @@ def test_the_index_of_the_site_names_every_page_once() -> None:
 
 
 def test_pages_of_the_site_that_show_files_of_the_repository_have_theirs() -> None:
-    pytest.importorskip("docutils", reason="make docs installs the tools of the site")
+    pytest.importorskip("docutils")
     script = runpy.run_path(str(ROOT / "docs" / "extensions" / "repository_files.py"))
     for name, page in script["PAGES"].items():
         assert (ROOT / name).is_file()

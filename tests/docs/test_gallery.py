@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from needs import skip_without
 from threadpoolctl import threadpool_limits
 
 from weft import plugins
@@ -37,8 +38,8 @@ def _figures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("_figures")
 @BY_NAME
 def test_example_runs_and_draws(example: Path) -> None:
-    if example.stem.endswith("_opencl") and not plugins.backend_status("opencl").usable:
-        pytest.skip(plugins.backend_status("opencl").usable.reason)
+    if example.stem.endswith("_opencl"):
+        skip_without("opencl")
     registered = plugins.revision()
     with threadpool_limits(1):  # threads of a BLAS spin, which takes long if tests run side by side
         runpy.run_path(str(example))

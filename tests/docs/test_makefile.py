@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -35,7 +34,7 @@ def test_there_are_such_targets() -> None:
     assert OF_DEVICES == ["test-gpu", "test-intel"]
 
 
-@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+@pytest.mark.needs("make")
 @pytest.mark.parametrize(
     ("system", "tools"), [("Windows_NT", ".venv/Scripts/"), ("", ".venv/bin/")]
 )
@@ -45,3 +44,20 @@ def test_tools_are_where_each_system_has_them(system: str, tools: str) -> None:
     lines = [line for line in done.stdout.splitlines() if line.startswith(".venv/")]
     assert len(lines) > 3
     assert all(line.startswith(tools) for line in lines)
+
+
+@pytest.mark.needs("make")
+def test_each_target_installs_what_it_needs_and_no_more(tmp_path: Path) -> None:
+    def printed(target: str) -> str:
+        command = ["make", "--dry-run", target, f"VENV={tmp_path}"]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    extras = re.compile(r"--editable '\.\[(.*)\]'")
+    assert extras.findall(printed("demo")) == ["demo"]
+    assert extras.findall(printed("fast")) == extras.findall(printed("test")) == ["dev"]
+    assert "needs.py" in printed("test")
+    assert "needs.py" not in printed("fast") + printed("demo")
+    assert all("-m venv" in printed(target) for target in ("demo", "fast", "test"))
+    for name in ("pyvenv.cfg", "ready"):
+        (tmp_path / name).touch()
+    assert "pip install" not in printed("demo"), "the tools include what the demo needs"

@@ -29,7 +29,7 @@ SOURCES = {"link": "href", "script": "src", "img": "src", "source": "src", "ifra
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the site without running the gallery; its pages go to a folder that git ignores."""
-    pytest.importorskip("sphinx", reason="the extra docs is not installed")
+    pytest.importorskip("sphinx")
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet"]
     options = ["--define", "plot_gallery=0", "--doctree-dir", folder / "doctrees"]

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+from needs import skip_without
 from threadpoolctl import threadpool_limits
 
 import weft
-from weft import plugins
 
 pytest.importorskip("sklearn")
 
@@ -32,9 +32,7 @@ def test_blocks_of_the_page_run(
     with threadpool_limits(1):  # threads of a BLAS spin, which takes long if tests run side by side
         run(page, scope)
         if continuation := CONTINUED.get(page.name):
-            status = plugins.backend_status("opencl")
-            if not status.usable:
-                pytest.skip(f"{page.name} runs; {continuation} does not: {status.usable.reason}")
+            skip_without("opencl")
             run(page.with_name(continuation), scope)
 
 

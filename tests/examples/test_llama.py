@@ -150,7 +150,7 @@ def test_files_that_cannot_be_written_are_refused_before_training(
     assert_refused(run("--out", tmp_path / out), *words, "choose another folder")
 
 
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="only Linux has /proc")
+@pytest.mark.needs("linux")
 @pytest.mark.parametrize("out", ["/proc", "/proc/new"])
 def test_a_folder_that_takes_no_files_is_refused_before_training(
     out: str, monkeypatch: pytest.MonkeyPatch

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import skip_without
 
 from weft.cache.store import Cache, CacheWarning
 from weft.errors import ArgumentError
@@ -36,8 +37,7 @@ def open_files() -> set[str]:
 @pytest.fixture
 def windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refuse what Windows refuses: to remove a file that is open, or to take its name from it."""
-    if not os.path.exists("/proc/self/fd"):
-        pytest.skip("nothing here says which files are open")
+    skip_without("linux")
 
     def refusing(function: Callable[..., Any], place: int) -> Callable[..., Any]:
         def refuse(*paths: Any, **options: Any) -> Any:

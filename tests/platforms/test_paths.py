@@ -9,8 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from weft import plugins
+from needs import skip_without_backend
 
 FOLDER = "my folder ä ö 漢"
 
@@ -54,8 +53,7 @@ def test_a_program_computes_and_writes_in_such_a_folder(
     backend: str, variables: dict[str, str], tmp_path: Path
 ) -> None:
     pytest.importorskip("safetensors")
-    if not plugins.backend_status(backend).usable:
-        pytest.skip(f"{backend} is not usable here")
+    skip_without_backend(backend)
     folder = tmp_path / FOLDER
     for name in ("home", "temporary 漢"):
         (folder / name).mkdir(parents=True)
@@ -83,12 +81,11 @@ def test_a_program_computes_and_writes_in_such_a_folder(
     assert list((folder / "temporary 漢").iterdir()) == []
 
 
+@pytest.mark.needs("compiler", "cc")
 def test_exported_c_is_compiled_in_such_a_folder(tmp_path: Path) -> None:
     import weft
 
-    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
-    if compiler is None or not plugins.backend_status("native").usable:
-        pytest.skip("there is no C compiler")
+    compiler = next(filter(shutil.which, ("gcc", "clang")))
     folder = tmp_path / FOLDER
     x = weft.placeholder((3,), name="größe 漢")
     with weft.make_transformer("native") as transformer:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from emulator import Emulator, compiler
+from emulator import Emulator
+from needs import skip_without
 from pretended import Machine, install
 
 import weft
-from weft import plugins
 from weft_cupy import devices
 from weft_cupy.transformer import CuPyTransformer
 
@@ -21,22 +21,10 @@ sys.path.extend(str(Path(__file__).parents[2] / each) for each in ("codegen", "c
 Maker = Callable[..., CuPyTransformer]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests that need a GPU where there is none."""
-    marked = [item for item in items if item.get_closest_marker("gpu")]
-    if not marked:
-        return
-    usable = plugins.backend_status("cupy").usable
-    if not usable:
-        for item in marked:
-            item.add_marker(pytest.mark.skip(reason=f"no NVIDIA GPU: {usable.reason}"))
-
-
 @pytest.fixture(scope="session")
 def emulator(tmp_path_factory: pytest.TempPathFactory) -> Emulator:
     """What runs kernels on the host."""
-    if compiler() is None:
-        pytest.skip("no g++, which compiles kernels for the host: install g++")
+    skip_without("g++")
     return Emulator(tmp_path_factory.mktemp("kernels"))
 
 

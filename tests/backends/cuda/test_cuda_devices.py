@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from nvrtc import complaints, library, ptx_of
+from nvrtc import complaints, ptx_of
 
 import weft
 from weft import plugins
@@ -153,7 +153,7 @@ extern "C" __global__ void f(float *x) {
 """
 
 
-@pytest.mark.skipif(library() is None, reason="NVRTC is not installed")
+@pytest.mark.needs("nvrtc")
 def test_subnormal_numbers_are_not_taken_for_zero() -> None:
     assert ".f32" in ptx_of(SUBNORMALS)
     assert ".ftz" not in ptx_of(SUBNORMALS)
@@ -171,7 +171,7 @@ def test_nvrtc_compiles_by_the_bindings_of_cupy(capability: int, is_ptx: bool) -
         compiled("// fine\nint f() { return f23; }\n", "this", capability, "a GPU", None)
 
 
-@pytest.mark.skipif(library() is None, reason="NVRTC is not installed")
+@pytest.mark.needs("nvrtc")
 def test_the_lines_that_nvrtc_refuses_are_shown() -> None:
     source = "// fine\n__device__ int f() { return f23; }\n"
     error = build_error(complaints(source), source, "a GPU", "this")

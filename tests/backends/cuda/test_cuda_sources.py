@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from nvrtc import ARCHITECTURES, NEWEST, complaints, library, usage_of
+from nvrtc import ARCHITECTURES, NEWEST, complaints, usage_of
 
 import weft
 from weft.passes.interface import run_passes
@@ -50,9 +50,7 @@ REGISTERS = 65536
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(
-        library() is None, reason="NVRTC is not installed: pip install nvidia-cuda-nvrtc"
-    ),
+    pytest.mark.needs("nvrtc"),
 ]
 
 

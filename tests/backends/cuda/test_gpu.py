@@ -14,7 +14,7 @@ from weft_c.runtime.errors import DeviceMemoryError
 from weft_cupy import drivers
 from weft_cupy.transformer import CuPyTransformer
 
-pytestmark = pytest.mark.gpu
+pytestmark = pytest.mark.needs("gpu")
 
 
 @pytest.fixture

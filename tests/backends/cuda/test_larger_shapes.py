@@ -15,7 +15,6 @@ from emulator import Emulator
 from pretended import FORMS
 
 import weft
-from weft import plugins
 
 if TYPE_CHECKING:
     from conftest import Maker
@@ -165,10 +164,8 @@ def test_larger_shapes_in_other_dtypes(make: Maker, name: str, dtype: str) -> No
 
 
 @pytest.mark.long
+@pytest.mark.needs("opencl")
 @pytest.mark.parametrize("name", LARGE)
 def test_larger_shapes_in_the_serial_form(name: str) -> None:
-    usable = plugins.backend_status("opencl").usable
-    if not usable:
-        pytest.skip(f"no OpenCL device: {usable.reason}")
     with weft.make_transformer("opencl") as transformer:
         check(transformer, LARGE[name], "float32")

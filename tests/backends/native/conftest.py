@@ -3,22 +3,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from needs import skip_without
 
-from weft import plugins
 from weft_native import binding, compiler, library, shared_library
 from weft_native.transformer import NativeTransformer
 
 
-@pytest.fixture(scope="session")
-def has_compiler() -> None:
-    """Skip where there is no C compiler."""
-    usable = plugins.backend_status("native").usable
-    if not usable:
-        pytest.skip(f"programs cannot be compiled: {usable.reason}")
-
-
 @pytest.fixture
-def transformer(has_compiler: None) -> Iterator[NativeTransformer]:
+def transformer() -> Iterator[NativeTransformer]:
+    skip_without("compiler")
     made = NativeTransformer(cache=False)
     yield made
     made.close()

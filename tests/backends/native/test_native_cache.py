@@ -23,19 +23,11 @@ from weft.cache.store import Cache, CacheWarning
 from weft_native import compiler, shared_library
 from weft_native.shared_library import load
 
-if os.name != "posix":
-    pytest.skip("pipes, signals and owners of POSIX", allow_module_level=True)
-
-pytestmark = [
-    pytest.mark.usefixtures("anew", "has_compiler"),
-]
+pytestmark = [pytest.mark.needs("posix", "compiler"), pytest.mark.usefixtures("anew")]
 
 TEXT = '__attribute__((visibility("default"))) int answer(void) {{ return {}; }}'
 GOOD, EVIL = TEXT.format(42), TEXT.format(666)
 SOMEBODY = 65534
-needs_root = pytest.mark.skipif(
-    os.name == "posix" and os.geteuid() != 0, reason="only root can give files to others"
-)
 
 
 @pytest.fixture
@@ -100,13 +92,13 @@ def test_nothing_is_loaded_from_a_folder_that_others_may_write(folder: Path, mod
     assert sorted(folder.iterdir()) == before, "nothing is written there"
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_file_of_somebody_else_is_not_loaded(folder: Path) -> None:
     put(entry_of(folder), 0o644, SOMEBODY)
     assert answer() == 42
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_folder_of_somebody_else_is_not_used(folder: Path) -> None:
     put(entry_of(folder))
     os.chown(folder, SOMEBODY, SOMEBODY)
@@ -117,7 +109,7 @@ def test_a_folder_of_somebody_else_is_not_used(folder: Path) -> None:
     assert answer() == 42
 
 
-@needs_root
+@pytest.mark.needs("root")
 @pytest.mark.parametrize("make", [os.symlink, os.link], ids=["symlink", "hard link"])
 def test_a_link_to_a_file_of_somebody_else_is_not_loaded(
     folder: Path, make: Callable[[Path, Path], None]
@@ -129,7 +121,7 @@ def test_a_link_to_a_file_of_somebody_else_is_not_loaded(
     assert target.read_bytes() == content, "and is not written through"
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_folder_that_somebody_exchanges_later_gives_nothing(folder: Path) -> None:
     assert answer() == 42
     cache = store.open_cache()
@@ -206,7 +198,7 @@ def as_somebody(function: Callable[[], object]) -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_files_of_the_system_are_read_and_the_folder_stays_as_it_is(folder: Path) -> None:
     folder.chmod(0o755)
     assert answer() == 42
@@ -224,7 +216,7 @@ def test_files_of_the_system_are_read_and_the_folder_stays_as_it_is(folder: Path
     assert sorted(folder.iterdir()) == before
 
 
-@needs_root
+@pytest.mark.needs("root")
 def test_a_user_reads_nothing_of_a_third_one(folder: Path) -> None:
     folder.chmod(0o755)
     put(entry_of(folder), 0o644, 12345)
@@ -238,11 +230,10 @@ def test_a_user_reads_nothing_of_a_third_one(folder: Path) -> None:
     as_somebody(look)
 
 
-@needs_root
+@pytest.mark.needs("mounts")
 def test_a_full_disk_is_said_once_and_leaves_nothing(folder: Path) -> None:
     mount = ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(folder)]
-    if subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("nothing can be mounted here")
+    subprocess.run(mount, check=True)
     try:
         folder.chmod(0o700)
         cache = Cache(folder)

@@ -61,7 +61,8 @@ def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 COUNTING = 'case "$*" in *program.c*) echo once >> "$0.log";; esac\nexec $REAL "$@"'
 
 
-def test_a_named_compiler_is_taken(has_compiler: None, script: Any, cache_folder: Path) -> None:
+@pytest.mark.needs("compiler")
+def test_a_named_compiler_is_taken(script: Any, cache_folder: Path) -> None:
     path = script(COUNTING)
     assert NativeTransformer.probe() == (str(path), "")
     np.testing.assert_allclose(compile_something(), np.exp(np.arange(5)) * 3 - 1, rtol=1e-5)
@@ -91,12 +92,17 @@ def test_zig_is_the_last_resort(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WEFT_CC", raising=False)
     monkeypatch.setattr(compiler.shutil, "which", lambda name: None)
     monkeypatch.setattr(compiler, "find_spec", lambda name: object())
-    assert compiler.command() == (sys.executable, "-m", "ziglang", "cc")
+    assert compiler.command() == compiler.ZIG
 
 
-def test_a_compiler_without_headers_is_not_usable(
-    has_compiler: None, script: Any, cache_folder: Path
-) -> None:
+@pytest.mark.needs("compiler")
+def test_one_text_gives_one_library() -> None:
+    one, other = (compiler.build("int x;", "a test") for _ in range(2))
+    assert one == other
+
+
+@pytest.mark.needs("compiler")
+def test_a_compiler_without_headers_is_not_usable(script: Any, cache_folder: Path) -> None:
     missing = "echo 'fatal error: math.h: No such file or directory' >&2; exit 1"
     script(f'case "$*" in *-dM*) exec $REAL "$@";; esac\n{missing}')
     with pytest.raises(BackendError, match=r"math\.h: No such file or directory"):
@@ -113,8 +119,9 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("name", FAILURES)
+@pytest.mark.needs("compiler")
 def test_a_compiler_that_fails_is_named_with_its_output(
-    has_compiler: None, script: Any, cache_folder: Path, name: str
+    script: Any, cache_folder: Path, name: str
 ) -> None:
     compiler.macros()  # of the real one
     compile_something()
@@ -130,8 +137,9 @@ def test_a_compiler_that_fails_is_named_with_its_output(
     assert f'File "{__file__}", line' in str(caught.value)
 
 
+@pytest.mark.needs("compiler")
 def test_a_compiler_that_hangs_is_stopped(
-    has_compiler: None, script: Any, cache_folder: Path, monkeypatch: pytest.MonkeyPatch
+    script: Any, cache_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compile_something()
     compiler.identity.cache_clear()
@@ -141,7 +149,8 @@ def test_a_compiler_that_hangs_is_stopped(
         compiler.build("int x;", "a test")
 
 
-def test_libraries_are_kept(has_compiler: None, script: Any, cache_folder: Path) -> None:
+@pytest.mark.needs("compiler")
+def test_libraries_are_kept(script: Any, cache_folder: Path) -> None:
     path = script(COUNTING)
     first = compile_something(cache_folder)
     log = Path(f"{path}.log")
@@ -152,9 +161,8 @@ def test_libraries_are_kept(has_compiler: None, script: Any, cache_folder: Path)
     assert all(stat.S_IMODE(each.stat().st_mode) == 0o600 for each in cache_folder.iterdir())
 
 
-def test_another_compiler_compiles_again(
-    has_compiler: None, script: Any, cache_folder: Path
-) -> None:
+@pytest.mark.needs("compiler")
+def test_another_compiler_compiles_again(script: Any, cache_folder: Path) -> None:
     path = script(COUNTING)
     key = compiler.key_of("text")
     path.write_text(path.read_text() + "\n# changed\n")
@@ -162,7 +170,8 @@ def test_another_compiler_compiles_again(
     assert compiler.key_of("text") != key
 
 
-def test_a_damaged_library_is_compiled_again(has_compiler: None, cache_folder: Path) -> None:
+@pytest.mark.needs("compiler")
+def test_a_damaged_library_is_compiled_again(cache_folder: Path) -> None:
     text = '__attribute__((visibility("default"))) int answer(void) { return 42; }'
     load(text, "a test", ["answer"])
     for path in cache_folder.iterdir():
@@ -174,8 +183,10 @@ def test_a_damaged_library_is_compiled_again(has_compiler: None, cache_folder: P
         assert load(text, "a test", ["answer"]).answer() == 42
 
 
+@pytest.mark.needs("linux")
+@pytest.mark.needs("compiler")
 def test_a_folder_that_forbids_execution_is_no_obstacle(
-    has_compiler: None, cache_folder: Path, monkeypatch: pytest.MonkeyPatch
+    cache_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = shared_library.Library
 
@@ -184,8 +195,6 @@ def test_a_folder_that_forbids_execution_is_no_obstacle(
             raise OSError("failed to map segment from shared object")
         return real(path)
 
-    if not hasattr(os, "memfd_create"):
-        pytest.skip("there are no files in memory")
     monkeypatch.setattr(shared_library, "Library", refusing)
     names = ["one", "two"]
     texts = [
@@ -195,9 +204,8 @@ def test_a_folder_that_forbids_execution_is_no_obstacle(
     assert [getattr(each, name)() for each, name in zip(found, names, strict=True)] == [1, 1]
 
 
-def test_a_full_disk_is_reported(
-    has_compiler: None, cache_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.needs("compiler")
+def test_a_full_disk_is_reported(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*args: Any, **options: Any) -> None:
         raise OSError(28, "No space left on device")
 
@@ -215,8 +223,8 @@ def test_a_full_disk_is_reported(
         ("#define __AVX2__EXTRA 1\n", Vectors(4, 12)),
     ],
 )
+@pytest.mark.needs("compiler")
 def test_vectors_follow_from_the_macros_of_the_compiler(
-    has_compiler: None,
     cache_folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     macros: str,
@@ -230,8 +238,9 @@ def test_vectors_follow_from_the_macros_of_the_compiler(
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=lambda each: f"{each.lanes} lanes")
+@pytest.mark.needs("compiler")
 def test_kernels_for_any_lanes_compute_the_same(
-    has_compiler: None, monkeypatch: pytest.MonkeyPatch, target: Vectors
+    monkeypatch: pytest.MonkeyPatch, target: Vectors
 ) -> None:
     values = np.linspace(-3, 3, 7 * 130, dtype=np.float32).reshape(7, 130)
     x = weft.placeholder((7, 130))
@@ -247,8 +256,9 @@ def test_kernels_for_any_lanes_compute_the_same(
             np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.needs("compiler")
 def test_without_headers_of_python_calls_go_through_ctypes(
-    has_compiler: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(binding.sysconfig, "get_path", lambda name: str(tmp_path))
     assert binding.binder() is None
@@ -263,9 +273,8 @@ print(t.computation(weft.exp(x) * 3 - 1, x)(np.arange(5, dtype=np.float32)).toli
 """
 
 
-def test_a_later_process_needs_no_compiler(
-    has_compiler: None, script: Any, cache_folder: Path
-) -> None:
+@pytest.mark.needs("compiler")
+def test_a_later_process_needs_no_compiler(script: Any, cache_folder: Path) -> None:
     path = script(COUNTING)
     environment = {**os.environ, "WEFT_CACHE_DIR": str(cache_folder), "WEFT_CC": str(path)}
     results = [

@@ -16,11 +16,13 @@ from pygments.lexers.c_cpp import CLexer, CppLexer
 
 import weft
 from weft.errors import ArgumentError, BackendError
+from weft_native.compiler import ZIG
 from weft_native.exported_names import exported_name, words_of
 from weft_native.transformer import NativeComputation, NativeTransformer
 
 STRICT = ("-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O2")
-COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
+COMPILERS = [(name,) for name in ("gcc", "clang") if shutil.which(name)] or [ZIG]
+"""The commands of the compilers that are here."""
 
 MAIN = """
 #include <stdio.h>
@@ -47,7 +49,11 @@ int main(void) {{
 
 
 def run_in_c(
-    compiled: NativeComputation, folder: Path, arrays: Sequence[Any], calls: int = 1, cc: str = ""
+    compiled: NativeComputation,
+    folder: Path,
+    arrays: Sequence[Any],
+    calls: int = 1,
+    cc: Sequence[str] = COMPILERS[0],
 ) -> tuple[int, list[np.ndarray[Any, Any]]]:
     """Export a computation and call it from C; returns its status and the last results."""
     source, _ = compiled.export_c(folder, "exported")
@@ -66,7 +72,7 @@ def run_in_c(
         lines.append(f'    keep("out{number}", o{number}, {nbytes});')
     main = folder / "main.c"
     main.write_text(MAIN.format(name="exported", body="\n".join(lines)))
-    command = [cc or COMPILERS[0], *STRICT, str(source), str(main), "-o", "program", "-lm"]
+    command = [*cc, *STRICT, str(source), str(main), "-o", "program", "-lm"]
     subprocess.run(command, cwd=folder, check=True, timeout=120)
     status = subprocess.run([folder / "program"], cwd=folder, timeout=60).returncode
     found = [
@@ -76,9 +82,9 @@ def run_in_c(
     return status, found
 
 
-@pytest.mark.parametrize("cc", COMPILERS)
+@pytest.mark.parametrize("cc", COMPILERS, ids=" ".join)
 def test_a_classifier_gives_the_same_digits(
-    transformer: NativeTransformer, tmp_path: Path, cc: str
+    transformer: NativeTransformer, tmp_path: Path, cc: Sequence[str]
 ) -> None:
     rng = np.random.default_rng(0)
     images = weft.placeholder((20, 8, 8), name="images")
@@ -169,13 +175,13 @@ def keywords() -> Iterator[str]:
 def library_names() -> Iterator[str]:
     """Yield the names in the libraries of C that the compiler links."""
     for library in ("libc.so.6", "libm.so.6"):
-        command = [COMPILERS[0], f"-print-file-name={library}"]
+        command = [*COMPILERS[0], f"-print-file-name={library}"]
         path = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
         listed = subprocess.run(["nm", "-D", path], capture_output=True, text=True).stdout
         yield from re.findall(r" [A-Za-z] (\w+)", listed)
 
 
-@pytest.mark.skipif(not COMPILERS, reason="there is no C compiler")
+@pytest.mark.needs("cc")
 def test_no_name_is_one_of_c_or_of_the_text_itself(
     transformer: NativeTransformer, tmp_path: Path
 ) -> None:
@@ -200,7 +206,7 @@ def test_no_name_is_one_of_c_or_of_the_text_itself(
     joined = "\n".join([header.read_text(), "#include <cmath>", 'extern "C" {', *declared, "}"])
     (tmp_path / "whole.cpp").write_text(joined + "\n")
     for standard in ("-std=c11", "-std=gnu17"):
-        command = [COMPILERS[0], *STRICT[1:], "-Wno-pedantic", standard, "-c", "whole.c"]
+        command = [*COMPILERS[0], *STRICT[1:], "-Wno-pedantic", standard, "-c", "whole.c"]
         subprocess.run([*command, "-O0"], cwd=tmp_path, check=True, timeout=300)
     if shutil.which("g++"):
         command = ["g++", *STRICT[1:], "-fsyntax-only", "whole.cpp"]
@@ -220,7 +226,7 @@ def test_a_computation_of_any_name_is_exported(
     source, header = compiled.export_c(tmp_path)
     assert source.stem == header.stem != name
     assert f" in0: float32 (5,), {name}\n" in header.read_text()
-    command = [COMPILERS[0], *STRICT, "-I.", "-c", str(source)]
+    command = [*COMPILERS[0], *STRICT, "-I.", "-c", str(source)]
     subprocess.run(command, cwd=tmp_path, check=True, timeout=120)
 
 
@@ -297,8 +303,9 @@ def test_lengths_that_were_given_are_those_of_the_exported_function(
 
 
 @pytest.mark.parametrize("fast_math", [False, True])
+@pytest.mark.needs("compiler")
 def test_an_exported_function_has_the_options_of_its_transformer(
-    has_compiler: None, tmp_path: Path, fast_math: bool
+    tmp_path: Path, fast_math: bool
 ) -> None:
     x = weft.placeholder((5,))
     with NativeTransformer(cache=False, fast_math=fast_math) as transformer:
@@ -310,9 +317,8 @@ def test_an_exported_function_has_the_options_of_its_transformer(
         assert np.isnan(found[0]).any() != fast_math
 
 
-def test_a_limit_on_memory_holds_for_the_exported_function(
-    has_compiler: None, tmp_path: Path
-) -> None:
+@pytest.mark.needs("compiler")
+def test_a_limit_on_memory_holds_for_the_exported_function(tmp_path: Path) -> None:
     x = weft.placeholder((1000,))
     with NativeTransformer(cache=False, memory_limit=100) as transformer:
         compiled = transformer.computation([weft.sort(x) @ weft.sort(-x)], x)

@@ -17,9 +17,11 @@ POWER_BOUND = 1.5
 
 
 @pytest.mark.parametrize("name", BOUNDS)
-def test_functions_are_as_exact_as_documented(has_compiler: None, name: str) -> None:
+@pytest.mark.needs("compiler")
+def test_functions_are_as_exact_as_documented(name: str) -> None:
     assert largest_error(name, step=331)[0] <= BOUNDS[name]
 
 
-def test_powers_are_as_exact_as_documented(has_compiler: None) -> None:
+@pytest.mark.needs("compiler")
+def test_powers_are_as_exact_as_documented() -> None:
     assert largest_error_of_pairs("pow", rounds=4)[0] <= POWER_BOUND

@@ -17,14 +17,10 @@ from weft_native import shared_library
 from weft_native.shared_library import load
 from weft_native.transformer import NativeTransformer
 
-pytestmark = pytest.mark.usefixtures("has_compiler")
+pytestmark = pytest.mark.needs("compiler")
 
 TEXT = '__attribute__((visibility("default"))) int answer(void) {{ return {}; }}'
 VALUES = np.linspace(-1, 1, 5, dtype=np.float32)
-
-needs_maps = pytest.mark.skipif(
-    not Path("/proc/self/maps").exists(), reason="the mappings of a process are not listed here"
-)
 
 
 @pytest.fixture
@@ -49,7 +45,7 @@ def result(number: int) -> np.ndarray:
     return np.tanh(VALUES.astype(np.float64)) * (number + 0.25)
 
 
-@needs_maps
+@pytest.mark.needs("linux")
 def test_closed_graphs_leave_no_mappings(nothing_recent: None) -> None:
     counts = []
     for number in range(12):
@@ -63,7 +59,7 @@ def test_closed_graphs_leave_no_mappings(nothing_recent: None) -> None:
 
 
 @pytest.mark.long
-@needs_maps
+@pytest.mark.needs("linux")
 def test_many_closed_graphs_leave_few_mappings() -> None:
     counts = []
     for number in range(100):
@@ -73,7 +69,7 @@ def test_many_closed_graphs_leave_few_mappings() -> None:
     assert max(counts[50:]) <= max(counts[:50]) + 10, counts[::10]
 
 
-@needs_maps
+@pytest.mark.needs("linux")
 def test_a_library_is_loaded_as_long_as_a_function_of_it_is_held(nothing_recent: None) -> None:
     gc.collect()
     before = mappings()

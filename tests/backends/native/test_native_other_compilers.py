@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from needs import skip_without
 
 pytestmark = pytest.mark.long
 
@@ -20,14 +19,8 @@ TENTHS = {"clang": 3, "zig": 7}
 
 def command_of(compiler: str) -> str:
     """Return the value of WEFT_CC for a compiler; skips where it is not there."""
-    if compiler == "zig":
-        if find_spec("ziglang") is None:
-            pytest.skip("the package ziglang is not installed")
-        return f"{sys.executable} -m ziglang cc"
-    found = shutil.which(compiler)
-    if found is None:
-        pytest.skip(f"there is no {compiler}")
-    return found
+    skip_without(compiler)
+    return f"{sys.executable} -m ziglang cc" if compiler == "zig" else compiler
 
 
 @pytest.mark.parametrize("compiler", TENTHS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -21,9 +20,10 @@ from weft.report.progress import Stage
 from weft_c.source.functions import HostCall
 from weft_native import compiler, executor, program_text
 from weft_native.executor import NativeKernelGroup
-from weft_native.library import find_blas
 from weft_native.program_text import ProgramText
 from weft_native.transformer import NativeTransformer
+
+pytestmark = pytest.mark.needs("compiler")
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(0, 1, (6, 8)).astype(np.float32)
@@ -107,9 +107,7 @@ def test_units_are_compiled_at_the_same_time(
     assert parts.source.count("#if UNIT == 2") > 1
 
 
-def test_units_are_counted_as_they_are_done(
-    has_compiler: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_units_are_counted_as_they_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Stage] = []
 
     def noted(title: str, total: int | None) -> Stage:
@@ -121,7 +119,7 @@ def test_units_are_counted_as_they_are_done(
     assert [(each.title, each.total, each.done) for each in made] == [("compiling a test", 2, 2)]
 
 
-def test_an_error_in_any_unit_is_reported(has_compiler: None) -> None:
+def test_an_error_in_any_unit_is_reported() -> None:
     text = "#if UNIT == 1\nint broken = ;\n#endif\n"
     with pytest.raises(BackendError, match=r"(?s)could not compile a test.*>    2 int broken"):
         compiler.build(text, "a test", units=2)
@@ -182,7 +180,7 @@ def test_a_larger_program_moves_the_arena_of_a_smaller_one(transformer: NativeTr
     np.testing.assert_array_equal(one(a), first)
 
 
-def test_a_closed_transformer_says_so(has_compiler: None) -> None:
+def test_a_closed_transformer_says_so() -> None:
     transformer = NativeTransformer(cache=False)
     x = weft.placeholder((6, 8))
     compiled = transformer.computation(weft.softmax(x), x)
@@ -193,7 +191,7 @@ def test_a_closed_transformer_says_so(has_compiler: None) -> None:
 
 
 @pytest.mark.parametrize("shape", [(1000, 1000), (3, 400_000), (400_000, 3)])
-def test_results_do_not_depend_on_the_schedule(has_compiler: None, shape: tuple[int, int]) -> None:
+def test_results_do_not_depend_on_the_schedule(shape: tuple[int, int]) -> None:
     values = RANDOM.normal(0, 1, shape).astype(np.float32)
     x = weft.placeholder(shape)
     results = [weft.softmax(x), weft.sum(x), weft.sum(x, 0), weft.variance(x, 1)]
@@ -206,7 +204,7 @@ def test_results_do_not_depend_on_the_schedule(has_compiler: None, shape: tuple[
     np.testing.assert_allclose(first[2], values.astype(np.float64).sum(0), rtol=1e-5, atol=1e-3)
 
 
-def test_transformers_share_the_pool_between_threads(has_compiler: None) -> None:
+def test_transformers_share_the_pool_between_threads() -> None:
     x = weft.placeholder((512, 512))
     result = weft.softmax(x @ weft.transpose(x))
     values = RANDOM.normal(0, 1, (512, 512)).astype(np.float32)
@@ -227,9 +225,9 @@ def test_transformers_share_the_pool_between_threads(has_compiler: None) -> None
     assert not wrong
 
 
-@pytest.mark.skipif(find_blas() is None, reason="NumPy has no OpenBLAS here")
+@pytest.mark.needs("blas")
 @pytest.mark.parametrize("batch", [(), (3,), (40,)])
-def test_blas_and_own_tiles_agree(has_compiler: None, batch: tuple[int, ...]) -> None:
+def test_blas_and_own_tiles_agree(batch: tuple[int, ...]) -> None:
     a, b = ((*batch, 300, 270), (*batch, 270, 290))
     x, y = weft.placeholder(a), weft.placeholder(b)
     one, other = (RANDOM.normal(0, 1, shape).astype(np.float32) for shape in (a, b))
@@ -263,8 +261,8 @@ print("parent", np.array_equal(compiled(values), expected))
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
-def test_a_forked_process_has_threads_of_its_own(has_compiler: None) -> None:
+@pytest.mark.needs("posix")
+def test_a_forked_process_has_threads_of_its_own() -> None:
     done = subprocess.run(
         [sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=120, check=True
     )
@@ -287,7 +285,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_an_interrupt_ends_a_loop_in_c(has_compiler: None) -> None:
+def test_an_interrupt_ends_a_loop_in_c() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

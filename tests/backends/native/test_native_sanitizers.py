@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.needs("compiler", "sanitizers")]
 
 THREADS = """
 import threading
@@ -47,16 +46,11 @@ ROWS = "matmul or pool or conv or softmax or sort or reduction or products or cu
 def sanitized(
     kind: str, arguments: tuple[str, ...], cache: Path
 ) -> subprocess.CompletedProcess[str]:
-    """Run Python with programs compiled for a sanitizer of GCC; skips where it is not there."""
-    gcc = shutil.which("gcc")
-    if gcc is None:
-        pytest.skip("there is no GCC")
+    """Run Python with programs compiled for a sanitizer of GCC."""
     library = {"address": "libasan.so", "thread": "libtsan.so"}[kind]
     path = subprocess.run(
-        [gcc, f"-print-file-name={library}"], capture_output=True, text=True, check=True
+        ["gcc", f"-print-file-name={library}"], capture_output=True, text=True, check=True
     ).stdout.strip()
-    if not os.path.isabs(path):
-        pytest.skip(f"GCC has no {library}")
     environment = {
         **os.environ,
         "LD_PRELOAD": path, "WEFT_CC": f"gcc -fsanitize={kind}", "WEFT_CACHE_DIR": str(cache),
@@ -68,13 +62,13 @@ def sanitized(
     )
 
 
-def test_threads_have_no_data_races(has_compiler: None, tmp_path: Path) -> None:
+def test_threads_have_no_data_races(tmp_path: Path) -> None:
     done = sanitized("thread", ("-c", THREADS), tmp_path)
     assert "WARNING: ThreadSanitizer" not in done.stderr, done.stderr[-4000:]
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-4000:]
 
 
-def test_kernels_stay_within_their_arrays(has_compiler: None, tmp_path: Path) -> None:
+def test_kernels_stay_within_their_arrays(tmp_path: Path) -> None:
     kit = str(Path(__file__).parents[3] / "core" / "weft" / "testing")
     done = sanitized("address", (*KIT, kit, "-k", ROWS), tmp_path)
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import shutil
 import struct
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from needs import skip_without
 
 import weft
 from weft.plan.plan import ARENA
@@ -25,7 +24,7 @@ from weft_native.transformer import NativeComputation, NativeTransformer
 
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.skipif(find_spec("ziglang") is None, reason="the package ziglang is missing"),
+    pytest.mark.needs("zig"),
 ]
 
 HOST = Path(__file__).with_name("host.c")
@@ -185,8 +184,8 @@ def test_programs_compile_for_each_target_and_give_the_same_where_they_run(
     ]
     if machine.emulator is None:
         return
-    if machine.emulator and shutil.which(machine.emulator[0]) is None:
-        pytest.skip(f"all is compiled; {machine.emulator[0]}, which would run it, is missing")
+    if machine.emulator:
+        skip_without("wine" if machine.emulator[0] == "wine" else "qemu")
     for program, case in made:
         results = run(machine.emulator, program, case, runtime, tmp_path)
         for got, want in zip(results, case.expected, strict=True):

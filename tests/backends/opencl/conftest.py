@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from machines import FORMS, Machine, transformer_for
+from needs import skip_without
 
-from weft import plugins
 from weft_opencl import drivers, verdicts
 from weft_opencl.drivers import Candidate
 from weft_opencl.transformer import OpenCLTransformer
@@ -17,9 +17,7 @@ from weft_opencl.verdicts import Verdict
 @pytest.fixture(scope="session")
 def device() -> None:
     """Skip where no device works."""
-    usable = plugins.backend_status("opencl").usable
-    if not usable:
-        pytest.skip(f"no OpenCL device works: {usable.reason}")
+    skip_without("opencl")
 
 
 @pytest.fixture

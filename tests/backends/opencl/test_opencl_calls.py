@@ -177,7 +177,7 @@ def test_memory_of_the_device_is_given_back(device: None) -> None:
         assert made.device.live_bytes == before
 
 
-@pytest.mark.skipif(not STATM.exists(), reason="only Linux tells how much memory is in use")
+@pytest.mark.needs("linux")
 def test_memory_of_the_process_is_given_back(device: None) -> None:
     """The memory of a CPU is the process's own."""
     w = weft.variable((2**22,), initial_value=np.ones(2**22))

@@ -236,7 +236,7 @@ def test_intels_runtime_is_not_added_twice(tmp_path: Path, monkeypatch: pytest.M
     assert drivers.trouble_with_intel(()) == ""
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.needs("posix")
 @pytest.mark.usefixtures("device")
 def test_a_forked_process_is_told_that_drivers_do_not_live_through_it() -> None:
     code = """

@@ -15,7 +15,7 @@ import weft
 from weft_opencl.device import Device
 
 PROCESS = Path("/proc/self")
-pytestmark = pytest.mark.skipif(not PROCESS.exists(), reason="no /proc here")
+pytestmark = pytest.mark.needs("linux")
 
 
 class Held(NamedTuple):

@@ -257,7 +257,7 @@ app(["cache", "clear"], standalone_mode=False)
 """
 
 
-@pytest.mark.skipif(os.name != "posix", reason="users have entries on POSIX")
+@pytest.mark.needs("posix")
 @pytest.mark.parametrize("named", [None, "~nobody-at-all/weft"])
 def test_a_user_without_a_home_is_told_once(named: str | None, tmp_path: Path) -> None:
     environment = {**os.environ, "COLUMNS": "200"}

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from needs import skip_without_backend
 
 import weft
 from weft.cache import compile_cache
@@ -143,8 +144,7 @@ def test_a_program_from_the_cache_is_linked_as_well(
 ) -> None:
     monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(compile_cache, "_memory", compile_cache.Memory())
-    if not weft.plugins.backend_status(backend).usable:
-        pytest.skip(f"{backend} cannot be used here")
+    skip_without_backend(backend)
     results, x = training_step()
     found = []
     for is_restored in (False, True):

@@ -21,9 +21,7 @@ from weft.report import document as documents
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.skipif(
-        not (CHROMIUM and DRIVER), reason="there is no Chromium, or no driver of it"
-    ),
+    pytest.mark.needs("browser"),
 ]
 
 HOSTILE = (

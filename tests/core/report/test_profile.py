@@ -114,6 +114,7 @@ def test_any_lengths_are_profiled(transformer: weft.Transformer) -> None:
     assert [sum(row.flops for row in found[n].rows) for n in (2, 4)] == [32, 64]
 
 
+@pytest.mark.needs("compiler")
 def test_host_work_has_rows_of_its_own() -> None:
     x = weft.placeholder((4, 4), name="x")
     with weft.make_transformer("native") as transformer:

@@ -219,7 +219,7 @@ def test_work_goes_on_where_nothing_can_be_drawn(
     assert recorded.closed == 1
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.needs("posix")
 def test_a_forked_process_begins_without_stages() -> None:
     script = """
 import os
@@ -274,7 +274,7 @@ def on_a_terminal(*arguments: str) -> str:
     return written.decode()
 
 
-@pytest.mark.skipif(os.name != "posix", reason="there are no pseudo-terminals")
+@pytest.mark.needs("posix")
 def test_a_terminal_shows_it_and_is_clean_afterwards() -> None:
     written = on_a_terminal("0", "0.3")
     drawn, _, rest = written.rpartition("\x1b[2K")  # the last line that is erased
@@ -284,7 +284,7 @@ def test_a_terminal_shows_it_and_is_clean_afterwards() -> None:
     assert rest == "done True\r\n"
 
 
-@pytest.mark.skipif(os.name != "posix", reason="there are no pseudo-terminals")
+@pytest.mark.needs("posix")
 def test_a_terminal_shows_nothing_of_what_is_short() -> None:
     assert on_a_terminal("60", "0") == "done False\r\n"
 

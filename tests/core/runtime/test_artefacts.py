@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from needs import skip_without_backend
 
 import weft
-from weft import plugins
 from weft.errors import ArgumentError, ArtefactError
 from weft.runtime import artefact_saving, safetensors_content
 from weft.testing.cases import make_cases
@@ -86,9 +86,7 @@ def test_a_loaded_computation_goes_on_as_the_saved_one(
 
 @pytest.mark.parametrize("backend", ["native", "opencl"])
 def test_another_backend_computes_the_same(tmp_path: Path, backend: str) -> None:
-    device, reason = plugins.load(plugins.BACKENDS, backend).probe()
-    if device is None:
-        pytest.skip(reason)
+    skip_without_backend(backend)
     saved = model()
     saved(ARGUMENT)
     saved.save(tmp_path / "step.weft", states=True)

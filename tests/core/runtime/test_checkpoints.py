@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from needs import skip_without_backend
 
 import weft
 from weft.communicators.interface import Communicator
@@ -106,8 +107,7 @@ def test_training_goes_on_where_it_was(tmp_path: Path, size: int, backend: str) 
     )
     assert errors == [None] * size
     assert len(list(tmp_path.iterdir())) == (1 if size == 1 else size + 1)
-    if weft.plugins.load(weft.plugins.BACKENDS, backend).probe()[0] is None:
-        pytest.skip(f"{backend} has no device")
+    skip_without_backend(backend)
     restored = training(backend)
     restored.transformer.load_states(path)
     assert values(restored) == expected
@@ -346,7 +346,7 @@ def test_a_file_that_is_no_checkpoint_is_an_error(
         training().transformer.load_states(tmp_path / "missing")
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes among files here")
+@pytest.mark.needs("posix")
 def test_an_index_does_not_wait_for_a_pipe(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("/dev/zero")

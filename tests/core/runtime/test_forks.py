@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import threading
 
 import pytest
+from needs import skip_without_backend
 
-from weft import plugins
 from weft.support.locks import cached_property, renew, renewed
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+pytestmark = pytest.mark.needs("posix")
 
 HEAD = """
 import faulthandler, gc, os, signal, sys, threading, time, warnings
@@ -96,8 +95,7 @@ def with_backend(name: str, text: str) -> str:
     """Return a script for a backend, which it calls `backend`; skips the test without it."""
     if name == "array-api-strict":
         return f"{STRICT}\nbackend = {name!r}\n{text}"
-    if not plugins.backend_status(name).usable:
-        pytest.skip(f"{name} is not usable")
+    skip_without_backend(name)
     return f"backend = {name!r}\n{text}"
 
 
@@ -253,9 +251,8 @@ print(codes)
     assert found == ["True", "[0]"]
 
 
+@pytest.mark.needs("opencl")
 def test_after_a_device_was_used() -> None:
-    if not plugins.backend_status("opencl").usable:
-        pytest.skip("no OpenCL device works")
     found = run(
         WAITING
         + """

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from needs import skip_without
 
 import weft
 from weft.support.quoting import harmless, identifier, variable
@@ -135,9 +136,7 @@ def test_one_program_in_c_of_all_hostile_names_and_files(opencl: Any) -> None:
 
 @pytest.fixture
 def opencl() -> Iterator[Any]:
-    status = weft.plugins.backend_status("opencl")
-    if not status.usable:
-        pytest.skip(f"OpenCL is not usable here: {status.reason}")
+    skip_without("opencl")
     with weft.make_transformer("opencl") as made:
         yield made
 

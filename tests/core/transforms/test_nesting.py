@@ -151,9 +151,7 @@ def test_an_error_deep_inside_is_raised_and_nothing_is_kept() -> None:
     assert nested(kept, 5, lambda: 7) == 7
 
 
-@pytest.mark.skipif(
-    not weft.plugins.backend_status("opencl").usable, reason="OpenCL is not usable here"
-)
+@pytest.mark.needs("opencl")
 @pytest.mark.parametrize("depth", [60, DEPTH])
 def test_loops_of_the_host_are_nested_up_to_a_depth(depth: int) -> None:
     x = weft.placeholder((4,))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
 import mmap
 import re
 import subprocess
@@ -418,7 +417,7 @@ assert found.dtype == torch.float32
 """
 
 
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+@pytest.mark.needs("torch")
 def test_with_torch_itself():
     subprocess.run([sys.executable, "-c", WITH_TORCH], check=True)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("resource", reason="the memory of a process cannot be limited here")
+pytestmark = pytest.mark.needs("posix")
 
 PROGRAM = Path(__file__).parent / "onnx_mutants.py"
 EACH = 1000

@@ -130,7 +130,7 @@ def written(runtime, model, level, path):
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", MODELS)
 def test_an_optimised_model_gives_what_it_gave(name, level, tmp_path):
-    runtime = pytest.importorskip("onnxruntime", reason="the extra bench has it")
+    runtime = pytest.importorskip("onnxruntime")
     model, shape = MODELS[name]()
     found = written(runtime, model, level, tmp_path / "optimised.onnx")
     x = weights(*shape)
@@ -142,7 +142,7 @@ def test_an_optimised_model_gives_what_it_gave(name, level, tmp_path):
 @pytest.mark.parametrize("kind", ["dynamic", "QDQ", "QOperator"])
 @pytest.mark.parametrize("name", MODELS)
 def test_a_quantised_model_gives_what_onnxruntime_gives(name, kind, tmp_path):
-    runtime = pytest.importorskip("onnxruntime", reason="the extra bench has it")
+    runtime = pytest.importorskip("onnxruntime")
     quantization = pytest.importorskip("onnxruntime.quantization")
     model, shape = MODELS[name]()
     given, path = str(tmp_path / "model.onnx"), str(tmp_path / "quantised.onnx")
@@ -249,7 +249,7 @@ def test_values_that_are_not_computed_are_refused(op, attributes, problem):
 
 def test_the_attributes_of_onnxruntime_are_read_or_refused():
     """Attributes that onnxruntime's schemas have and no lowering declares are refused."""
-    pytest.importorskip("onnxruntime", reason="the extra bench has it")
+    pytest.importorskip("onnxruntime")
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     from weft_onnx.nodes import attributes_read
