@@ -118,6 +118,11 @@ class OpenCLKernelGroup(GPUKernelGroup):
         """Wait until the queue is empty."""
         self.queue.finish()
 
+    def marker(self) -> Callable[[], Any]:
+        """Mark a place in the queue, and return a function that waits for it."""
+        wait: Callable[[], Any] = self.cl.enqueue_marker(self.queue).wait
+        return wait
+
     def recording(self, launch: Launch, start: Callable[[], Any]) -> Callable[[], Any]:
         """Return a function that enqueues a launch, and keeps its event."""
         row, started = self.row_of(launch), self._started
