@@ -79,7 +79,7 @@ def _probed(candidate: Candidate) -> Verdict:
     """Probe a device in another process."""
     command = [sys.executable, "-P", probe.__file__]
     command += [str(candidate.platform), str(candidate.place)]
-    with drivers.intel_runtime_among_drivers():
+    with drivers.intel_runtime_among_drivers(), drivers.folder_for_caches():
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         try:
             done = subprocess.run(
