@@ -75,6 +75,13 @@ class CUDAKernelGroup(GPUKernelGroup):
         """Wait until the stream is idle."""
         self.queue.wait()
 
+    def marker(self) -> Callable[[], Any]:
+        """Mark a place in the stream, and return a function that waits for it."""
+        event = self.device.cupy.cuda.Event(disable_timing=True)
+        event.record(self.queue.stream)
+        wait: Callable[[], Any] = event.synchronize
+        return wait
+
     def close(self) -> None:
         """Release the module and all memory."""
         self._module = None

@@ -42,6 +42,8 @@ FUNCTION u64 exchange_u64(u64 *place, u64 old, u64 new) {
     u64 found = *place; if (found == old) *place = new; return found; }
 #define ATOMIC_CAS_U32(place, old, new) exchange_u32((u32 *)(place), old, new)
 #define ATOMIC_CAS_U64(place, old, new) exchange_u64((u64 *)(place), old, new)
+/* That of musl gives numbers for some arguments below 1. */
+FUNCTION f64 f64_acosh(f64 x) { return x < 1 ? NAN : acosh(x); }
 #define CALL(name, x) _Generic((x), double: name, default: name##f)
 #define FMA(x, y, z) CALL(fma, x)(x, y, z)
 #define sqrt(x) CALL(sqrt, x)(x)
@@ -57,7 +59,7 @@ FUNCTION u64 exchange_u64(u64 *place, u64 old, u64 new) {
 #define cosh(x) CALL(cosh, x)(x)
 #define tanh(x) CALL(tanh, x)(x)
 #define asinh(x) CALL(asinh, x)(x)
-#define acosh(x) CALL(acosh, x)(x)
+#define acosh(x) _Generic((x), double: f64_acosh, default: acoshf)(x)
 #define atanh(x) CALL(atanh, x)(x)
 #define exp2(x) CALL(exp2, x)(x)
 #define expm1(x) CALL(expm1, x)(x)

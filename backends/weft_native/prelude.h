@@ -347,6 +347,8 @@ FUNCTION VF OF(pow)(VF x, VF y) {
     VI is_one = (y == 0.0f) | (x == 1.0f) | ((a == 1.0f) & (OF(fabs)(y) == INFINITY));
     return SELECT(is_one, ALL(1.0f), found); }
 TWO_BY_TWO(hypot) TWO_BY_TWO(atan2) TWO_BY_TWO(fmod)
+/* That of musl gives numbers for some arguments below 1. */
+FUNCTION f64 f64_acosh(f64 x) { return x < 1 ? NAN : acosh(x); }
 #define CALL(name, x) _Generic((x), VF: OF(name), f64: name, default: name##f)
 #define sqrt(x) CALL(sqrt, x)(x)
 #define exp(x) CALL(exp, x)(x)
@@ -360,7 +362,7 @@ TWO_BY_TWO(hypot) TWO_BY_TWO(atan2) TWO_BY_TWO(fmod)
 #define sinh(x) CALL(sinh, x)(x)
 #define cosh(x) CALL(cosh, x)(x)
 #define asinh(x) CALL(asinh, x)(x)
-#define acosh(x) CALL(acosh, x)(x)
+#define acosh(x) _Generic((x), VF: OF(acosh), f64: f64_acosh, default: acoshf)(x)
 #define atanh(x) CALL(atanh, x)(x)
 #define exp2(x) CALL(exp2, x)(x)
 #define expm1(x) CALL(expm1, x)(x)

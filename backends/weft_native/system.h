@@ -12,7 +12,6 @@
 #include <time.h>
 #endif
 #if defined(__linux__)
-#include <linux/futex.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -99,14 +98,16 @@ static int64_t nanoseconds(void) {
 
 typedef struct { _Atomic uint32_t value, sleepers; } word;
 #if defined(__linux__)
+/* The numbers of <linux/futex.h>, which is a package of its own on Alpine. */
+enum { futex_wait = 128, futex_wake = 129 };
 static void word_wait(word *w, uint32_t seen) {
     atomic_fetch_add(&w->sleepers, 1);
-    syscall(SYS_futex, &w->value, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, seen, 0, 0, 0);
+    syscall(SYS_futex, &w->value, futex_wait, seen, 0, 0, 0);
     atomic_fetch_sub(&w->sleepers, 1);
 }
 static void word_wake(word *w) {
     if (atomic_load(&w->sleepers))
-        syscall(SYS_futex, &w->value, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, INT_MAX, 0, 0, 0);
+        syscall(SYS_futex, &w->value, futex_wake, INT_MAX, 0, 0, 0);
 }
 #else
 static lock sleeping = LOCK_INIT;

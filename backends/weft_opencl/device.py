@@ -17,6 +17,7 @@ from weft_c.runtime.device import DeviceMemory, OpenDevice
 from weft_c.runtime.storage import Bytes
 from weft_opencl.drivers import POCL
 from weft_opencl.errors import build_error, explained, is_lost
+from weft_opencl.trial import OPTIONS
 from weft_opencl.verdicts import Verdict
 
 _building = renewed(threading.Lock())
@@ -127,7 +128,7 @@ class Device(OpenDevice):
             program = cl.Program(self.context, source)
             program.get_info(cl.program_info.REFERENCE_COUNT)
             try:
-                return program.build(QUIET)
+                return program.build(OPTIONS)
             except cl.Error as error:
                 if is_lost(error):
                     raise self.failed(error, f"building {name}") from error
@@ -162,10 +163,6 @@ class Device(OpenDevice):
         except self.cl.Error as error:
             raise self.failed(error, f"making {nbytes} bytes for {what}") from error
         return Memory(self, buffer, host)
-
-
-QUIET = ["-w"]
-"""Compiler options: no warnings, since PoCL prints their number on the terminal."""
 
 
 def described(handle: Any) -> str:

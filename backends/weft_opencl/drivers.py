@@ -5,11 +5,13 @@ Drivers are loaded when a device is first requested.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import shutil
 import site
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +26,8 @@ INTEL, POCL = "Intel(R) OpenCL", "Portable Computing Language"
 _INTEL_LIBRARY = "libintelocl.so"
 _VENDORS = "OCL_ICD_VENDORS"
 _POCL_AFFINITY = "POCL_AFFINITY"
+_POCL_FOLDER = "POCL_CACHE_DIR"
+_CACHES = "XDG_CACHE_HOME"
 _SYSTEM = "/etc/OpenCL/vendors"
 _NO_PLATFORM = -1001
 """CL_PLATFORM_NOT_FOUND_KHR."""
@@ -99,7 +103,7 @@ def candidates() -> tuple[Candidate, ...]:
     """
     cl = opencl()
     try:
-        with intel_runtime_among_drivers(), threads_on_cores():
+        with intel_runtime_among_drivers(), threads_on_cores(), folder_for_caches():
             platforms = cl.get_platforms()
             handles_of = [_devices(cl, platform) for platform in platforms]
     except cl.Error as error:
@@ -120,9 +124,12 @@ def candidates() -> tuple[Candidate, ...]:
         for place, handle in enumerate(handles):
             found.append(Candidate(len(found), number, place, handle))
     if not found:
-        raise BackendError(
-            f"the OpenCL drivers here ({', '.join(empty)}) find no device: {HOW_TO_GET_A_DRIVER}"
-        )
+        folder = os.environ.get(_POCL_FOLDER, "")
+        if POCL in empty and folder and not _is_writable(Path(folder)):
+            why = f"PoCL cannot write to {folder}: set {_POCL_FOLDER} to another folder"
+        else:
+            why = HOW_TO_GET_A_DRIVER
+        raise BackendError(f"the OpenCL drivers here ({', '.join(empty)}) find no device: {why}")
     return tuple(found)
 
 
@@ -177,6 +184,47 @@ def threads_on_cores() -> Iterator[None]:
         yield
     finally:
         os.environ.pop(_POCL_AFFINITY, None)
+
+
+@contextmanager
+def folder_for_caches() -> Iterator[None]:
+    """Give drivers a temporary folder in the ``with`` block, if the user's cannot be written to.
+
+    PoCL has no device without a folder for what it compiles, and pyopencl makes no kernel without
+    one for itself. Each chooses it once: PoCL when devices are listed, pyopencl in an import.
+    """
+    known = os.environ.get(_CACHES)
+    if _is_writable(Path(known or Path("~", ".cache").expanduser())):
+        yield
+        return
+    os.environ[_CACHES] = str(_temporary_folder())
+    try:
+        import pyopencl.invoker  # noqa: F401
+
+        yield
+    finally:
+        if known is None:
+            del os.environ[_CACHES]
+        else:
+            os.environ[_CACHES] = known
+
+
+def _is_writable(folder: Path) -> bool:
+    """Whether files can be made in a folder, or in the one above it where it is to be made."""
+    there = next((each for each in (folder, *folder.parents) if each.exists()), folder)
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            return True
+    except OSError:
+        return False
+
+
+@cache
+def _temporary_folder() -> Path:
+    """Return a folder that is removed when the process ends."""
+    folder = ScratchFolder()
+    atexit.register(folder.close)
+    return folder.path
 
 
 @contextmanager

@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft.errors import BackendError
 from weft.plan.plan import INPUT, RESULT
+from weft.report.progress import Stage
 from weft.runtime.program import Program
 from weft_c.runtime.bound_segment import BoundSegment
+from weft_c.runtime.errors import kernel_and_lines
 from weft_c.runtime.kernel_group import GPUKernelGroup
 from weft_c.runtime.segments import Launch, Segment
 from weft_c.source.entry_points import EntryPoint
 from weft_c.source.functions import GPUKernel, HostCall
+from weft_opencl import trials
 from weft_opencl.device import Device, Memory
 from weft_opencl.host_io import CopiedHostIO, MappedHostIO, OpenCLHostIO, SharedHostIO
 from weft_opencl.mappings import MAPPINGS
@@ -49,10 +53,14 @@ class OpenCLKernelGroup(GPUKernelGroup):
     def load(self, text: str) -> None:
         """Compile the source and create the kernels; raises BackendError if that fails.
 
-        Raises DeviceMemoryError where the process has no room for the kernels.
+        Where the driver may end the process, the source is tried in another one before. Raises
+        DeviceMemoryError where the process has no room for the kernels.
         """
         entry_points = self.source.entry_points
         MAPPINGS.make_room(len(entry_points), self.device.name)
+        if trials.is_needed(self.device.handle):
+            with Stage(f"trying {self.program.name}"):
+                self._try_kernels(text)
         built = self.device.build(text, self.program.name)
         self._entry_points = {name: entry for entry in entry_points for name in entry.functions}
         try:
@@ -62,6 +70,24 @@ class OpenCLKernelGroup(GPUKernelGroup):
         except self.cl.Error as error:
             doing = f"making the kernels of {self.program.name}"
             raise self.device.failed(error, doing) from error
+
+    def _try_kernels(self, text: str) -> None:
+        """Raise BackendError with the kernel, if the driver ends a process that compiles `text`."""
+        handle = self.device.handle
+        trouble = trials.trouble_with(text, handle)
+        if not trouble:
+            return
+        alone = map(self.source.of_kernel, self.source.entry_points)
+        failing = (each for each in alone if trials.trouble_with(each.text, handle))
+        found = next(failing, self.source)
+        name = next(iter(found.functions))
+        lines = dict.fromkeys(line for each in found.functions for line in found.lines_of(each))
+        raise BackendError(
+            f"{self.device.name} cannot compile the kernel {name} of {self.program.name}: {trouble}"
+            "; this is an error of the driver, not of the graph: install another version of it, or "
+            f"choose another device or backend\n"
+            f"{kernel_and_lines(lines, found.text, found.line_of(name))}"
+        )
 
     def _kernel(self, built: Any, name: str) -> Any:
         """Create the kernel of a function; arguments of other cases are set to null."""
@@ -117,6 +143,11 @@ class OpenCLKernelGroup(GPUKernelGroup):
     def wait(self) -> None:
         """Wait until the queue is empty."""
         self.queue.finish()
+
+    def marker(self) -> Callable[[], Any]:
+        """Mark a place in the queue, and return a function that waits for it."""
+        wait: Callable[[], Any] = self.cl.enqueue_marker(self.queue).wait
+        return wait
 
     def recording(self, launch: Launch, start: Callable[[], Any]) -> Callable[[], Any]:
         """Return a function that enqueues a launch, and keeps its event."""

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from weft.cache.store import is_off, open_cache
 from weft.support.digest import digest_of
-from weft_opencl import drivers, probe
+from weft_opencl import probe, scripts
 from weft_opencl.drivers import Candidate
 
 PATIENCE = 120
@@ -77,31 +73,8 @@ def _remember(driver: tuple[str, ...], verdict: Verdict) -> None:
 
 def _probed(candidate: Candidate) -> Verdict:
     """Probe a device in another process."""
-    command = [sys.executable, "-P", probe.__file__]
-    command += [str(candidate.platform), str(candidate.place)]
-    with drivers.intel_runtime_among_drivers():
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        try:
-            done = subprocess.run(
-                command, env=environment, capture_output=True, text=True, timeout=PATIENCE,
-                check=False, errors="replace",
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return Verdict(f"a small kernel did not end within {PATIENCE} seconds on it")
-        except OSError as error:
-            return Verdict(f"no process could be started to probe it: {error}")
-    lines = done.stdout.splitlines()
-    found = _read(lines[-1]) if done.returncode == 0 and lines else None
-    return found or Verdict(_ended(done.returncode, done.stderr))
-
-
-def _ended(status: int, stderr: str) -> str:
-    """Return the message for a driver that ended the process."""
-    if status < 0:
-        how = f"signal {-status}"
-        if -status in signal.valid_signals():
-            how = f"{how}, {signal.Signals(-status).name}"
-    else:
-        how = f"status {status}"
-    words = " ".join(stderr.split()[-60:])
-    return f"its driver ended the process that probed it ({how}){': ' if words else ''}{words}"
+    try:
+        line, ended = scripts.run(probe.__file__, candidate, PATIENCE)
+    except OSError as error:
+        return Verdict(f"no process could be started to probe it: {error}")
+    return _read(line) or Verdict(ended)

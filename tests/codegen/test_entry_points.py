@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 
+import weft
+from weft import plugins
 from weft_c.dialect import OPENCL
 from weft_c.source.entry_points import make_entry_points
 from weft_c.source.functions import Function, GPUKernel, Parameter, Source
@@ -56,3 +61,21 @@ def test_a_kernel_hands_each_case_its_arguments() -> None:
     assert f"case 0: {first}(p0, p1, p2); break;" in text
     assert f"case 1: {second}(p0); break;" in text
     assert text.count("FUNCTION void f") == 2
+    assert "switch (number + LOCAL_ID)" in text, "PoCL 7.1 aborts where it splits loops in cases"
+
+
+def test_a_driver_compiles_loops_in_three_cases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PoCL 7.1 ends the process that compiles such loops, if all work items reach them."""
+    usable = plugins.backend_status("opencl").usable
+    if not usable:
+        pytest.skip(f"no OpenCL device works: {usable.reason}")
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
+    x, filters = weft.placeholder((2, 8, 14, 14)), weft.variable((32, 8, 3, 3), initial_value=1)
+    loss = weft.sum(weft.square(weft.conv(x, filters, padding=1)))
+    with weft.make_transformer("opencl") as transformer:
+        computation = transformer.computation(weft.deriv(loss, filters), x)
+        gradient = computation(np.ones((2, 8, 14, 14), np.float32))
+    assert gradient[:, :, 1, 1].tolist() == np.full((32, 8), gradient[0, 0, 1, 1]).tolist()
+    assert gradient.min() > 0

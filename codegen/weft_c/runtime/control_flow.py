@@ -12,6 +12,7 @@ from weft.ir.description import TensorDescription
 from weft.plan.plan import INPUT, RESULT
 from weft.report.recorder import RESUMED
 from weft.support.interrupts import interruptible, raise_pending
+from weft_c.runtime.queue_limit import QueueLimit
 from weft_c.runtime.storage import Arrays
 from weft_c.source.functions import HostCall
 
@@ -115,12 +116,15 @@ class BoundRepeat:
         self.group = group
         self.count = control.count
         self.inside = group.bind_segments(control.segments)
+        self.limit = QueueLimit(group)
 
     def run(self, arrays: Arrays) -> None:
         """Run all iterations."""
+        self.limit.begin()
         for _ in range(self.count):
             raise_pending()
             self.group.run_segments(self.inside, arrays)
+            self.limit.iteration_queued()
 
 
 class BoundWhile:

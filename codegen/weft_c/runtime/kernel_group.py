@@ -117,6 +117,13 @@ class GPUKernelGroup(SegmentBuilder, ABC):
     def deliver_times(self, recorder: Recorder) -> None:
         """Tell a recorder when the launches of the last call ran."""
 
+    def marker(self) -> Callable[[], Any]:
+        """Return a function that waits until all work that was started until now has ended.
+
+        A backend with a queue marks a place there, so that work started later is not waited for.
+        """
+        return self.wait
+
     # Calls
 
     def build(self) -> None:

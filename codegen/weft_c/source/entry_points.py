@@ -45,11 +45,15 @@ class EntryPoint:
         return list(self.functions).index(name)
 
     def text(self, dialect: Dialect) -> str:
-        """Return the kernel that dispatches to one of several functions."""
+        """Return the kernel that dispatches to one of several functions.
+
+        Their group has one work item, so its local index is 0. It is added because PoCL splits
+        loops that all work items of a group reach, and its 7.1 aborts where it does so in cases.
+        """
         most = max(len(each.parameters) for each in self.functions.values())
         pointers = [f"GLOBAL void *p{number}" for number in range(most)]
         code = Code()
-        with code.block("switch (number)"):
+        with code.block("switch (number + LOCAL_ID)"):
             for name, function in self.functions.items():
                 passed = ", ".join(f"p{number}" for number in range(len(function.parameters)))
                 code.line(f"case {self.case(name)}: {name}({passed}); break;")

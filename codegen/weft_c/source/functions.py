@@ -218,6 +218,12 @@ class Source:
         """The kernels with their functions."""
         return list(make_entry_points(self.functions, self.cases))
 
+    def of_kernel(self, entry: EntryPoint) -> Source:
+        """Return the source of one kernel alone."""
+        found = Source(self.dialect, self.cases, self.has_double)
+        found.functions, found.locations = dict(entry.functions), self.locations
+        return found
+
     @property
     def text(self) -> str:
         """The program in C."""

@@ -54,6 +54,7 @@ _VARIABLES = {
     "OPENBLAS_CORETYPE": f"{_SLOW_CORETYPE} makes matmul about half as fast",
     "OPENBLAS_NUM_THREADS": "threads of a matmul; all cores where it is not set",
     "POCL_AFFINITY": "1 binds PoCL's threads to a core each, 0 leaves them to the system",
+    "POCL_CACHE_DIR": "the folder in which PoCL keeps compiled kernels",
     "POCL_DEVICES": "devices that PoCL offers; basic computes in one thread",
 }
 _PREFIXES = ("WEFT_", "OPENBLAS_", "POCL_")

@@ -166,6 +166,10 @@ class Event:
     def _happen(self) -> None:
         self.done = True
 
+    def synchronize(self) -> None:
+        assert self.stream is not None, "an event that was never recorded"
+        self.stream.run_until(lambda: self.done)
+
 
 class Device:
     """The number of a device, which a ``with`` block makes that of the thread."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 import weft
 from weft_opencl.transformer import OpenCLTransformer
@@ -35,3 +38,19 @@ def fake_device(name: str, kind: int, **facts: Any) -> Any:
     """A device as pyopencl shows it."""
     known = {"host_unified_memory": True, "max_compute_units": 2, "driver_version": "1"}
     return SimpleNamespace(name=name, type=kind, **{**known, **facts})
+
+
+class Driver:
+    """A driver that is a script; each run of it is counted."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, script: Any) -> None:
+        self.path, self.log = folder / "script.py", folder / "runs"
+        self.log.write_text("")
+        monkeypatch.setattr(script, "__file__", str(self.path))
+
+    def does(self, code: str) -> None:
+        self.path.write_text(f"open({str(self.log)!r}, 'a').write('x')\n{code}\n")
+
+    @property
+    def runs(self) -> int:
+        return len(self.log.read_text())

@@ -376,3 +376,37 @@ def test_threads_of_pocl_have_a_core_each_where_all_are_allowed(
     with drivers.threads_on_cores():
         assert os.environ.get("POCL_AFFINITY") == seen
     assert os.environ.get("POCL_AFFINITY") == set_by_user
+
+
+@pytest.mark.usefixtures("device")
+def test_a_home_that_cannot_be_written_to_takes_no_device_away(tmp_path: Path) -> None:
+    home, folders = tmp_path / "home", tmp_path / "temporary"
+    home.write_text("a file, below which even root can make nothing")
+    folders.mkdir()
+    code = """
+import os, weft
+x = weft.placeholder((3,))
+with weft.make_transformer("opencl") as transformer:
+    print(transformer.computation(x * 2, x)([1, 2, 3]).tolist())
+assert "XDG_CACHE_HOME" not in os.environ
+"""
+    variables = {name: str(folders) for name in ("TMPDIR", "TEMP", "TMP")}
+    environment = {**os.environ, **variables, "HOME": str(home), "WEFT_CACHE": "0"}
+    for name in ("XDG_CACHE_HOME", "POCL_CACHE_DIR"):
+        environment.pop(name, None)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split("\n")[-2] == "[2.0, 4.0, 6.0]", done.stderr
+    assert not list(folders.iterdir())
+
+
+@pytest.mark.usefixtures("device")
+def test_a_folder_that_pocl_cannot_write_to_is_named(tmp_path: Path) -> None:
+    if best(None)[0].platform_name != POCL:
+        pytest.skip("the device is not one of PoCL's")
+    file = tmp_path / "file"
+    file.write_text("")
+    found = in_a_process(CHOOSE, POCL_CACHE_DIR=str(file / "kernels"))
+    said = f"PoCL cannot write to {file / 'kernels'}: set POCL_CACHE_DIR to another folder"
+    assert found.count(said) == 2

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from machines import CPU, fake_device
+from machines import CPU, Driver, fake_device
 
 from weft.cache.store import open_cache
-from weft_opencl import drivers, probe, verdicts
+from weft_opencl import drivers, probe, scripts, verdicts
 from weft_opencl.drivers import Candidate
 from weft_opencl.verdicts import Verdict, verdict_on
 
@@ -29,25 +29,9 @@ def _nothing_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WEFT_CACHE", raising=False)
 
 
-class Driver:
-    """A driver that is a script; each run of it is counted."""
-
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.path, self.log = folder / "probe.py", folder / "runs"
-        self.log.write_text("")
-        monkeypatch.setattr(probe, "__file__", str(self.path))
-
-    def does(self, code: str) -> None:
-        self.path.write_text(f"open({str(self.log)!r}, 'a').write('x')\n{code}\n")
-
-    @property
-    def runs(self) -> int:
-        return len(self.log.read_text())
-
-
 @pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
-    return Driver(tmp_path, monkeypatch)
+    return Driver(tmp_path, monkeypatch, probe)
 
 
 WORKS = """print("noise")\nprint('{"wrong": "", "coherent": true}')"""
@@ -123,7 +107,7 @@ def test_nothing_is_kept_where_caching_is_off(
 
 
 def test_no_process_can_be_started(candidate: Candidate, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verdicts.sys, "executable", "/no/such/python")
+    monkeypatch.setattr(scripts.sys, "executable", "/no/such/python")
     assert "no process could be started" in verdict_on(candidate).wrong
 
 

@@ -1,0 +1,46 @@
+"""Scripts of this package that run in a process of their own, which a faulty driver may end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+from weft_opencl import drivers
+from weft_opencl.drivers import Candidate
+
+_WORDS = 60
+"""The last words of an ended process that are repeated."""
+
+
+def run(script: str, candidate: Candidate, patience: float, given: str = "") -> tuple[str, str]:
+    """Run a script with a device, within `patience` seconds; `given` is its standard input.
+
+    Returns the last line that it printed, empty if it failed, and how it ended. Raises OSError if
+    no process can be started.
+    """
+    command = [sys.executable, "-P", script, str(candidate.platform), str(candidate.place)]
+    with drivers.intel_runtime_among_drivers(), drivers.folder_for_caches():
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        try:
+            done = subprocess.run(
+                command, env=environment, input=given, capture_output=True, encoding="utf-8",
+                errors="replace", timeout=patience, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return "", f"its driver did not end within {patience} seconds"
+    lines = done.stdout.splitlines() if done.returncode == 0 else []
+    return lines[-1] if lines else "", _ended(done.returncode, done.stderr)
+
+
+def _ended(status: int, stderr: str) -> str:
+    """Return the message for a driver that ended the process."""
+    if status < 0:
+        how = f"signal {-status}"
+        if -status in signal.valid_signals():
+            how = f"{how}, {signal.Signals(-status).name}"
+    else:
+        how = f"status {status}"
+    words = " ".join(stderr.split()[-_WORDS:])
+    return f"its driver ended the process that tried it ({how}){': ' if words else ''}{words}"
