@@ -26,6 +26,7 @@ from threadpoolctl import threadpool_info
 import weft
 import weft_array_api
 from weft import plugins
+from weft.cache.compile_cache import Memory
 from weft.ops.control import EffectOp
 from weft.runtime.transformer import Transformer
 from weft.support.gc_pause import gc_paused
@@ -191,6 +192,14 @@ def test_an_interrupt_anywhere_in_a_pause_of_the_garbage_collector() -> None:
 
     for place in interrupted(paused, 15):
         assert gc.isenabled(), place
+
+
+def test_an_interrupt_anywhere_in_a_lock_does_not_lock_its_thread_out() -> None:
+    """Since Python 3.14 one may come between the lock and the block that it guards."""
+    memory = Memory()
+    for place in interrupted(lambda: memory.write("key", b"content"), 5):
+        assert memory.lock.acquire(blocking=False), place
+        memory.lock.release()
 
 
 def interrupts(step: Any, count: int, seconds: float) -> int:
