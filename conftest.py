@@ -1,11 +1,12 @@
 """For all tests: what they compile stays out of the user's cache, the longest come first.
 
-None fails because the machine is busy.
+None fails because the machine is busy, and each draws the same random numbers in any order.
 """
 
 from __future__ import annotations
 
 import os
+from itertools import count
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,6 +24,17 @@ settings.load_profile("weft")
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(weft_cache_folder: str) -> None:
     """Have a folder for this run."""
+
+
+@pytest.fixture(autouse=True)
+def _own_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw the same random numbers in a test whichever tests ran before it.
+
+    The streams are others than those of ops that modules make when they are imported.
+    """
+    from weft.ops import random
+
+    monkeypatch.setattr(random, "_streams", count(2**31 + 2**24))
 
 
 LONGEST = (

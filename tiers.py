@@ -132,7 +132,7 @@ SHARES = {
     "test_a_model_that_is_not_compiled_leaves_nothing_behind": 9,
     "test_a_prompt_at_once_is_as_good_as_token_by_token": 3, "test_digits": 3,
     "test_doctor_fails_if_the_backend_in_use_is_not_usable": 4,
-    "test_it_trains_and_writes_and_tells": 3,
+    "test_it_trains_and_writes_and_tells": 3, "test_processes_compute_load_and_map": 3,
     "test_what_cannot_be_trained_ends_all_ranks_with_a_sentence": 4,
     "test_only_chosen_rows_of_one_dtype_are_together": 3,
     "test_ten_megabytes_of_anything_are_refused_quickly": 6,

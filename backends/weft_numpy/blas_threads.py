@@ -16,7 +16,7 @@ class SingleThreadedBlas:
     """Limits NumPy's BLAS to one thread while any call needs that."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._users = 0
         self._libraries: list[Any] | None = None
         self._before: list[tuple[Any, int]] = []
@@ -53,7 +53,7 @@ class SingleThreadedBlas:
 
     def _forget(self) -> None:
         """Reset after a fork, in which the calls of other threads do not continue."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._users = 0
         self._restore()
 

@@ -88,7 +88,7 @@ class Pool:
     def _forget(self) -> None:
         """Reset after a fork, which does not copy the worker threads."""
         self._jobs: SimpleQueue[_Job] = SimpleQueue()
-        self._growing = threading.Lock()
+        self._growing = threading.RLock()
         self._count = 0
 
     def run(self, work: Work, count: int, lanes: Sequence[Any], *arrays: Any) -> None:

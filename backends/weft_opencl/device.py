@@ -20,7 +20,7 @@ from weft_opencl.errors import build_error, explained, is_lost
 from weft_opencl.trial import OPTIONS
 from weft_opencl.verdicts import Verdict
 
-_building = renewed(threading.Lock())
+_building = renewed(threading.RLock())
 """Held while warnings are disabled, since that affects all threads."""
 SMALLEST_ALIGNMENT = 128
 """The minimal alignment in bytes, two cache lines; drivers may report less."""

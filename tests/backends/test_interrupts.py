@@ -6,30 +6,31 @@ At each point where Python may look at signals, and by real signals at random mo
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import random
 import signal
-import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import pytest
+from interrupting import interrupted
 from needs import skip_without_backend
 from threadpoolctl import threadpool_info
 
 import weft
 import weft_array_api
+from weft.cache.compile_cache import Memory
 from weft.ops.control import EffectOp
 from weft.runtime.transformer import Transformer
+from weft.support.gc_pause import gc_paused
 from weft.support.interrupts import held, holding, interruptible, raise_pending
-
-sys.path.append(str(Path(__file__).parents[1] / "core"))
-from interrupting import interrupted
 
 ROUNDS = 12
 
@@ -109,7 +110,8 @@ def with_an_effect(x: Any, states: list[Any]) -> Any:
     return [first, *in_place(x, states)[1:]]
 
 
-BUILDS = [together, in_place, after_a_loop, with_an_effect]
+BUILDS = {together: 20, in_place: 20, after_a_loop: 200, with_an_effect: 30}
+"""With the points that a call has at least, on each backend and in each version of Python."""
 BACKENDS = ["numpy", "array", "opencl"]
 
 
@@ -134,13 +136,9 @@ def threads_of_blas() -> list[int]:
 def test_an_interrupt_anywhere_in_a_step(backend: str, build: Any) -> None:
     step = Step(backend, build, 3)
     buffers = len(step.transformer.device_buffers)
-    seen = 0
-    for _ in interrupted(
-        step.run, stride=41 if backend == "array" and build is after_a_loop else 1
-    ):
+    stride = 41 if backend == "array" and build is after_a_loop else 1
+    for _ in interrupted(step.run, BUILDS[build], stride):
         step.check()
-        seen += 1
-    assert seen > 3
     assert len(step.transformer.device_buffers) == buffers
 
 
@@ -148,7 +146,7 @@ def test_an_interrupt_anywhere_in_a_step(backend: str, build: Any) -> None:
 def test_an_interrupt_anywhere_in_a_step_of_several_threads(tiny: None, build: Any) -> None:
     step = Step("numpy", build, 64)
     assert "parallel_for" in step.call.source
-    for _ in interrupted(step.run):
+    for _ in interrupted(step.run, 60, stride=5):
         step.check()
         assert len(step.transformer.idle_arenas) == 1  # type: ignore[attr-defined]
 
@@ -160,7 +158,7 @@ def test_an_interrupt_anywhere_in_a_call_without_states(tiny: None) -> None:
     values = np.random.default_rng(0).standard_normal((16, 100)).astype(np.float32)
     wanted = call(values)
     buffers = len(transformer.device_buffers)
-    for _ in interrupted(lambda: call(values), stride=7):
+    for _ in interrupted(lambda: call(values), 100, stride=7):
         np.testing.assert_array_equal(call(values), wanted)
         assert len(transformer.idle_arenas) == 1
         assert len(transformer.device_buffers) == buffers
@@ -181,11 +179,26 @@ def test_an_interrupt_anywhere_in_a_first_call(backend: str) -> None:
         again.run()
 
     step = Step(backend, in_place, 3)
-    for number, _ in enumerate(interrupted(first, stride=211)):
+    for _ in islice(interrupted(first, ROUNDS * 211, stride=211), ROUNDS):
         if steps and "call" in vars(again := steps.pop()):
             again.check()
-        if number > ROUNDS:
-            break
+
+
+def test_an_interrupt_anywhere_in_a_pause_of_the_garbage_collector() -> None:
+    def paused() -> None:
+        with gc_paused(), gc_paused():
+            assert not gc.isenabled()
+
+    for place in interrupted(paused, 15):
+        assert gc.isenabled(), place
+
+
+def test_an_interrupt_anywhere_in_a_lock_does_not_lock_its_thread_out() -> None:
+    """Since Python 3.14 one may come between the lock and the block that it guards."""
+    memory = Memory()
+    for place in interrupted(lambda: memory.write("key", b"content"), 5):
+        assert memory.lock.acquire(blocking=False), place
+        memory.lock.release()
 
 
 def interrupts(step: Any, count: int, seconds: float) -> int:
@@ -270,6 +283,42 @@ def test_code_of_the_user_in_a_call_is_interrupted(backend: str) -> None:
         with pytest.raises(KeyboardInterrupt):
             call(np.ones(3, np.float32))
         assert all((transformer.get_value(state) == 1).all() for state in states)
+
+
+# The harness
+
+
+def callee() -> int:
+    return 1
+
+
+def calling() -> None:
+    callee()
+    left = 3
+    while left > 0:
+        left -= 1
+    len(())
+
+
+def line_of(text: str) -> int:
+    """Return the number of a line of `calling`."""
+    lines, first = inspect.getsourcelines(calling)
+    return first + next(place for place, line in enumerate(lines) if text in line)
+
+
+def test_functions_loops_and_calls_are_interrupted() -> None:
+    places = Counter(interrupted(calling, 5))
+    lines = Counter({int(place.rpartition(" ")[2]): count for place, count in places.items()})
+    assert all(place.startswith(__file__) for place in places)
+    assert lines[callee.__code__.co_firstlineno] or lines[callee.__code__.co_firstlineno + 1]
+    assert lines[line_of("while")] + lines[line_of("-= 1")] >= 2
+    assert lines[line_of("len(")] == 1
+
+
+def test_points_that_were_not_reached_are_missed() -> None:
+    with pytest.raises(AssertionError, match="points were reached, and not 1000"):
+        list(interrupted(calling, 1000))
+    assert len(list(interrupted(calling, 5, stride=2))) >= 3
 
 
 # The handler

@@ -45,7 +45,7 @@ class Memory:
     def __init__(self) -> None:
         self.contents: OrderedDict[str, bytes] = OrderedDict()
         self.held = 0
-        self.lock = renewed(threading.Lock())
+        self.lock = renewed(threading.RLock())
 
     def read(self, key: str) -> bytes | None:
         """Return the content under a key, or None."""

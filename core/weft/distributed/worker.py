@@ -88,7 +88,7 @@ class Loaded:
 
 
 _loaded: OrderedDict[tuple[str, str | None], Loaded] = OrderedDict()
-_loading = renewed(threading.Lock())
+_loading = renewed(threading.RLock())
 
 
 def run_batch(job: Job, number: int, arguments: tuple[Any, ...]) -> Outcome:

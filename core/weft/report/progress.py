@@ -211,7 +211,7 @@ class _Board:
     """The stages of this process, and the thread that shows them."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         # Weak, so that one is gone that an interrupt kept from leaving.
         self.stages: WeakValueDictionary[int, Stage] = WeakValueDictionary()
         self.thread: threading.Thread | None = None

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from weft.runtime.program import Program
 
 _made: Counter[str] = Counter()
-_making = renewed(threading.Lock())
+_making = renewed(threading.RLock())
 
 
 class Exchange:

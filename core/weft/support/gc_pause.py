@@ -4,48 +4,51 @@ from __future__ import annotations
 
 import gc
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 MANY = 50_000
 """The number of new objects from which on it pays to spare the collector a look at them."""
 
-_lock = threading.Lock()
-_pauses = 0
-_was_enabled = False
+FEW = 1_000
+"""More frozen objects than the interpreter's own, which Python 3.12 freezes when it starts."""
+
+_is_paused = False
+"""Whether a pause has turned the collector off."""
+
 _aged = (-1, 0)
 """When objects were last moved, counted in full collections, and how many these were."""
 
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """Turn the cyclic garbage collector off until the last of nested or parallel pauses ends."""
-    global _pauses, _was_enabled
-    with _lock:
-        if not _pauses:
-            _was_enabled = gc.isenabled()
-            gc.disable()
-        _pauses += 1
+    """Turn the cyclic garbage collector off; the pause that did so turns it on again at its end.
+
+    Wherever an interrupt comes the collector is on afterwards: it is turned off where the end is
+    already certain, and nothing that Python looks at signals after stands before it is turned on.
+    Of the pauses of several threads, those that began later may go on with the collector on.
+    """
+    global _is_paused
+    was_enabled = gc.isenabled()
     try:
+        _is_paused = _is_paused or was_enabled
+        gc.disable()
         yield
     finally:
-        with _lock:
-            _pauses = max(_pauses - 1, 0)  # a fork in the pause has reset it
-            if not _pauses and _was_enabled:
-                try:
-                    _age(gc.get_count()[0])
-                finally:
-                    gc.enable()
+        if was_enabled:
+            try:
+                _age(gc.get_count()[0])
+            finally:
+                _is_paused = False
+                gc.enable()
 
 
 def _forget() -> None:
-    """Begin without pauses, as after a fork, in which no other thread ends its own."""
-    global _lock, _pauses
-    _lock = threading.Lock()
-    if _pauses and _was_enabled:
+    """End the pause in a forked process, in which no other thread ends its own."""
+    global _is_paused
+    if _is_paused:
         gc.enable()
-    _pauses = 0
+    _is_paused = False
 
 
 if hasattr(os, "register_at_fork"):
@@ -62,7 +65,7 @@ def _age(young: int) -> None:
     global _aged
     now = gc.get_stats()[2]["collections"]
     before, least = _aged
-    if young > (2 * least if now == before else MANY) and not gc.get_freeze_count():
+    if young > (2 * least if now == before else MANY) and gc.get_freeze_count() < FEW:
         _aged = (now, young)
         gc.freeze()
         gc.unfreeze()

@@ -2,6 +2,9 @@
 
 A fork takes one thread along. A lock that another one holds then stays locked for ever in the new
 process, so locks are renewed there.
+
+Locks that the main thread takes are reentrant. Since Python 3.14 an interrupt may come between the
+call that takes a lock in a ``with`` statement and the block, and then nothing releases it.
 """
 
 from __future__ import annotations

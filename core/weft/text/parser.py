@@ -39,6 +39,7 @@ from weft.text.printer import SEVERAL
 
 _COMMENT = re.compile(r"\s*#\s+(.*):(\d+)\s*$")
 _LINE_END = re.compile(r"\r\n|\r|\n")
+_TOO_DEEP = "it is nested too deeply"
 
 
 def parse(text: str, states: dict[str, Any] | None = None) -> Graph:
@@ -84,10 +85,11 @@ def _parsed(text: str, parsing: Parsing) -> Graph:
         raise ArgumentError(f"parse takes the text of a graph, not {text!r:.80}")
     try:
         module = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except (SyntaxError, ValueError) as error:
         line, column = getattr(error, "lineno", 0) or 0, getattr(error, "offset", 0) or 0
-        problem = str(error) or "it is nested too deeply"
-        raise ParseError(f"line {line}, column {column}: {problem}") from None
+        raise ParseError(f"line {line}, column {column}: {error}") from None
+    except (RecursionError, MemoryError):  # each version of Python has its own words for it
+        raise ParseError(f"line 0, column 0: {_TOO_DEEP}") from None
     return _Parser(text, parsing).run(module)
 
 
@@ -134,7 +136,9 @@ class _Parser:
 
     def _at(self, node: ast.AST, error: Exception) -> ParseError:
         line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0) + 1
-        return ParseError(f"line {line}, column {column}: {getattr(error, 'problem', error)}")
+        is_deep = isinstance(error, RecursionError)
+        problem = _TOO_DEEP if is_deep else getattr(error, "problem", error)
+        return ParseError(f"line {line}, column {column}: {problem}")
 
     def _graph(self, name: str) -> None:
         _require(str, name)

@@ -1,9 +1,10 @@
 """Trains a small network on all ranks, goes on from its checkpoint, and kills one rank on the way.
 
 Arguments: the folder of the checkpoint; the rank; where it dies: in a ``step``, a ``collective`` or
-a ``checkpoint``; at which event there, which is the beginning or end of a Python or C function; how
-many seconds after it. With no such rank the run is the reference: it writes all states at each
-checkpoint, and how many events there were.
+a ``checkpoint``; in which of them, counted from 0; at which event there, which is the beginning or
+end of a Python or C function, or at the end if there are fewer; how many seconds after it. With no
+such rank the run is the reference: it writes all states at each checkpoint, and how many events
+each step, collective and checkpoint had.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import os
 import signal
 import sys
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,12 +27,12 @@ from weft.runtime.checkpoints import read_values
 
 STEPS, EVERY, BATCH = 60, 5, 8
 folder, place = Path(sys.argv[1]), sys.argv[3]
-victim, event, delay = int(sys.argv[2]), int(sys.argv[4]), float(sys.argv[5])
+victim, turn, event, delay = *(int(sys.argv[each]) for each in (2, 4, 5)), float(sys.argv[6])
 ranks: Any = connected()
 is_reference = victim >= ranks.size
 print(f"process {os.getpid()}", flush=True)
 
-events: Counter[str] = Counter()
+events: dict[str, list[int]] = {"step": [], "collective": [], "checkpoint": []}
 inside: list[str] = []
 
 
@@ -41,10 +41,16 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def is_last() -> bool:
+    """Whether this rank is to die where it is."""
+    return victim == ranks.rank and place in inside and len(events[place]) == turn + 1
+
+
 def count(*_: Any) -> None:
     """Count an event in each of the places that the program is in."""
-    events.update(inside)
-    if victim == ranks.rank and place in inside and events[place] == event:
+    for where in inside:
+        events[where][-1] += 1
+    if is_last() and events[place][-1] == event:
         if delay:
             threading.Timer(delay, die).start()
         else:
@@ -54,11 +60,15 @@ def count(*_: Any) -> None:
 @contextmanager
 def being(where: str) -> Iterator[None]:
     """Count the events inside as those of a place."""
+    events[where].append(0)
     inside.append(where)
     sys.setprofile(count)
     try:
         yield
     finally:
+        sys.setprofile(None)
+        if where == place and is_last() and events[place][-1] < event:
+            die()
         inside.pop()
         sys.setprofile(count if inside else None)
 

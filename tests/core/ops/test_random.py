@@ -67,14 +67,15 @@ def test_uniform_fills_its_interval_evenly(transformer):
     assert values.min() >= -1
     assert values.max() < 3
     counts, _ = np.histogram(values, bins=10, range=(-1, 3))
-    # 1000 in each bin, with a standard deviation of 30.
-    assert abs(counts - 1000).max() < 150
+    # 1000 in each bin, with a standard deviation of 30, of which 6.5 have a chance of 1e-10.
+    assert abs(counts - 1000).max() < 6.5 * 30
 
 
 def test_normal_has_its_mean_and_scale(transformer):
     values = transformer.computation(weft.normal((10_000,), 2.0, 3.0, seed=5))()
     assert np.isfinite(values).all()
-    assert abs(values.mean() - 2) < 0.15
+    # With standard deviations of 0.03 and 0.021.
+    assert abs(values.mean() - 2) < 0.2
     assert abs(values.std() - 3) < 0.15
 
 

@@ -42,7 +42,7 @@ def refused(kind, action):
     try:
         action()
     except kind as error:
-        print(error.problem, flush=True)
+        print(error.problem)
     else:
         raise AssertionError("no error")
 """
@@ -60,8 +60,8 @@ class WaitingOp(EffectOp):
 
 
 def run(text: str) -> list[str]:
-    """Return the lines that a script prints."""
-    command = [sys.executable, "-c", HEAD + text]
+    """Return the lines that a script prints, none of which `os._exit` may lose."""
+    command = [sys.executable, "-u", "-c", HEAD + text]
     found = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert not found.stderr, found.stderr
     assert found.returncode == 0
@@ -155,7 +155,7 @@ codes = []
 for number in range(FORKS):
     time.sleep(number % 10 * 0.0003)
     codes.append(forked(child))
-print([codes.count(each) for each in range(3)], flush=True)
+print([codes.count(each) for each in range(3)])
 os._exit(0)
 """
 
@@ -178,7 +178,7 @@ def test_while_nothing_runs(backend: str) -> None:
             """
 made = weft.make_transformer(backend)
 call, state = step(made)
-assert forked(lambda: print(call(ones), made.get_value(state), flush=True)) == 0
+assert forked(lambda: print(call(ones), made.get_value(state))) == 0
 print(call(ones))
 """,
         )
@@ -227,7 +227,7 @@ def child():
 for number in range(25):
     time.sleep(number * 0.0007)
     assert forked(child) == 0, number
-print("done", flush=True)
+print("done")
 os._exit(0)
 """
     )
@@ -240,7 +240,7 @@ def test_by_another_thread_while_interrupts_are_held_back() -> None:
 from weft.support.interrupts import held
 
 def child():
-    print(signal.getsignal(signal.SIGINT) is signal.default_int_handler, flush=True)
+    print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
 
 codes = []
 thread = threading.Thread(target=lambda: codes.append(forked(child)))

@@ -79,6 +79,8 @@ def test_all_results_can_be_kept(double: Any) -> None:
         np.testing.assert_array_equal(result, numbers(2 * value))
 
 
+# Deprecated since NumPy 2.5, and still possible.
+@pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")
 def test_a_result_is_an_array_of_its_own(double: Any) -> None:
     result = double(numbers(1))
     gone = weakref.ref(result)

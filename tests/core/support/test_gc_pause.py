@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from weft.support import gc_pause
-from weft.support.gc_pause import MANY, gc_paused
+from weft.support.gc_pause import FEW, MANY, gc_paused
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +63,7 @@ def test_a_fork_ends_the_pauses_of_other_threads():
 def test_many_new_objects_are_old_at_once(count: int, moved: bool):
     things = made_in_a_pause(count)
     assert is_old(things[0]) is moved
-    assert gc.get_freeze_count() == 0
+    assert gc.get_freeze_count() < FEW
 
 
 def test_without_a_full_collection_it_takes_more_and_more_objects():
