@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from importlib.resources import files
 
 from weft.cache.store import is_off, open_cache
 from weft.support.digest import digest_of
@@ -53,8 +53,11 @@ def verdict_on(candidate: Candidate, again: bool = False) -> Verdict:
 
 
 def _key(driver: tuple[str, ...]) -> str:
-    code = Path(probe.__file__).read_text(encoding="utf-8")
-    return digest_of("\n".join(["opencl device", *driver, code]).encode())
+    return digest_of("\n".join(["opencl device", *driver, _program()]).encode())
+
+
+def _program() -> str:
+    return files("weft_opencl").joinpath("probe.py").read_text(encoding="utf-8")
 
 
 def _remembered(driver: tuple[str, ...]) -> Verdict | None:
@@ -76,9 +79,11 @@ def _remember(driver: tuple[str, ...], verdict: Verdict) -> None:
 
 
 def _probed(candidate: Candidate) -> Verdict:
-    """Probe a device in another process."""
-    command = [sys.executable, "-P", probe.__file__]
-    command += [str(candidate.platform), str(candidate.place)]
+    """Probe a device in another process; in this one where no interpreter can be started."""
+    place = candidate.platform, candidate.place
+    if getattr(sys, "frozen", False):  # the executable is a program, which would begin anew
+        return Verdict(**probe.verdict_on(*place))
+    command = [sys.executable, "-P", "-c", _program(), *map(str, place)]
     with drivers.intel_runtime_among_drivers():
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         try:
