@@ -23,7 +23,7 @@ SPHINXOPTS ?=
 # Of what `make test` leaves out, the tenth that `make test-tenth` runs.
 TENTH ?= $(shell expr $$(git rev-list --count HEAD 2>/dev/null || echo 0) % 10)
 
-.PHONY: demo test test-all test-tenth test-targets test-gpu test-intel fast lint types bench docs support clean
+.PHONY: demo test test-all test-tenth test-targets test-lowest test-gpu test-intel fast lint types bench docs support clean
 
 demo: $(DEMO)
 	$(BIN)/python examples/digits.py --out out
@@ -49,6 +49,13 @@ test-tenth: $(TESTS)
 test-targets: $(READY)
 	$(INSTALL) --editable '.[dev,native-zig]'
 	$(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS) tests/backends/native/test_native_targets.py
+
+# The fast tier with the lowest versions that pyproject.toml allows, in an environment of its own.
+test-lowest: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python out/lowest
+	$(BIN)/uv pip install --quiet --python out/lowest --resolution lowest-direct --only-binary :all: --no-binary weft --editable '.[dev]'
+	$(subst $(VENV),out/lowest,$(BIN))/python -m pytest -n auto --dist worksteal --tier=fast $(PYTEST_ARGS)
 
 # Where there is an NVIDIA GPU: the kit on it, frontends and examples, and the tests that need one, or
 # two for NCCL.

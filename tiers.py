@@ -27,7 +27,7 @@ SLOW = frozenset({
     "test_llama_decoding", "test_llama_files", "test_makefile", "test_needs", "test_paths",
     "test_popxl_mnist", "test_pytest_plugin", "test_report", "test_site", "test_together",
     "test_tutorial", "test_tutorials", "test_walkthrough", "test_weft_command",
-    "test_without_posix",
+    "test_surroundings", "test_without_posix",
     # Kernels that compilers of C have to translate.
     "test_array_api", "test_cublas", "test_cuda_devices", "test_cuda_graphs",
     "test_cuda_kit_rows", "test_cuda_sources", "test_emulated_kit", "test_emulator",
@@ -129,6 +129,7 @@ SHARES = {
     "test_slots_of_narrow_variables_are_wide": 8, "test_two_ops_may_take_one_result": 4,
     "test_a_call_on_large_arrays_allocates_its_result_only": 3,
     # Whole programs, and processes.
+    "test_a_program_runs": 6,
     "test_a_model_that_is_not_compiled_leaves_nothing_behind": 9,
     "test_a_prompt_at_once_is_as_good_as_token_by_token": 3, "test_digits": 3,
     "test_doctor_fails_if_the_backend_in_use_is_not_usable": 4,

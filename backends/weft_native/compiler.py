@@ -8,13 +8,14 @@ import re
 import shlex
 import shutil
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from weft.cache.store import is_off, open_cache
+from weft.cache.store import MEGABYTE, is_off, open_cache
 from weft.errors import BackendError
 from weft.report.progress import Stage
 from weft.support.digest import digest_of
@@ -34,10 +35,6 @@ FLAGS = (
 GCC_FLAGS = ("-fno-tree-loop-vectorize",)
 """Options of GCC alone: GCC 12.2 reads wrong elements in some loops with negative steps that it
 vectorises, and kernels are written in vectors anyway."""
-
-ZIG = (sys.executable, "-m", "ziglang", "cc", "-g0")
-"""The command of the package `ziglang`. By itself Zig adds debug information, with the path of a
-temporary folder, so that no two libraries of one program were equal."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +75,9 @@ class System:
 SYSTEMS = {"win32": System(".dll", ()), "darwin": System(".dylib")}
 """The systems, by `sys.platform`, where every program is linked with the library of C."""
 
+PROGRAM_SUFFIX = ".exe" if sys.platform == "win32" else ""
+"""How the names of programs end."""
+
 SYSTEM = SYSTEMS.get(sys.platform, System(".so", libraries=("-lm", "-lpthread")))
 """The system of this process."""
 
@@ -87,6 +87,9 @@ TARGETS = {
     "__ARM_NEON": Vectors(4, 26),
 }
 """The vectors of targets, by a macro that their compilers define; the first that is defined."""
+
+_FULL = re.compile("No space left|NoSpaceLeft|Dis[ck] quota exceeded")
+"""What compilers, and systems, say of a disk that is full."""
 
 CLANG = "__clang__"
 """The macro of Clang, and of Zig, which compiles with it."""
@@ -114,6 +117,18 @@ class NoCompilerError(BackendError):
     """Says how to get a C compiler where there is none."""
 
 
+def zig_command() -> tuple[str, ...]:
+    """Return the command of the compiler in the package `ziglang`; empty without it.
+
+    Its module would need an interpreter, which a frozen program does not have. By itself Zig adds
+    debug information, with the path of a temporary folder.
+    """
+    found = find_spec("ziglang")
+    if found is None or found.origin is None:
+        return ()
+    return str(Path(found.origin).with_name("zig" + PROGRAM_SUFFIX)), "cc", "-g0"
+
+
 @cache
 def command() -> tuple[str, ...]:
     """Return the command of the compiler.
@@ -134,8 +149,8 @@ def command() -> tuple[str, ...]:
     for name in ("cc", "gcc", "clang"):
         if found := shutil.which(name):
             return (os.path.abspath(found),)
-    if find_spec("ziglang"):
-        return ZIG
+    if zig := zig_command():
+        return zig
     raise NoCompilerError(f"there is no C compiler: {how_to_get_a_compiler()}")
 
 
@@ -198,8 +213,20 @@ def run(arguments: list[str], doing: str, folder: Path) -> str:
     """Run the compiler in a folder and return its output; raises BackendError with it otherwise."""
     ((log, code),) = run_all([arguments], doing, folder)
     if code:
+        _require_room(doing, log)
         raise BackendError(f"{doing}: {arguments[0]} ended with {code}\n{log[:4000]}")
     return log
+
+
+def _require_room(doing: str, log: str) -> None:
+    """Raise BackendError if a compiler failed because the disk with its files is full."""
+    if _FULL.search(log):
+        where = tempfile.gettempdir()
+        free = shutil.disk_usage(where).free / MEGABYTE
+        raise BackendError(
+            f"{doing}: the disk is full. The compiler's files did not fit into {where}, where "
+            f"{free:.1f} MB are free: make room there, or set TMPDIR to a folder on another disk"
+        )
 
 
 def key_of(text: str) -> str:
@@ -236,7 +263,9 @@ def build(text: str, name: str, flags: Sequence[str] = (), units: int = 1) -> by
             if not code and made.exists():
                 return made.read_bytes()
     except OSError as error:
+        _require_room(doing, str(error))
         raise BackendError(f"{doing}: no room for its files: {error}") from error
+    _require_room(doing, log)
     lines = [int(number) for number in re.findall(r"program\.c:(\d+):\d+: .*error", log)]
     named = " ".join(command())
     refused = f"{named} could not compile {name} (exit status {code})"

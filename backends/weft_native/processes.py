@@ -69,6 +69,7 @@ def run_all(
 
 def _started(command: Sequence[str], folder: Path) -> subprocess.Popen[str]:
     is_watched = os.path.exists(SHELL)
+    folders = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), str(folder))
     return subprocess.Popen(
         [SHELL, "-c", _WATCHED, *command] if is_watched else list(command),
         stdin=subprocess.PIPE,
@@ -78,7 +79,7 @@ def _started(command: Sequence[str], folder: Path) -> subprocess.Popen[str]:
         errors="replace",
         process_group=0 if os.name == "posix" else None,
         cwd=folder,
-        env=os.environ | dict.fromkeys(("TMPDIR", "TMP", "TEMP"), str(folder)),
+        env=os.environ | folders | {"LC_ALL": "C"},  # what it says is looked through, in English
     )
 
 

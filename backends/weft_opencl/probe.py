@@ -128,18 +128,17 @@ def _shuffles(cl: Any, context: Any, queue: Any, warp: int) -> bool:
     return np.array_equal(y, x.reshape(-1, warp).sum(1).repeat(warp))
 
 
-def main(platform: str, place: str) -> None:
-    """Print the verdict on a device."""
-    warnings.simplefilter("ignore")
-    import pyopencl as cl
+def verdict_on(platform: int, place: int) -> dict[str, Any]:
+    """Return the verdict on the device at an index of a platform's."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pyopencl as cl
 
-    try:
-        handle = cl.get_platforms()[int(platform)].get_devices()[int(place)]
-        verdict = probe(cl, handle)
-    except Exception as error:
-        verdict = {"wrong": str(error).strip() or type(error).__name__}
-    print(json.dumps(verdict), flush=True)
+        try:
+            return probe(cl, cl.get_platforms()[platform].get_devices()[place])
+        except Exception as error:
+            return {"wrong": str(error).strip() or type(error).__name__}
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    print(json.dumps(verdict_on(*map(int, sys.argv[1:]))), flush=True)

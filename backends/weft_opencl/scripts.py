@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from importlib.resources import files
 
 from weft_opencl import drivers
 from weft_opencl.drivers import Candidate
@@ -14,13 +15,30 @@ _WORDS = 60
 """The last words of an ended process that are repeated."""
 
 
+def can_run() -> bool:
+    """Whether an interpreter can be started: the executable of a frozen program is the program."""
+    return not getattr(sys, "frozen", False)
+
+
+def text_of(script: str) -> str:
+    """Return the text of a script; this package may be in a zip file."""
+    return files("weft_opencl").joinpath(script).read_text(encoding="utf-8")
+
+
 def run(script: str, candidate: Candidate, patience: float, given: str = "") -> tuple[str, str]:
     """Run a script with a device, within `patience` seconds; `given` is its standard input.
 
     Returns the last line that it printed, empty if it failed, and how it ended. Raises OSError if
     no process can be started.
     """
-    command = [sys.executable, "-P", script, str(candidate.platform), str(candidate.place)]
+    command = [
+        sys.executable,
+        "-P",
+        "-c",
+        text_of(script),
+        str(candidate.platform),
+        str(candidate.place),
+    ]
     with drivers.intel_runtime_among_drivers(), drivers.folder_for_caches():
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         try:

@@ -11,6 +11,7 @@ from weft.support.digest import digest_of
 from weft_opencl import drivers, scripts, trial
 from weft_opencl.drivers import POCL
 
+TRIAL = "trial.py"
 PATIENCE = 600
 """The time limit of a trial, in seconds."""
 
@@ -25,7 +26,7 @@ def is_needed(handle: Any) -> bool:
     """Whether the compiler of a device is known to end processes."""
     found = _POCL_VERSION.search(str(handle.platform.version))
     is_pocl = handle.platform.name.strip() == POCL
-    return is_pocl and found is not None and int(found[1]) >= _ABORTING_POCL
+    return scripts.can_run() and is_pocl and found is not None and int(found[1]) >= _ABORTING_POCL
 
 
 def trouble_with(source: str, handle: Any) -> str:
@@ -40,7 +41,7 @@ def trouble_with(source: str, handle: Any) -> str:
         cached = None if is_off() else open_cache().read(key)
         if cached is None:
             try:
-                line, ended = scripts.run(trial.__file__, candidate, PATIENCE, source)
+                line, ended = scripts.run(TRIAL, candidate, PATIENCE, source)
             except OSError as error:
                 what = f"no process could be started to try a program of {candidate}: {error}"
                 raise BackendError(what) from error

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from weft.cache.store import is_off, open_cache
 from weft.support.digest import digest_of
 from weft_opencl import probe, scripts
 from weft_opencl.drivers import Candidate
 
+PROBE = "probe.py"
 PATIENCE = 120
 """The time limit of a probe, in seconds."""
 
@@ -49,8 +49,7 @@ def verdict_on(candidate: Candidate, again: bool = False) -> Verdict:
 
 
 def _key(driver: tuple[str, ...]) -> str:
-    code = Path(probe.__file__).read_text(encoding="utf-8")
-    return digest_of("\n".join(["opencl device", *driver, code]).encode())
+    return digest_of("\n".join(["opencl device", *driver, scripts.text_of(PROBE)]).encode())
 
 
 def _remembered(driver: tuple[str, ...]) -> Verdict | None:
@@ -72,9 +71,11 @@ def _remember(driver: tuple[str, ...], verdict: Verdict) -> None:
 
 
 def _probed(candidate: Candidate) -> Verdict:
-    """Probe a device in another process."""
+    """Probe a device in another process; in this one where no interpreter can be started."""
+    if not scripts.can_run():
+        return Verdict(**probe.verdict_on(candidate.platform, candidate.place))
     try:
-        line, ended = scripts.run(probe.__file__, candidate, PATIENCE)
+        line, ended = scripts.run(PROBE, candidate, PATIENCE)
     except OSError as error:
         return Verdict(f"no process could be started to probe it: {error}")
     return _read(line) or Verdict(ended)

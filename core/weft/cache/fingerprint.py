@@ -43,10 +43,10 @@ def _of_package(name: str) -> str:
         raise NotCanonical("a script has no stable name")
     try:
         spec = importlib.util.find_spec(name)
-        folders = list(spec.submodule_search_locations or ()) if spec else []
-        found = sorted(each for folder in folders for each in _files(folder))
-        if spec and spec.origin and not folders:
-            found = [_stamp(name, os.stat(spec.origin))]
+        places = list(spec.submodule_search_locations or ()) if spec else []
+        if spec and spec.origin and not places:
+            places = [spec.origin]
+        found = sorted(each for place in places for each in _files(_holder(place)))
     except (ImportError, ValueError, OSError) as error:
         raise NotCanonical(f"the files of {name} cannot be found: {error}") from error
     if not found:
@@ -54,9 +54,22 @@ def _of_package(name: str) -> str:
     return f"{name} {found}"
 
 
-def _files(folder: str) -> Iterator[str]:
-    """Yield a stamp of each file of code in a folder, recursively."""
-    waiting = [(folder, "")]
+def _holder(place: str) -> str:
+    """Return the folder or file of a package, or the file that it is in, a program or a zip."""
+    if place.startswith(getattr(sys, "_MEIPASS", "\0")):  # where PyInstaller unpacks the rest
+        return sys.executable
+    outer = place
+    while outer and not os.path.exists(outer):
+        outer = os.path.dirname(outer)
+    return outer if os.path.isfile(outer) else place
+
+
+def _files(place: str) -> Iterator[str]:
+    """Yield a stamp of a file, or of each file of code in a folder, recursively."""
+    if os.path.isfile(place):
+        yield _stamp(os.path.basename(place), os.stat(place))
+        return
+    waiting = [(place, "")]
     while waiting:
         path, below = waiting.pop()
         with os.scandir(path) as entries:

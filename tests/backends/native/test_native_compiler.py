@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import stat
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Callable
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -89,11 +92,15 @@ def test_without_a_compiler_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch)
     assert not plugins.backend_status("native").is_broken
 
 
-def test_zig_is_the_last_resort(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zig_is_the_last_resort(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("WEFT_CC", raising=False)
     monkeypatch.setattr(compiler.shutil, "which", lambda name: None)
-    monkeypatch.setattr(compiler, "find_spec", lambda name: object())
-    assert compiler.command() == compiler.ZIG
+    origin = tmp_path / "ziglang" / "__init__.py"
+    monkeypatch.setattr(
+        compiler, "find_spec", lambda name: ModuleSpec(name, None, origin=str(origin))
+    )
+    zig = "zig.exe" if sys.platform == "win32" else "zig"
+    assert compiler.command() == (str(origin.with_name(zig)), "cc", "-g0")
 
 
 @pytest.mark.needs("compiler")
@@ -211,8 +218,28 @@ def test_a_full_disk_is_reported(cache_folder: Path, monkeypatch: pytest.MonkeyP
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(compiler.Path, "write_text", full)
-    with pytest.raises(BackendError, match="No space left"):
+    with pytest.raises(BackendError, match=r"the disk is full\..*TMPDIR"):
         compiler.build("int x;", "a test")
+
+
+def test_a_compiler_that_finds_a_full_disk_is_not_blamed(
+    has_compiler: None, script: Any, cache_folder: Path
+) -> None:
+    compiler.macros()  # of the real one
+    compiler.identity.cache_clear()
+    # In the language of a user who has set one, it would say something else.
+    script(
+        'case "$*" in *-dM*) exec $REAL "$@";; esac\n'
+        'if [ "$LC_ALL" = C ]; then full="No space left on device"; else full="Disk voll"; fi\n'
+        'echo "ld: final link failed: $full" >&2; exit 1'
+    )
+    with pytest.raises(BackendError) as caught:
+        compiler.build("int x;", "a test")
+    where = re.escape(tempfile.gettempdir())
+    assert re.search(
+        rf"compiling a test: the disk is full\..* {where}, where [0-9.]+ MB", str(caught.value)
+    )
+    assert "error of weft" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,12 @@ from pygments.lexers.c_cpp import CLexer, CppLexer
 
 import weft
 from weft.errors import ArgumentError, BackendError
-from weft_native.compiler import ZIG
+from weft_native.compiler import zig_command
 from weft_native.exported_names import exported_name, words_of
 from weft_native.transformer import NativeComputation, NativeTransformer
 
 STRICT = ("-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O2")
-COMPILERS = [(name,) for name in ("gcc", "clang") if shutil.which(name)] or [ZIG]
+COMPILERS = [(name,) for name in ("gcc", "clang") if shutil.which(name)] or [zig_command()]
 """The commands of the compilers that are here."""
 
 MAIN = """

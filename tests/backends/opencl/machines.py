@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import weft
+from weft_opencl import scripts
 from weft_opencl.transformer import OpenCLTransformer
 
 CPU, GPU, ACCELERATOR = 2, 4, 8
@@ -43,10 +44,10 @@ def fake_device(name: str, kind: int, **facts: Any) -> Any:
 class Driver:
     """A driver that is a script; each run of it is counted."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, script: Any) -> None:
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.path, self.log = folder / "script.py", folder / "runs"
         self.log.write_text("")
-        monkeypatch.setattr(script, "__file__", str(self.path))
+        monkeypatch.setattr(scripts, "text_of", lambda script: self.path.read_text())
 
     def does(self, code: str) -> None:
         self.path.write_text(f"open({str(self.log)!r}, 'a').write('x')\n{code}\n")

@@ -31,7 +31,7 @@ def _nothing_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
-    return Driver(tmp_path, monkeypatch, probe)
+    return Driver(tmp_path, monkeypatch)
 
 
 WORKS = """print("noise")\nprint('{"wrong": "", "coherent": true}')"""
@@ -57,6 +57,23 @@ def test_a_driver_may_end_or_stop_the_process(
     found = verdict_on(candidate)
     assert words in found.wrong
     assert not found.coherent
+
+
+def test_a_frozen_program_tries_devices_itself_and_does_not_start_itself(
+    candidate: Candidate, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.does(WORKS)
+    tried = []
+
+    def tries(*place: int) -> dict[str, Any]:
+        tried.append(place)
+        return {"wrong": "", "warp": 32}
+
+    monkeypatch.setattr(scripts.sys, "frozen", True, raising=False)
+    monkeypatch.setattr(probe, "verdict_on", tries)
+    assert verdict_on(candidate) == Verdict("", warp=32)
+    assert tried == [(candidate.platform, candidate.place)]
+    assert driver.runs == 0
 
 
 def test_a_verdict_costs_one_process_for_a_version_of_a_driver(
@@ -112,13 +129,11 @@ def test_no_process_can_be_started(candidate: Candidate, monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("device")
-def test_the_real_probe_finds_a_device_that_works(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_real_probe_finds_a_device_that_works() -> None:
     worked = [each for each in drivers.candidates() if not verdict_on(each).wrong]
     assert worked
-    probe.main(str(worked[0].platform), str(worked[0].place))
-    assert '"wrong": ""' in capsys.readouterr().out
-    probe.main("99", "0")
-    assert "list index out of range" in capsys.readouterr().out
+    assert probe.verdict_on(worked[0].platform, worked[0].place)["wrong"] == ""
+    assert "list index out of range" in probe.verdict_on(99, 0)["wrong"]
 
 
 @pytest.mark.usefixtures("device")

@@ -49,7 +49,7 @@ def driver(device: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dri
     monkeypatch.setattr(trials, "_known", {})
     monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("WEFT_CACHE", raising=False)
-    return Driver(tmp_path, monkeypatch, trial)
+    return Driver(tmp_path, monkeypatch)
 
 
 def compute() -> Any:

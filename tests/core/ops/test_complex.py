@@ -12,7 +12,7 @@ Z = np.array([3 + 4j, -1 + 0.5j, 2 - 1j, -3j], np.complex64)
 
 
 @pytest.fixture
-def transformer(transformer):
+def transformer(backend, transformer):
     if "complex64" not in transformer.target.dtypes:
         pytest.skip(f"{transformer.target.name} does not compute with complex numbers")
     return transformer
