@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_info
 import weft
 import weft_array_api
 from weft import plugins
-from weft.ops.control import EffectOp
+from weft.ops.control.effects import EffectOp
 from weft.runtime.transformer import Transformer
 from weft.support.interrupts import held, holding, interruptible, raise_pending
 
