@@ -48,17 +48,24 @@ backends that run these as they are. [Operations](../../ops.md) lists all of the
 BACKENDS_IN_FULL = {"C": "native, OpenCL, CuPy"}
 
 FAMILIES = (
-    "elementwise", "comparison", "bits", "math", "trigonometry", "special", "rounding",
-    "complex_parts", "activation", "reduction", "statistics", "cumulative", "sorting", "counting",
-    "creation", "movement", "arrangement", "joining", "indexing", "gathering", "multi_index",
-    "dynamic_slices", "linalg", "contraction", "decompositions", "windows", "convolutions",
-    "pooling", "unpooling", "resampling", "regions", "probabilities", "normalization", "losses",
-    "distances", "ctc", "dot_product_attention", "positions", "cells", "recurrent", "random",
-    "distributions", "initializers", "weft.ir.storage", "state", "clipping", "optimizers",
-    "schedules", "control", "weft.transforms.computation_op", "calls", "collectives", "parallelism",
-    "recomputation",
+    "ops.pointwise.elementwise", "ops.pointwise.comparison", "ops.pointwise.bits",
+    "ops.pointwise.math", "ops.pointwise.trigonometry", "ops.pointwise.special",
+    "ops.pointwise.rounding", "ops.pointwise.complex_parts", "nn.activation",
+    "ops.reductions.reduction", "ops.reductions.statistics", "ops.reductions.cumulative",
+    "ops.reductions.sorting", "ops.reductions.counting", "ops.shape.creation", "ops.shape.movement",
+    "ops.shape.arrangement", "ops.shape.joining", "ops.indexing.slicing", "ops.indexing.gathering",
+    "ops.indexing.multi_index", "ops.indexing.dynamic_slices", "ops.products.linalg",
+    "ops.products.contraction", "ops.products.decompositions", "nn.spatial.windows",
+    "nn.spatial.convolutions", "nn.spatial.pooling", "nn.spatial.unpooling",
+    "nn.spatial.resampling", "nn.spatial.regions", "ops.reductions.probabilities",
+    "nn.normalization", "nn.losses", "nn.distances", "nn.ctc", "nn.dot_product_attention",
+    "ops.indexing.positions", "nn.cells", "nn.recurrent", "ops.random.philox",
+    "ops.random.distributions", "nn.regularization", "train.initializers", "ir.storage",
+    "ops.control.state", "train.clipping", "train.optimizers", "train.schedules",
+    "ops.control.effects", "transforms.computation_op", "ops.control.calls", "ranks.collectives",
+    "train.parallelism", "ops.control.recomputation",
 )  # fmt: skip
-"""The modules in the order of the page; those without a package are of `weft.ops`."""
+"""The modules of `weft` in the order of the page."""
 
 
 def page() -> str:
@@ -136,7 +143,7 @@ def _alias(name: str, value: Any) -> str:
 
 
 def _module(name: str) -> ModuleType:
-    return importlib.import_module(name if "." in name else f"weft.ops.{name}")
+    return importlib.import_module(f"weft.{name}")
 
 
 def _directive(kind: str, name: str) -> str:

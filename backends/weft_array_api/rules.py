@@ -15,24 +15,13 @@ import numpy as np
 from weft.errors import DTypeError
 from weft.ir import dtypes, results
 from weft.ir.rules import RuleTable
-from weft.ops import (
-    bits,
-    collectives,
-    comparison,
-    complex_parts,
-    control,
-    decompositions,
-    elementwise,
-    gathering,
-    indexing,
-    joining,
-    linalg,
-    math,
-    movement,
-    reduction,
-    rounding,
-    sorting,
-)
+from weft.ops.control import effects
+from weft.ops.indexing import gathering, slicing
+from weft.ops.pointwise import bits, comparison, complex_parts, elementwise, math, rounding
+from weft.ops.products import decompositions, linalg
+from weft.ops.reductions import reduction, sorting
+from weft.ops.shape import joining, movement
+from weft.ranks import collectives
 
 Array = Any
 Rule = Callable[..., Array]
@@ -212,19 +201,19 @@ def iota_rule(op: Any, library: ArrayLibrary) -> Array:
     return library.from_host(op.reference())
 
 
-@rules.on_type(indexing.SliceOp)
+@rules.on_type(slicing.SliceOp)
 def slice_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
     """Slice the operand."""
-    return x[indexing.python_slices(op.bounds)] if op.rank else x
+    return x[slicing.python_slices(op.bounds)] if op.rank else x
 
 
-@rules.on_type(indexing.UpdateSliceOp)
+@rules.on_type(slicing.UpdateSliceOp)
 def update_slice_rule(op: Any, library: ArrayLibrary, x: Array, value: Array) -> Array:
     """Copy and assign the slice."""
     if not op.rank:
         return value
     result = library.xp.asarray(x, copy=True)
-    result[indexing.python_slices(op.bounds)] = value
+    result[slicing.python_slices(op.bounds)] = value
     return result
 
 
@@ -310,7 +299,7 @@ def argsort_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
     return xp.astype(found, library.dtype(op.dtype))
 
 
-@rules.on_type(control.EffectOp)
+@rules.on_type(effects.EffectOp)
 def effect_rule(op: Any, library: ArrayLibrary, *args: Array) -> Array:
     """Call the effect with the operands on the host, and return the first one."""
     op.perform(*map(library.to_host, args))

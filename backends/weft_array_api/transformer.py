@@ -16,7 +16,7 @@ from weft.ir.op import Op
 from weft.ir.storage import ReadOp
 from weft.ir.target import Target
 from weft.ir.traversal import nested
-from weft.ops.graph_ops import GraphsOp
+from weft.ops.control.graph_ops import GraphsOp
 from weft.plan.plan import Step
 from weft.report.recorder import Recorder
 from weft.runtime.device import DeviceBufferStorage, DeviceTensor

@@ -25,7 +25,7 @@ from weft.communicators import (
 )
 from weft.communicators.interface import result_shape
 from weft.errors import CommunicationError
-from weft.ops.collectives import CollectiveOp, StartCollectiveOp, WaitCollectiveOp
+from weft.ranks.collectives import CollectiveOp, StartCollectiveOp, WaitCollectiveOp
 from weft.support.interrupts import interruptible
 from weft_c.runtime.control_flow import Bound
 from weft_c.runtime.storage import Arrays

@@ -8,8 +8,9 @@ from __future__ import annotations
 from weft.ir.dtypes import DType
 from weft.ir.op import Op
 from weft.kernels import VIEWS, Kernel
-from weft.ops import comparison, elementwise, linalg, math
-from weft.ops.reduction import ReductionOp
+from weft.ops.pointwise import comparison, elementwise, math
+from weft.ops.products import linalg
+from weft.ops.reductions.reduction import ReductionOp
 from weft_numpy.kernels.kernel_values import KernelValues
 
 BYTE = 0.03

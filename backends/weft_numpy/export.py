@@ -19,8 +19,8 @@ from weft.files import replacing
 from weft.ir.axes import Axes
 from weft.ir.description import TensorDescription
 from weft.ir.op import Op
-from weft.ops.collectives import communications
 from weft.plan.plan import ARENA, CONSTANT, STATE
+from weft.ranks.collectives import communications
 from weft.support.quoting import harmless
 from weft_numpy.blocks import Code, Linked
 from weft_numpy.bundle import OWN, Bundle

@@ -15,7 +15,7 @@ from weft.ir import dtypes
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import DType
 from weft.ir.op import Op
-from weft.ops.reduction import ProdOp, SumOp
+from weft.ops.reductions.reduction import ProdOp, SumOp
 
 BLOCK = 128
 """The most elements that are summed sequentially."""

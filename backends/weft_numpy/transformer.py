@@ -17,7 +17,7 @@ from weft.ir.description import TensorDescription
 from weft.ir.graph import called_graphs
 from weft.ir.op import Op
 from weft.ir.target import Target
-from weft.ops.convolutions import BilinearConvolutionOp
+from weft.nn.spatial.convolutions import BilinearConvolutionOp
 from weft.plan.plan import ARENA, Step
 from weft.runtime.computation import Computation
 from weft.runtime.device import DeviceBufferStorage, DeviceTensor, host_view

@@ -12,9 +12,9 @@ from weft.kernels.fused_op import FusedOp
 from weft.kernels.fusion import Group
 from weft.kernels.indexing_maps import VIEWS
 from weft.kernels.kernel import Kernel
-from weft.ops.elementwise import ElementwiseOp
-from weft.ops.linalg import MatmulOp
-from weft.ops.reduction import ReductionOp
+from weft.ops.pointwise.elementwise import ElementwiseOp
+from weft.ops.products.linalg import MatmulOp
+from weft.ops.reductions.reduction import ReductionOp
 from weft_c.loops.elementwise import ElementWiseKernel
 from weft_c.loops.loop_nest import make_loop_nest, make_pointwise_nest
 from weft_c.loops.pointwise import write_map

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft.ir.op import Op
-from weft.ops.linalg import MatmulOp
+from weft.ops.products.linalg import MatmulOp
 from weft_c.matmul.packed_panels import legalized_product
 from weft_c.processor import Processor
 from weft_c.spatial.packed_filters import legalized_convolution

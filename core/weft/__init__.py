@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from weft import errors, ops
+from weft import errors, nn, ops, ranks, train
 from weft.autodiff.gradient_graph import (
     GradientGraph,
     autodiff,
@@ -47,9 +47,11 @@ from weft.ir.op import Op, const, is_constant, is_scalar, with_op_metadata
 from weft.ir.scope import metadata, name_scope, saved_user_deps
 from weft.ir.target import Target
 from weft.ir.tensor import CompositeOp, TensorOp
+from weft.nn import *
 from weft.ops import *
 from weft.passes.interface import GraphPass, PeepholeGraphPass
 from weft.passes.visitors import visit
+from weft.ranks import *
 from weft.runtime.computation import Computation
 from weft.runtime.device import DeviceBufferStorage, DeviceTensor
 from weft.runtime.factory import (
@@ -62,6 +64,7 @@ from weft.runtime.factory import (
 )
 from weft.runtime.program import Program
 from weft.runtime.transformer import Transformer
+from weft.train import *
 from weft.transforms.capture import capture
 from weft.transforms.computation_op import ComputationOp, computation
 
@@ -138,7 +141,10 @@ __all__ = [
     "visit",
     "with_op_metadata",
 ]
+__all__ += nn.__all__
 __all__ += ops.__all__
+__all__ += ranks.__all__
+__all__ += train.__all__
 
 __version__ = "0.2.0.dev0"
 

@@ -17,7 +17,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 import weft
-from weft import ops
+from weft import nn, ops
 from weft.errors import ArgumentError, GraphError
 from weft.ir.dtypes import is_float
 from weft.ir.graph import Graph
@@ -95,7 +95,7 @@ def _decomposed(graph: Graph) -> Graph:
 
 def _is_supported(op: Op) -> bool:
     """Whether a rule writes an op; ONNX has no negative padding of windows."""
-    pairs = op.padding if isinstance(op, ops.ConvolutionOp | ops.MaxPoolOp) else ()
+    pairs = op.padding if isinstance(op, nn.ConvolutionOp | nn.MaxPoolOp) else ()
     return type(op) in RULES and all(n >= 0 for pair in pairs for n in pair)
 
 
@@ -211,7 +211,7 @@ SAME: dict[type[Op], str] = {
     ops.SqrtOp: "Sqrt", ops.ExpOp: "Exp", ops.LogOp: "Log", ops.SinOp: "Sin", ops.CosOp: "Cos",
     ops.TanhOp: "Tanh", ops.AtanOp: "Atan", ops.FloorOp: "Floor", ops.EqualOp: "Equal",
     ops.LessOp: "Less", ops.WhereOp: "Where", ops.NegativeOp: "Neg", ops.MatmulOp: "MatMul",
-    ops.ReluOp: "Relu", ops.SigmoidOp: "Sigmoid", ops.ErfOp: "Erf", ops.RoundOp: "Round",
+    nn.ReluOp: "Relu", nn.SigmoidOp: "Sigmoid", ops.ErfOp: "Erf", ops.RoundOp: "Round",
     ops.LogicalNotOp: "Not",
 }  # fmt: skip
 """Ops that are the same in ONNX."""
@@ -364,7 +364,7 @@ def _pads(pairs: Any) -> list[int]:
     return [before for before, _ in pairs] + [after for _, after in pairs]
 
 
-@exports(ops.ConvolutionOp)
+@exports(nn.ConvolutionOp)
 def _convolution(exporter: Exporter, op: Any, args: list[str]) -> str:
     return exporter.node(
         "Conv", *args, strides=list(op.stride), pads=_pads(op.padding),
@@ -372,7 +372,7 @@ def _convolution(exporter: Exporter, op: Any, args: list[str]) -> str:
     )  # fmt: skip
 
 
-@exports(ops.MaxPoolOp)
+@exports(nn.MaxPoolOp)
 def _max_pool(exporter: Exporter, op: Any, args: list[str]) -> str:
     return exporter.node(
         "MaxPool", *args, kernel_shape=list(op.kernel), strides=list(op.stride),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft import Graph
 from weft.communicators import connected, default_name
-from weft.ops.collectives import communications
+from weft.ranks.collectives import communications
 from weft_popxl.context import get_ir
 from weft_popxl.errors import NotProvided, popart_exception, refuse_type, refuse_value
 from weft_popxl.replica_grouping import ReplicaGrouping

@@ -16,7 +16,7 @@ from typing import Any
 from weft.ir.axes import Axes, make_axes
 from weft.ir.op import Op
 from weft.ir.tensor import TensorOp
-from weft.ops.movement import BroadcastOp, ReshapeOp, TransposeOp, cast_axes
+from weft.ops.shape.movement import BroadcastOp, ReshapeOp, TransposeOp, cast_axes
 
 
 class Factor:

@@ -18,7 +18,7 @@ from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.storage import ParameterOp, ReadOp, owning_constant
 from weft.ir.target import Target
-from weft.ops.movement import BroadcastOp
+from weft.ops.shape.movement import BroadcastOp
 from weft.passes.interface import GraphPass
 from weft.plugins import hookimpl
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from weft.ir.tensor import CompositeOp, TensorOp
-from weft.ops.linalg import MatmulOp
+from weft.ops.products.linalg import MatmulOp
 from weft.passes.interface import PeepholeGraphPass
 from weft.passes.visitors import visit
 from weft.plugins import hookimpl

@@ -23,9 +23,9 @@ from weft.ir.op import Op
 from weft.ir.target import Target
 from weft.ir.tensor import TensorOp
 from weft.ir.views import Layouts
-from weft.ops.elementwise import ElementwiseOp
-from weft.ops.movement import BroadcastOp, ReshapeOp, cast_axes, transpose
-from weft.ops.reduction import ReductionOp
+from weft.ops.pointwise.elementwise import ElementwiseOp
+from weft.ops.reductions.reduction import ReductionOp
+from weft.ops.shape.movement import BroadcastOp, ReshapeOp, cast_axes, transpose
 from weft.passes.interface import GraphPass
 from weft.plugins import hookimpl
 from weft_passes.axis_splitting import View, flat, moved, moves, redistributed, settled, view_of

@@ -21,8 +21,9 @@ from weft.ir.dtypes import DType
 from weft.ir.op import Op
 from weft.ir.storage import constant
 from weft.ir.tensor import TensorOp
-from weft.ops.control import StopGradientOp
-from weft.ops.elementwise import (
+from weft.ops.control.effects import StopGradientOp
+from weft.ops.control.state import ValueOfOp
+from weft.ops.pointwise.elementwise import (
     AddOp,
     DivideOp,
     MultiplyOp,
@@ -32,16 +33,15 @@ from weft.ops.elementwise import (
     square,
     subtract,
 )
-from weft.ops.math import ExpOp, LogOp, PowerOp, log
-from weft.ops.movement import (
+from weft.ops.pointwise.math import ExpOp, LogOp, PowerOp, log
+from weft.ops.reductions.reduction import SumOp
+from weft.ops.shape.movement import (
     ReshapeOp,
     TransposeOp,
     broadcast,
     cast_axes,
     scalar_value,
 )
-from weft.ops.reduction import SumOp
-from weft.ops.state import ValueOfOp
 from weft.passes.interface import PeepholeGraphPass
 from weft.passes.visitors import visit
 from weft.plugins import hookimpl

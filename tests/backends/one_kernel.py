@@ -13,9 +13,9 @@ from weft.ir.op import Op
 from weft.ir.target import Target
 from weft.ir.views import planned_layout
 from weft.kernels import FusedOp, Group, fused, operand_indexing_map, place
-from weft.ops.elementwise import ElementwiseOp
-from weft.ops.linalg import MatmulOp
-from weft.ops.reduction import ReductionOp
+from weft.ops.pointwise.elementwise import ElementwiseOp
+from weft.ops.products.linalg import MatmulOp
+from weft.ops.reductions.reduction import ReductionOp
 from weft.passes.interface import GraphPass
 from weft.plugins.entrypoints import DEFAULT_PIPELINE
 from weft.testing.reference import evaluate

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 import weft
-from weft.ops.spatial import Sliding
+from weft.nn.spatial.geometry import Sliding
 from weft_numpy.machine import Machine
 from weft_numpy.rules import blocked, convolutions
 from weft_numpy.sliding import centred, columns, pooling

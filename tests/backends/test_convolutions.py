@@ -21,7 +21,7 @@ from sliding_work import (
 )
 
 import weft
-from weft.ops.convolutions import ConvolutionFilterOp, ConvolutionInputOp, ConvolutionOp
+from weft.nn.spatial.convolutions import ConvolutionFilterOp, ConvolutionInputOp, ConvolutionOp
 from weft_numpy.machine import Machine
 from weft_numpy.rules import convolutions
 from weft_numpy.rules.blocked import blocked as work_of

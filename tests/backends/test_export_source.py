@@ -37,7 +37,7 @@ def assert_same(got: Any, expected: Any) -> None:
 
 
 def communicates(computation: Any) -> bool:
-    return any(op.__class__.__module__ == "weft.ops.collectives" for op in computation.graph.ops)
+    return any(op.__class__.__module__ == "weft.ranks.collectives" for op in computation.graph.ops)
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)

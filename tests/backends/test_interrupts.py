@@ -27,7 +27,7 @@ from threadpoolctl import threadpool_info
 import weft
 import weft_array_api
 from weft.cache.compile_cache import Memory
-from weft.ops.control import EffectOp
+from weft.ops.control.effects import EffectOp
 from weft.runtime.transformer import Transformer
 from weft.support.gc_pause import gc_paused
 from weft.support.interrupts import held, holding, interruptible, raise_pending

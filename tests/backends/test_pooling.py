@@ -12,8 +12,8 @@ from sliding_work import BLOCKS, check, geometries, numbers, placeholder
 
 import weft
 from weft.errors import AxesError
-from weft.ops.pooling import AvgPoolOp, MaxPoolInputOp, MaxPoolOp
-from weft.ops.spatial import Sliding
+from weft.nn.spatial.geometry import Sliding
+from weft.nn.spatial.pooling import AvgPoolOp, MaxPoolInputOp, MaxPoolOp
 from weft.testing.reference import evaluate
 from weft_numpy.machine import Machine
 from weft_numpy.rules.blocked import blocked

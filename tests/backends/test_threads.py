@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 import weft
 from weft.errors import ArgumentError, StateError
-from weft.ops.elementwise import ElementwiseOp
+from weft.ops.pointwise.elementwise import ElementwiseOp
 from weft.runtime import host_threads
 from weft_numpy import machine
 from weft_numpy.blas_threads import SingleThreadedBlas, blas

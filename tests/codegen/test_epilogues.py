@@ -11,7 +11,7 @@ import weft
 from weft.errors import GraphError
 from weft.ir.target import Target
 from weft.kernels import FusedOp, Group, fused
-from weft.ops.linalg import MatmulOp
+from weft.ops.products.linalg import MatmulOp
 from weft.plan.plan import make_plan
 from weft.transforms.capture import capture
 

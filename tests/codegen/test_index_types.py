@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 
 import weft
-from weft.ops import dynamic_slices, gathering, random, reduction, sorting, windows
-from weft.ops.convolutions import ConvolutionFilterOp, ConvolutionInputOp
-from weft.ops.linalg import MatmulOp
-from weft.ops.movement import IotaOp
-from weft.ops.pooling import MaxPoolInputOp
+from weft.nn.spatial import windows
+from weft.nn.spatial.convolutions import ConvolutionFilterOp, ConvolutionInputOp
+from weft.nn.spatial.pooling import MaxPoolInputOp
+from weft.ops.indexing import dynamic_slices, gathering
+from weft.ops.products.linalg import MatmulOp
+from weft.ops.random import philox
+from weft.ops.reductions import reduction, sorting
+from weft.ops.shape.movement import IotaOp
 
 pytest.importorskip("pyopencl")
 from checking import check, numbers, with_vectors
@@ -88,7 +91,7 @@ def made(x):
     target = weft.dtypes.as_dtype("float32")
     return [
         IotaOp(target_axes=x.axes, target_dtype=target, position=x.rank - 1),
-        random.RandomBitsOp(calls, target_axes=x.axes, seed=1, stream=2),
+        philox.RandomBitsOp(calls, target_axes=x.axes, seed=1, stream=2),
     ]
 
 

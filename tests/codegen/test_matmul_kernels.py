@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.ops.linalg import MatmulOp
+from weft.ops.products.linalg import MatmulOp
 
 pytest.importorskip("pyopencl")
 from checking import both, check, everywhere, numbers

@@ -9,7 +9,8 @@ import pytest
 
 import weft
 from weft.ir import dtypes
-from weft.ops import cumulative, reduction, sorting, windows
+from weft.nn.spatial import windows
+from weft.ops.reductions import cumulative, reduction, sorting
 
 pytest.importorskip("pyopencl")
 from checking import EVERY, awkward, both, check, everywhere, numbers

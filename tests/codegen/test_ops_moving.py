@@ -9,9 +9,11 @@ import pytest
 
 import weft
 from weft.ir import dtypes
-from weft.ops import dynamic_slices, gathering, random, windows
-from weft.ops.indexing import UpdateSliceOp
-from weft.ops.movement import IotaOp
+from weft.nn.spatial import windows
+from weft.ops.indexing import dynamic_slices, gathering
+from weft.ops.indexing.slicing import UpdateSliceOp
+from weft.ops.random import philox
+from weft.ops.shape.movement import IotaOp
 
 pytest.importorskip("pyopencl")
 from checking import EVERY, both, check, everywhere, numbers
@@ -139,7 +141,7 @@ def test_indices_along_each_axis(dtype, processor):
 def test_random_bits_are_equal_to_the_bit(shape, processor):
     def build(call):
         axes = weft.make_axes(shape)
-        return random.RandomBitsOp(call, target_axes=axes, seed=2**32 - 3, stream=2**31)
+        return philox.RandomBitsOp(call, target_axes=axes, seed=2**32 - 3, stream=2**31)
 
     check(build, np.array(2**32 - 1, np.uint32), processor=processor)
 

@@ -9,7 +9,7 @@ import pytest
 
 import weft
 from weft.kernels import FusedOp
-from weft.ops.convolutions import ConvolutionInputOp
+from weft.nn.spatial.convolutions import ConvolutionInputOp
 from weft.testing.reference import evaluate
 from weft.transforms.capture import capture
 

@@ -9,7 +9,7 @@ import pytest
 
 import weft
 from weft.kernels import FusedOp
-from weft.ops.linalg import MatmulOp
+from weft.ops.products.linalg import MatmulOp
 from weft.testing.reference import evaluate
 from weft.transforms.capture import capture
 

@@ -11,8 +11,8 @@ import weft
 from weft.errors import GraphError
 from weft.ir.target import Target
 from weft.kernels import FusedOp, Group, fused, operand_indexing_map
-from weft.ops.linalg import MatmulOp
-from weft.ops.movement import BroadcastOp
+from weft.ops.products.linalg import MatmulOp
+from weft.ops.shape.movement import BroadcastOp
 from weft.plan.plan import make_plan
 from weft.transforms.capture import capture
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-
 import pytest
 
-import weft.ops
 from weft.ir import results, storage
 from weft.ir.op import Op
 from weft.ir.tensor import CompositeOp
-from weft.ops import complex_parts, control
-from weft.ops.graph_ops import GraphsOp, SavedOp
+from weft.ops.control import effects
+from weft.ops.control.graph_ops import GraphsOp, SavedOp
+from weft.ops.pointwise import complex_parts
 from weft.transforms.computation_op import ComputationOp
 from weft_c import rules
 
 NO_STEPS = (
     storage.AssignableTensorOp, storage.AssignOp, storage.InitTensorOp, storage.ParameterOp,
-    storage.ReadOp, results.ResultOp, control.SequentialOp, control.ParallelOp,
+    storage.ReadOp, results.ResultOp, effects.SequentialOp, effects.ParallelOp,
     ComputationOp,
 )  # fmt: skip
 """Ops without steps in a plan."""
@@ -37,8 +34,6 @@ def below(kind):
 
 def primitives():
     """Return the ops that every backend must have a rule for."""
-    for module in pkgutil.iter_modules(weft.ops.__path__):
-        importlib.import_module(f"weft.ops.{module.name}")
     found = {kind for kind in below(Op) if not issubclass(kind, (CompositeOp, GraphsOp, SavedOp))}
     return sorted(found - {*NO_STEPS, *COMPLEX}, key=lambda kind: kind.__name__)
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import weft
-from weft.ops.convolutions import ConvolutionFilterOp, ConvolutionInputOp
-from weft.ops.pooling import MaxPoolInputOp
+from weft.nn.spatial.convolutions import ConvolutionFilterOp, ConvolutionInputOp
+from weft.nn.spatial.pooling import MaxPoolInputOp
 
 pytest.importorskip("pyopencl")
 from checking import awkward, both, check, everywhere, numbers

@@ -24,7 +24,7 @@ from running import (
     work_of,
 )
 
-from weft.ops.sorting import TopKIndicesOp
+from weft.ops.reductions.sorting import TopKIndicesOp
 from weft_c import OPENCL
 from weft_c.ops.sorting import MAX_SELECTED
 from weft_c.reductions.split import MIN_WORK_GROUP_ROW

@@ -20,7 +20,7 @@ import weft
 from weft.communicators import Call, current_call, within
 from weft.communicators.interface import Array, Collective, Request
 from weft.errors import CheckFailed, CommunicationError
-from weft.ops.collectives import started, waited
+from weft.ranks.collectives import started, waited
 from weft.runtime import exchanges
 from weft.testing import imitation
 from weft.testing.imitation import ImitatedRanks, imitated_ranks

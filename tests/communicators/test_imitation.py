@@ -16,7 +16,7 @@ from weft.communicators import Collective, connected
 from weft.communicators.interface import result_shape
 from weft.errors import UnknownPluginError
 from weft.ir import dtypes
-from weft.ops.control import EffectOp
+from weft.ops.control.effects import EffectOp
 from weft.testing import imitation
 from weft.testing.imitation import Network, imitated_ranks, ring, seconds
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.ops.math import ExpOp
+from weft.ops.pointwise.math import ExpOp
 from weft.testing.cases import make_cases, run_cases
 from weft.testing.numeric import ACCURACY, numeric_derivative
 from weft.testing.reference import evaluate

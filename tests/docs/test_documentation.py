@@ -2,12 +2,12 @@
 
 import doctest
 import importlib
-import inspect
 import json
 import pkgutil
 import re
 import runpy
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 TOCTREE = re.compile(r"^```\{toctree\}\n(.*?)^```", re.DOTALL | re.MULTILINE)
+ROOMS = ("weft.ops.", "weft.nn.", "weft.ranks.", "weft.train.")
 WITH_TESTS_OF_THEIR_OWN = {"tutorial.md", "plugins.md"}
 NEEDS = {"backends.md": ("compiler", "opencl"), "native.md": ("compiler",)}
 """What the examples on a page need."""
@@ -79,7 +80,7 @@ def test_examples_on_the_page_run(
 
 def test_every_primitive_is_on_the_page_of_primitives() -> None:
     text = (ROOT / "docs" / "primitives.md").read_text()
-    own = [kind for kind in op_classes.values() if kind.__module__.startswith("weft.ops.")]
+    own = [kind for kind in op_classes.values() if kind.__module__.startswith(ROOMS)]
     leaves = [
         kind
         for kind in own
@@ -98,8 +99,7 @@ def test_every_primitive_is_on_the_page_of_primitives() -> None:
 
 def test_the_page_of_ops_is_what_its_script_writes() -> None:
     script = runpy.run_path(str(ROOT / "docs" / "catalogue.py"))
-    families = {name.rpartition(".")[2] for name in script["FAMILIES"]}
-    assert {name for name in vars(weft.ops) if _is_family(name)} - families == set()
+    assert families() - {f"weft.{name}" for name in script["FAMILIES"]} == set()
     assert (ROOT / "docs" / "ops.md").read_text() == script["page"](), "run: make docs"
 
 
@@ -112,9 +112,12 @@ def test_the_page_of_support_covers_every_function_and_nothing_fails() -> None:
     assert {function.__name__ for function in tested - listed} == set(), "run: make support"
 
 
-def _is_family(name: str) -> bool:
-    module = getattr(weft.ops, name)
-    return inspect.ismodule(module) and bool(getattr(module, "__all__", None))
+def families() -> set[str]:
+    """Return the names of the modules that have public functions or op classes."""
+    rooms = (weft.ops, weft.nn, weft.ranks, weft.train)
+    below = (pkgutil.walk_packages(room.__path__, f"{room.__name__}.") for room in rooms)
+    names = [each.name for each in chain.from_iterable(below) if not each.ispkg]
+    return {name for name in names if getattr(importlib.import_module(name), "__all__", None)}
 
 
 def test_every_pass_is_on_the_page_of_passes() -> None:

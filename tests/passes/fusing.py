@@ -8,10 +8,10 @@ from weft import plugins
 from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.kernels import FusedOp, Kernel
-from weft.ops.elementwise import ElementwiseOp
-from weft.ops.linalg import MatmulOp
-from weft.ops.movement import BroadcastOp, ReshapeOp
-from weft.ops.reduction import ArgExtremumOp, ReductionOp
+from weft.ops.pointwise.elementwise import ElementwiseOp
+from weft.ops.products.linalg import MatmulOp
+from weft.ops.reductions.reduction import ArgExtremumOp, ReductionOp
+from weft.ops.shape.movement import BroadcastOp, ReshapeOp
 
 BEFORE = ("simple-prune", "constant-folding", "merge-equal", "decompose")
 

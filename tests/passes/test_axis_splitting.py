@@ -12,7 +12,7 @@ from weft.ir.axes import make_axes
 from weft.ir.description import contiguous
 from weft.ir.dtypes import float32
 from weft.ir.views import Layouts
-from weft.ops.movement import BroadcastOp, ReshapeOp, TransposeOp
+from weft.ops.shape.movement import BroadcastOp, ReshapeOp, TransposeOp
 from weft.testing.reference import evaluate
 from weft_passes.axis_splitting import (
     Factor,

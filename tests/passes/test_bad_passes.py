@@ -14,7 +14,7 @@ from weft.errors import (
     PassDidNotConverge,
     PassError,
 )
-from weft.ops.elementwise import AddOp, MultiplyOp, SubtractOp
+from weft.ops.pointwise.elementwise import AddOp, MultiplyOp, SubtractOp
 from weft.passes.interface import run_passes
 from weft.plugins.entrypoints import DEFAULT_PIPELINE
 

@@ -17,8 +17,8 @@ from weft.ir.graph import Graph
 from weft.ir.lengths import symbol
 from weft.ir.op import Op
 from weft.kernels import FusedOp
-from weft.ops.linalg import MatmulOp
-from weft.ops.movement import ContiguousOp
+from weft.ops.products.linalg import MatmulOp
+from weft.ops.shape.movement import ContiguousOp
 from weft.plan.plan import ARENA, STATE, make_plan
 from weft.testing.random_graphs import programs
 from weft.testing.reference import evaluate

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 import weft
 from weft import plugins
 from weft.ir.tensor import CompositeOp
-from weft.ops.elementwise import ElementwiseOp
-from weft.ops.linalg import MatmulOp
-from weft.ops.movement import BroadcastOp, ContiguousOp, ReshapeOp, TransposeOp
-from weft.ops.reduction import ArgmaxOp, MaxOp, ReductionOp, SumOp
+from weft.ops.pointwise.elementwise import ElementwiseOp
+from weft.ops.products.linalg import MatmulOp
+from weft.ops.reductions.reduction import ArgmaxOp, MaxOp, ReductionOp, SumOp
+from weft.ops.shape.movement import BroadcastOp, ContiguousOp, ReshapeOp, TransposeOp
 from weft.plan.plan import make_plan
 from weft.testing.cases import difference, expectations
 from weft.testing.random_graphs import programs

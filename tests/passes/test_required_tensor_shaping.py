@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 import weft
 from weft.ir.tensor import CompositeOp
 from weft.ir.views import Layouts
-from weft.ops.elementwise import ElementwiseOp
-from weft.ops.movement import BroadcastOp, ReshapeOp
-from weft.ops.reduction import ArgmaxOp, MaxOp, ReductionOp, SumOp
+from weft.ops.pointwise.elementwise import ElementwiseOp
+from weft.ops.reductions.reduction import ArgmaxOp, MaxOp, ReductionOp, SumOp
+from weft.ops.shape.movement import BroadcastOp, ReshapeOp
 from weft.plugins.registry import PASSES, load
 from weft.testing.reference import evaluate
 

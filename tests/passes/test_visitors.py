@@ -9,7 +9,7 @@ import pytest
 import weft
 from weft import visit
 from weft.errors import PassError
-from weft.ops.elementwise import AddOp, ElementwiseOp, MultiplyOp
+from weft.ops.pointwise.elementwise import AddOp, ElementwiseOp, MultiplyOp
 from weft.passes.interface import run_passes
 
 TARGET = weft.make_transformer("numpy").target

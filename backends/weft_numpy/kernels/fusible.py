@@ -12,11 +12,11 @@ from weft.ir.op import Op
 from weft.ir.storage import ParameterOp
 from weft.ir.views import planned_layout
 from weft.kernels import VIEWS, FusedOp, Group, Kernel
-from weft.ops.elementwise import ElementwiseOp
-from weft.ops.linalg import MatmulOp
-from weft.ops.math import PowerOp
-from weft.ops.movement import ContiguousOp
-from weft.ops.reduction import ReductionOp
+from weft.ops.pointwise.elementwise import ElementwiseOp
+from weft.ops.pointwise.math import PowerOp
+from weft.ops.products.linalg import MatmulOp
+from weft.ops.reductions.reduction import ReductionOp
+from weft.ops.shape.movement import ContiguousOp
 from weft_numpy.codegen import Emitter
 from weft_numpy.costs import (
     BLAS_THREADING_LIMIT,

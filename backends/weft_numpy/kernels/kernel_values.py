@@ -11,8 +11,8 @@ from weft.ir.dtypes import DType
 from weft.ir.op import Op
 from weft.kernels import VIEWS, IndexingMap, Kernel, Operand
 from weft.kernels.collapse import collapse
-from weft.ops.linalg import MatmulOp
-from weft.ops.reduction import ReductionOp
+from weft.ops.products.linalg import MatmulOp
+from weft.ops.reductions.reduction import ReductionOp
 from weft_numpy.kernels.tiling import CONTRACTED
 
 BLAS_ROW = 1024

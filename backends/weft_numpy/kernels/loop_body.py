@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import DType
-from weft.ops.math import PowerOp
+from weft.ops.pointwise.math import PowerOp
 from weft.plan.plan import Step
 from weft_numpy.codegen import Emitter, How
 from weft_numpy.kernels.kernel_values import KernelValues

@@ -15,7 +15,7 @@ from weft.ir import dtypes
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import DType
 from weft.kernels import VIEWS
-from weft.ops import reduction
+from weft.ops.reductions import reduction
 from weft_numpy.codegen import Emitter
 from weft_numpy.kernels.buffers import UntiledBuffers, workspace_array
 from weft_numpy.kernels.kernel_values import KernelValues

@@ -12,8 +12,8 @@ from weft.ir import dtypes
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import DType
 from weft.ir.op import Op
-from weft.ops import reduction
-from weft.ops.elementwise import MultiplyOp, SquareOp
+from weft.ops.pointwise.elementwise import MultiplyOp, SquareOp
+from weft.ops.reductions import reduction
 from weft_numpy.codegen import Emitter
 from weft_numpy.kernels.kernel_values import BLAS_ROW, KernelValues
 from weft_numpy.kernels.tiling import Tiling

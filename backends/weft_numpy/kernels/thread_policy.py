@@ -14,9 +14,9 @@ from typing import NamedTuple
 from weft.ir.dtypes import DType
 from weft.ir.op import Op
 from weft.kernels import VIEWS, FusedOp
-from weft.ops.elementwise import ElementwiseOp
-from weft.ops.linalg import MatmulOp
-from weft.ops.reduction import ReductionOp
+from weft.ops.pointwise.elementwise import ElementwiseOp
+from weft.ops.products.linalg import MatmulOp
+from weft.ops.reductions.reduction import ReductionOp
 from weft.passes.unsupported import NOT_COMPUTED
 from weft_numpy.costs import (
     BLAS_THREADING_LIMIT,

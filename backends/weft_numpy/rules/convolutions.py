@@ -7,13 +7,13 @@ from operator import le
 from typing import Any
 
 from weft.ir import dtypes
-from weft.ops.convolutions import (
+from weft.nn.spatial.convolutions import (
     BilinearConvolutionOp,
     ConvolutionFilterOp,
     ConvolutionInputOp,
     ConvolutionOp,
 )
-from weft.ops.spatial import Numbers
+from weft.nn.spatial.geometry import Numbers
 from weft_numpy.costs import COLUMN_COPY, FLOP
 from weft_numpy.machine import Machine
 from weft_numpy.rules.blocked import in_blocks, threads_for

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from weft.ops import collectives, control
+from weft.ops.control import effects
+from weft.ranks import collectives
 from weft.support.interrupts import interruptible
 from weft_numpy.codegen import Emitter
 from weft_numpy.rules.table import rules
 
 
-@rules.on_type(control.EffectOp)
-def effect_rule(op: control.EffectOp, emit: Emitter) -> None:
+@rules.on_type(effects.EffectOp)
+def effect_rule(op: effects.EffectOp, emit: Emitter) -> None:
     """Call the effect with the operands; the value is a view of the first."""
     run, perform = emit.bind(interruptible, "interruptible"), emit.bind(op.perform, "perform")
     emit.line(f"{run}({', '.join([perform, *emit.args])})")

@@ -8,7 +8,8 @@ import numpy as np
 
 from weft.ir import dtypes
 from weft.ir.op import Op
-from weft.ops import activation, bits, comparison, complex_parts, elementwise, math
+from weft.nn import activation
+from weft.ops.pointwise import bits, comparison, complex_parts, elementwise, math
 from weft_numpy.codegen import Emitter, How
 from weft_numpy.rules.table import rules
 

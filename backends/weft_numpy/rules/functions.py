@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.ir.op import Op
-from weft.ops import math, rounding, trigonometry
+from weft.ops.pointwise import math, rounding, trigonometry
 from weft_numpy.codegen import Emitter
 from weft_numpy.rules.elementwise import call_ufunc
 from weft_numpy.rules.table import rules

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.ops import dynamic_slices, gathering
+from weft.ops.indexing import dynamic_slices, gathering
 from weft_numpy.codegen import Emitter
 from weft_numpy.rules.table import rules
 

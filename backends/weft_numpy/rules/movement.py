@@ -8,7 +8,10 @@ import numpy as np
 
 from weft.errors import NeedsMemory
 from weft.ir.op import Op
-from weft.ops import bits, indexing, joining, movement, windows
+from weft.nn.spatial import windows
+from weft.ops.indexing import slicing
+from weft.ops.pointwise import bits
+from weft.ops.shape import joining, movement
 from weft_numpy.codegen import Emitter, How
 from weft_numpy.rules.table import rules
 
@@ -19,7 +22,7 @@ def copy_rule(op: Op, emit: Emitter) -> None:
     emit.line(f"{emit.out}[...] = {emit.args[0]}", How.ITEM)
 
 
-@rules.on_type(movement.TransposeOp, movement.BroadcastOp, indexing.SliceOp)
+@rules.on_type(movement.TransposeOp, movement.BroadcastOp, slicing.SliceOp)
 @rules.on_type(bits.BitcastOp, movement.IdentityOp, windows.WindowsOp)
 def view_rule(op: Op, emit: Emitter) -> None:
     """Write nothing: the results are views, which the plan describes."""
@@ -33,7 +36,7 @@ def reshape_rule(op: Op, emit: Emitter) -> None:
     emit.line(f"copyto({target}, {emit.args[0]})")
 
 
-@rules.on_type(indexing.UpdateSliceOp)
+@rules.on_type(slicing.UpdateSliceOp)
 def update_slice_rule(op: Any, emit: Emitter) -> None:
     """Copy the first operand unless the update is in place, then copy the slice."""
     if emit.args[0] != emit.out:
@@ -56,10 +59,10 @@ def concat_rule(op: Any, emit: Emitter) -> None:
         emit.line(f"copyto({_slice(bounds, emit)}, {arg})")
 
 
-def _slice(bounds: indexing.Bounds, emit: Emitter) -> str:
+def _slice(bounds: slicing.Bounds, emit: Emitter) -> str:
     parts = ", ".join(
         f"{part.start}:{'' if part.stop is None else part.stop}:{part.step or 1}"
-        for part in indexing.python_slices(bounds)
+        for part in slicing.python_slices(bounds)
     )
     return emit.part(emit.out, emit.step.out, f"[{parts}]") if bounds else emit.out
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.ir import dtypes
-from weft.ops import pooling
+from weft.nn.spatial import pooling
 from weft_numpy.codegen import Emitter
 from weft_numpy.costs import POOLING_STEP
 from weft_numpy.machine import Machine

@@ -6,7 +6,7 @@ import numpy as np
 
 from weft.ir import dtypes
 from weft.ir.op import Op
-from weft.ops import linalg
+from weft.ops.products import linalg
 from weft_numpy.codegen import Emitter
 from weft_numpy.rules.table import rules
 

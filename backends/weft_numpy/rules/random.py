@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from weft.ops import random
+from weft.ops.random import philox
 from weft_numpy.codegen import Emitter
 from weft_numpy.rules.table import rules
 
@@ -13,7 +13,7 @@ PART = 2**15
 """The number of elements whose words stay in the cache between the rounds of Philox."""
 
 
-@rules.on_type(random.RandomBitsOp)
+@rules.on_type(philox.RandomBitsOp)
 def random_bits_rule(op: Any, emit: Emitter) -> None:
     """Run Philox on blocks that fit the cache."""
     fill = emit.bind(partial(_fill, (op.seed, op.stream)), "random_bits")
@@ -23,4 +23,4 @@ def random_bits_rule(op: Any, emit: Emitter) -> None:
 def _fill(key: tuple[int, int], call: Any, out: Any) -> None:
     for start in range(0, out.size, PART):
         size = min(PART, out.size - start)
-        out.flat[start : start + size] = random.bits_of(size, call, key, start // 4)
+        out.flat[start : start + size] = philox.bits_of(size, call, key, start // 4)

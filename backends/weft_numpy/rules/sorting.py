@@ -5,7 +5,7 @@ from __future__ import annotations
 from weft.ir import dtypes
 from weft.ir.description import TensorDescription
 from weft.ir.op import Op
-from weft.ops import cumulative, sorting
+from weft.ops.reductions import cumulative, sorting
 from weft_numpy.codegen import Emitter
 from weft_numpy.rules.table import rules
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from weft.ir.dtypes import DType
-from weft.ops.spatial import Numbers
+from weft.nn.spatial.geometry import Numbers
 from weft_numpy.sliding.blocked import CACHED, Array, Blocked, Piece, shaped
 from weft_numpy.sliding.shifts import Shifts
 

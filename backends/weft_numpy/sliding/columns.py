@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from weft.ir.dtypes import DType
-from weft.ops.spatial import Numbers, Pairs, Sliding
+from weft.nn.spatial.geometry import Numbers, Pairs, Sliding
 from weft_numpy.sliding.blocked import CACHED, Array, shaped
 from weft_numpy.sliding.lattice import Lattice
 

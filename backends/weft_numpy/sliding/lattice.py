@@ -19,7 +19,7 @@ from typing import NamedTuple
 from numpy.lib.stride_tricks import as_strided
 
 from weft.ir.description import row_major
-from weft.ops.spatial import Sliding
+from weft.nn.spatial.geometry import Sliding
 from weft_numpy.sliding.blocked import Array
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from weft.ir import dtypes
 from weft.ir.dtypes import DType
-from weft.ops.spatial import Numbers, Pairs, Sliding
+from weft.nn.spatial.geometry import Numbers, Pairs, Sliding
 from weft_numpy.sliding.blocked import CACHED, Array, Blocked, Piece, shaped
 
 Where = tuple[slice, slice]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from weft.ir.description import row_major
-from weft.ops.spatial import Numbers, Sliding
+from weft.nn.spatial.geometry import Numbers, Sliding
 from weft_numpy.sliding.blocked import Array, shaped
 
 Index = tuple[Any, ...]

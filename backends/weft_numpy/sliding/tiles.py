@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.ops.spatial import Numbers, Sliding
+from weft.nn.spatial.geometry import Numbers, Sliding
 from weft_numpy.sliding.blocked import Array, Piece, shaped
 from weft_numpy.sliding.pooling import Pooling
 

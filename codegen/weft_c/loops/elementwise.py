@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from weft.ir.description import TensorDescription
 from weft.kernels.indexing_maps import VIEWS
 from weft.kernels.kernel import Instruction, Operand
-from weft.ops.math import (
+from weft.ops.pointwise.math import (
     AtanOp,
     CosOp,
     ExpOp,

@@ -18,9 +18,9 @@ from weft.ir.dtypes import DType, float32
 from weft.ir.op import Op
 from weft.ir.storage import owning_constant
 from weft.ir.tensor import TensorOp
-from weft.ops.linalg import ContractionOp, MatmulOp
-from weft.ops.movement import BroadcastOp
-from weft.ops.spatial import Numbers
+from weft.nn.spatial.geometry import Numbers
+from weft.ops.products.linalg import ContractionOp, MatmulOp
+from weft.ops.shape.movement import BroadcastOp
 from weft_c.loops.parallel import parallel_for, unravel_index
 from weft_c.lowering import Lowering, rules
 from weft_c.matmul.accumulators import accumulator

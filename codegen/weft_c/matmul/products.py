@@ -19,8 +19,8 @@ from weft.ir.dtypes import DType
 from weft.ir.op import Op
 from weft.ir.views import planned_layout
 from weft.kernels.kernel import Kernel
-from weft.ops.linalg import MatmulOp
-from weft.ops.movement import BroadcastOp
+from weft.ops.products.linalg import MatmulOp
+from weft.ops.shape.movement import BroadcastOp
 from weft_c.loops.loop_nest import make_pointwise_nest
 from weft_c.loops.parallel import GROUPS_PER_UNIT, parallel_for, unravel_index
 from weft_c.lowering import KernelBuilder, Lowering, needs_scratch, rules

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import DType, is_float
-from weft.ops import reduction
+from weft.ops.reductions import reduction
 from weft_c.loops.parallel import GROUPS_PER_UNIT, parallel_for, unravel_index, work_group_loop
 from weft_c.lowering import Array, KernelBuilder, Lowering, needs_scratch, rules
 from weft_c.ops.lines import (

@@ -7,8 +7,10 @@ from math import prod
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import DType
 from weft.ir.op import Op
-from weft.ops import bits as bit_ops
-from weft.ops import indexing, movement, windows
+from weft.nn.spatial import windows
+from weft.ops.indexing import slicing
+from weft.ops.pointwise import bits as bit_ops
+from weft.ops.shape import movement
 from weft_c.loops.parallel import parallel_for, unravel_index, work_group_loop, work_item_loop
 from weft_c.loops.vectorised_access import vectorised_move
 from weft_c.lowering import Array, KernelBuilder, Lowering, rules
@@ -25,7 +27,7 @@ TILE = 32
 
 
 @rules.on_type(movement.TransposeOp, movement.BroadcastOp, movement.IdentityOp)
-@rules.on_type(indexing.SliceOp, bit_ops.BitcastOp, windows.WindowsOp)
+@rules.on_type(slicing.SliceOp, bit_ops.BitcastOp, windows.WindowsOp)
 def view_rule(op: Op, lowering: Lowering) -> None:
     """Write nothing: the results are views, which the plan describes."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.ops import gathering
+from weft.ops.indexing import gathering
 from weft_c.loops.parallel import parallel_for
 from weft_c.loops.vectorised_access import vectorised_move
 from weft_c.lowering import Array, KernelBuilder, Lowering, rules

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from weft.ir import dtypes
-from weft.ops import movement, random
+from weft.ops.random import philox
+from weft.ops.shape import movement
 from weft_c.loops.parallel import parallel_for
 from weft_c.lowering import Lowering, rules
 from weft_c.source.index_types import is_wide
@@ -28,8 +29,8 @@ def iota_rule(op: movement.IotaOp, lowering: Lowering) -> None:
     parallel_for(builder, lowering.out.shape, body, wide=wide)
 
 
-@rules.on_type(random.RandomBitsOp)
-def random_bits_rule(op: random.RandomBitsOp, lowering: Lowering) -> None:
+@rules.on_type(philox.RandomBitsOp)
+def random_bits_rule(op: philox.RandomBitsOp, lowering: Lowering) -> None:
     """Compute a Philox block for every four elements."""
     size = lowering.out.size
     target = lowering.out.flatten()

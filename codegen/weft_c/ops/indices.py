@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from weft.ir.description import TensorDescription
-from weft.ops.gathering import IndexedOp
+from weft.ops.indexing.gathering import IndexedOp
 from weft_c.loops.parallel import parallel_for
 from weft_c.lowering import Array, KernelBuilder, Lowering
 from weft_c.ops.views import collapse_dims

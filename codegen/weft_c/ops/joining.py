@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from weft.ir.description import TensorDescription
-from weft.ops import dynamic_slices, indexing, joining
+from weft.ops.indexing import dynamic_slices, slicing
+from weft.ops.shape import joining
 from weft_c.loops.parallel import parallel_for
 from weft_c.loops.vectorised_access import vectorised_move
 from weft_c.lowering import Array, KernelBuilder, Lowering, rules
@@ -67,8 +68,8 @@ def pad_rule(op: joining.PadOp, lowering: Lowering) -> None:
     _put(builder, out, x, op.inner_bounds(op.args[0].axes), lambda at: fill)
 
 
-@rules.on_type(indexing.UpdateSliceOp)
-def update_slice_rule(op: indexing.UpdateSliceOp, lowering: Lowering) -> None:
+@rules.on_type(slicing.UpdateSliceOp)
+def update_slice_rule(op: slicing.UpdateSliceOp, lowering: Lowering) -> None:
     """Store the slice, in a copy of the first operand unless the update is in place."""
     x, update, out = map(bits, (*lowering.args, lowering.out))
     if x == out or x.shape == update.shape:

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from weft.ir.op import Op
-from weft.ops import collectives, control, decompositions
+from weft.ops.control import effects
+from weft.ops.products import decompositions
+from weft.ranks import collectives
 from weft_c.lowering import Lowering, rules
 
 
@@ -25,8 +27,8 @@ def _compute(reference: Any, *arrays: Any) -> None:
     np.copyto(out, reference(*args))
 
 
-@rules.on_type(control.EffectOp)
-def effect_rule(op: control.EffectOp, lowering: Lowering) -> None:
+@rules.on_type(effects.EffectOp)
+def effect_rule(op: effects.EffectOp, lowering: Lowering) -> None:
     """Call the effect with the operands; the value is a view of the first."""
     lowering.host(op.perform, lowering.args, ())
 

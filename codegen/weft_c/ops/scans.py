@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import DType, accumulator_dtype
-from weft.ops import cumulative
+from weft.ops.reductions import cumulative
 from weft_c.loops.parallel import parallel_for, unravel_index, work_group_loop
 from weft_c.lowering import Array, KernelBuilder, Lowering, needs_scratch, rules
 from weft_c.ops.combining import combined

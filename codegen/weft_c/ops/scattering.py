@@ -14,7 +14,7 @@ from math import prod
 from weft.ir import dtypes
 from weft.ir.description import TensorDescription, row_major
 from weft.ir.dtypes import DType
-from weft.ops import gathering
+from weft.ops.indexing import gathering
 from weft_c.loops.parallel import parallel_for, serial_items, unravel_index, work_item_bounds
 from weft_c.lowering import Lowering, needs_scratch, rules
 from weft_c.ops.combining import combined

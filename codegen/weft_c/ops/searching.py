@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.ops import sorting
+from weft.ops.reductions import sorting
 from weft_c.loops.parallel import parallel_for
 from weft_c.lowering import Lowering, rules
 from weft_c.ops.sort_keys import sort_key, sort_key_type

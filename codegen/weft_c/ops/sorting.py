@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from weft.ir.dtypes import DType
-from weft.ops import sorting
+from weft.ops.reductions import sorting
 from weft_c.loops.parallel import (
     parallel_for,
     serial_items,

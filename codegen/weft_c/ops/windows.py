@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from weft.ir.dtypes import accumulator_dtype
-from weft.ops import windows
-from weft.ops.spatial import Span
-from weft.ops.windows import is_whole
+from weft.nn.spatial import windows
+from weft.nn.spatial.geometry import Span
+from weft.nn.spatial.windows import is_whole
 from weft_c.loops.parallel import parallel_for
 from weft_c.lowering import Lowering, rules
 from weft_c.ops.combining import combined

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from weft.ir import dtypes
 from weft.ir.dtypes import DType, accumulator_dtype
 from weft.kernels.kernel import Instruction
-from weft.ops.reduction import MaxOp, MinOp, ProdOp, SumOp
+from weft.ops.reductions.reduction import MaxOp, MinOp, ProdOp, SumOp
 from weft_c.source.code import Code
 from weft_c.source.expressions import extremum
 from weft_c.source.values import Emitter

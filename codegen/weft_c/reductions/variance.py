@@ -19,8 +19,8 @@ import numpy as np
 from weft.ir import dtypes
 from weft.kernels.indexing_maps import VIEWS
 from weft.kernels.kernel import Instruction, Kernel
-from weft.ops.elementwise import MultiplyOp, SquareOp, SubtractOp
-from weft.ops.reduction import SumOp
+from weft.ops.pointwise.elementwise import MultiplyOp, SquareOp, SubtractOp
+from weft.ops.reductions.reduction import SumOp
 from weft_c.loops.elementwise import ElementWiseKernel
 from weft_c.loops.loop_nest import LoopNest
 from weft_c.reductions.combiners import accumulation_dtype

@@ -11,7 +11,8 @@ from typing import Any
 
 from weft.ir import dtypes
 from weft.ir.op import Op
-from weft.ops import activation, bits, comparison, elementwise, math, rounding, trigonometry
+from weft.nn import activation
+from weft.ops.pointwise import bits, comparison, elementwise, math, rounding, trigonometry
 from weft_c.source.values import VECTOR_DTYPES, Emitter
 
 Expression = Callable[[Any, Emitter, Sequence[str]], str]

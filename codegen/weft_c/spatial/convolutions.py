@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import prod
 
-from weft.ops.convolutions import (
+from weft.nn.spatial.convolutions import (
     BilinearConvolutionOp,
     ConvolutionFilterOp,
     ConvolutionInputOp,

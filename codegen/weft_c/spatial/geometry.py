@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
-from weft.ops.convolutions import (
+from weft.nn.spatial.convolutions import (
     BilinearConvolutionOp,
     ConvolutionFilterOp,
     ConvolutionOp,
 )
-from weft.ops.spatial import Numbers, Sliding
+from weft.nn.spatial.geometry import Numbers, Sliding
 from weft.support.locks import cached_property
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from weft.ir.description import TensorDescription
-from weft.ops.convolutions import BilinearConvolutionOp, ConvolutionInputOp, ConvolutionOp
+from weft.nn.spatial.convolutions import BilinearConvolutionOp, ConvolutionInputOp, ConvolutionOp
 from weft_c.loops.parallel import parallel_for, unravel_index
 from weft_c.lowering import KernelBuilder, Lowering
 from weft_c.matmul.accumulators import Accumulator

@@ -13,15 +13,15 @@ from typing import Any
 from weft.ir.axes import Axes, make_axes
 from weft.ir.dtypes import DType, float32
 from weft.ir.op import Op
-from weft.ops.convolutions import (
+from weft.nn.spatial.convolutions import (
     BilinearConvolutionOp,
     ConvolutionInputOp,
     ConvolutionOp,
     convolved,
     transposed_convolved,
 )
-from weft.ops.linalg import ContractionOp
-from weft.ops.spatial import Numbers, Pairs, Sliding
+from weft.nn.spatial.geometry import Numbers, Pairs, Sliding
+from weft.ops.products.linalg import ContractionOp
 from weft_c.matmul.accumulators import Accumulator, accumulator
 from weft_c.matmul.packed_panels import packed
 from weft_c.processor import Processor

@@ -10,7 +10,7 @@ from math import prod
 from weft.ir import dtypes
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import accumulator_dtype
-from weft.ops.pooling import AvgPoolOp, MaxPoolIndexOp, MaxPoolInputOp, MaxPoolOp, PoolingOp
+from weft.nn.spatial.pooling import AvgPoolOp, MaxPoolIndexOp, MaxPoolInputOp, MaxPoolOp, PoolingOp
 from weft_c.loops.parallel import Body, parallel_for
 from weft_c.lowering import Array, KernelBuilder, Lowering, needs_scratch, rules
 from weft_c.processor import Processor

@@ -12,7 +12,7 @@ from itertools import product
 from math import prod
 
 from weft.ir.description import TensorDescription
-from weft.ops.pooling import AvgPoolOp, MaxPoolInputOp, MaxPoolOp, PoolingOp
+from weft.nn.spatial.pooling import AvgPoolOp, MaxPoolInputOp, MaxPoolOp, PoolingOp
 from weft_c.loops.parallel import Body, parallel_for
 from weft_c.lowering import KernelBuilder, Lowering
 from weft_c.matmul.accumulators import Accumulator, accumulator

@@ -11,10 +11,10 @@ from weft.ir import dtypes, scope, upcalls
 from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.tensor import TensorOp
-from weft.ops.calls import all_saved, call_op, cond_op, saved
-from weft.ops.elementwise import add
-from weft.ops.graph_ops import CallOp, CondOp, LoopOp
-from weft.ops.movement import zeros_like
+from weft.ops.control.calls import all_saved, call_op, cond_op, saved
+from weft.ops.control.graph_ops import CallOp, CondOp, LoopOp
+from weft.ops.pointwise.elementwise import add
+from weft.ops.shape.movement import zeros_like
 from weft.transforms.inlining import without_saved
 
 

@@ -32,9 +32,10 @@ from weft.ir.storage import ParameterOp, placeholder
 from weft.ir.tensor import TensorOp
 from weft.ir.traversal import postorder
 from weft.ir.views import may_be_view
-from weft.ops.calls import all_saved
-from weft.ops.comparison import ComparisonOp, MaximumOp, MinimumOp, WhereOp
-from weft.ops.elementwise import (
+from weft.ops.control.calls import all_saved
+from weft.ops.control.graph_ops import CallOp, SavedOp, WhileOp
+from weft.ops.pointwise.comparison import ComparisonOp, MaximumOp, MinimumOp, WhereOp
+from weft.ops.pointwise.elementwise import (
     AddOp,
     CastOp,
     MultiplyOp,
@@ -43,8 +44,7 @@ from weft.ops.elementwise import (
     SubtractOp,
     add,
 )
-from weft.ops.graph_ops import CallOp, SavedOp, WhileOp
-from weft.ops.movement import zeros_like
+from weft.ops.shape.movement import zeros_like
 from weft.support.gc_pause import gc_paused
 from weft.transforms.inlining import without_saved
 

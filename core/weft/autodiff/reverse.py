@@ -20,8 +20,8 @@ from weft.ir.results import ResultOp, TupleOp
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import TensorOp
 from weft.ir.traversal import operands, postorder
-from weft.ops.elementwise import add, cast
-from weft.ops.movement import broadcast, transpose, zeros_like
+from weft.ops.pointwise.elementwise import add, cast
+from weft.ops.shape.movement import broadcast, transpose, zeros_like
 from weft.support import source
 from weft.support.gc_pause import gc_paused
 
@@ -47,7 +47,6 @@ class Missing:
         return Missing(self.op, (*self.path, op), self.problem)
 
 
-@upcalls.deriv.provide
 def deriv(y: TensorOp, x: TensorOp, error: TensorOp | None = None) -> TensorOp:
     """Return an op for the derivative of `y` with respect to `x`.
 

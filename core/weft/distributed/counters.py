@@ -12,8 +12,8 @@ from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.results import ResultOp
 from weft.ir.storage import ReadOp
-from weft.ops.elementwise import AddOp
-from weft.ops.graph_ops import CallOp, LoopOp
+from weft.ops.control.graph_ops import CallOp, LoopOp
+from weft.ops.pointwise.elementwise import AddOp
 
 
 def counters_of(graph: Graph) -> dict[Any, int]:

@@ -15,7 +15,7 @@ from weft.distributed.counters import counters_of
 from weft.distributed.worker import Job, Outcome, run_batch
 from weft.errors import ArgumentError, BatchError, WorkerError
 from weft.ir.graph import Graph
-from weft.ops.collectives import communications
+from weft.ranks.collectives import communications
 from weft.report.progress import Stage
 from weft.runtime.artefact_loading import read_graph
 from weft.runtime.computation import Computation

@@ -344,6 +344,15 @@ def called_graphs(graph: Graph, own: bool = False) -> list[Graph]:
     return order if own else order[:-1]
 
 
+def exchanges(graph: Graph) -> list[Op]:
+    """Return the ops of a graph, and of those that it calls, in which other ranks take part."""
+
+    def found() -> list[Op]:
+        return [op for each in called_graphs(graph, own=True) for op in each.ops if op.is_exchange]
+
+    return graph.memo("exchanges", found)
+
+
 def on_new_operands(op: Op, new: Mapping[Op, Op]) -> Op:
     """Return an op on what its operands became; the op itself if none changed."""
     if not op.args:

@@ -114,6 +114,11 @@ class Op:
         cls._field_set = frozenset(cls.fields)
         op_classes.setdefault(cls.__name__, cls)
 
+    @property
+    def is_exchange(self) -> bool:
+        """Whether other ranks take part in it."""
+        return False
+
     def __init__(
         self,
         *args: Op,

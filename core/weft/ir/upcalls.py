@@ -34,9 +34,6 @@ class Upcall:
         return self.function(*args, **options)
 
 
-deriv = Upcall("weft.autodiff.reverse")
-"""`weft.autodiff.reverse.deriv`."""
-
 adjoints_through = Upcall("weft.autodiff.reverse")
 """`weft.autodiff.reverse.adjoints_through`."""
 

@@ -16,7 +16,7 @@ from weft.ir.traversal import postorder
 from weft.kernels.fused_op import FusedOp
 from weft.kernels.indexing_maps import VIEWS, IndexingMap, operand_indexing_map
 from weft.kernels.kernel import Instruction, Kernel, Operand, stage_of
-from weft.ops.reduction import ReductionOp
+from weft.ops.reductions.reduction import ReductionOp
 
 
 @dataclass(eq=False)

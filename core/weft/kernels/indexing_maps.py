@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from weft.ir.op import Op
-from weft.ops.elementwise import ElementwiseOp
-from weft.ops.linalg import ContractionOp
-from weft.ops.movement import BroadcastOp, ReshapeOp
-from weft.ops.reduction import ReductionOp
+from weft.ops.pointwise.elementwise import ElementwiseOp
+from weft.ops.products.linalg import ContractionOp
+from weft.ops.reductions.reduction import ReductionOp
+from weft.ops.shape.movement import BroadcastOp, ReshapeOp
 
 IndexingMap = tuple[int | None, ...]
 

@@ -11,8 +11,8 @@ from weft.ir.axes import Axes
 from weft.ir.dtypes import DType
 from weft.ir.op import Op
 from weft.kernels.indexing_maps import VIEWS, IndexingMap
-from weft.ops.linalg import ContractionOp
-from weft.ops.reduction import ReductionOp
+from weft.ops.products.linalg import ContractionOp
+from weft.ops.reductions.reduction import ReductionOp
 from weft.support.locks import cached_property
 from weft.support.source import Location
 

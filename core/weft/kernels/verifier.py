@@ -8,9 +8,9 @@ from weft.ir.axes import Axes
 from weft.ir.dtypes import DType
 from weft.kernels.indexing_maps import IndexingMap, operand_indexing_map
 from weft.kernels.kernel import Instruction, Kernel, Operand
-from weft.ops.elementwise import ElementwiseOp
-from weft.ops.linalg import ContractionOp, MatmulOp
-from weft.ops.reduction import ReductionOp
+from weft.ops.pointwise.elementwise import ElementwiseOp
+from weft.ops.products.linalg import ContractionOp, MatmulOp
+from weft.ops.reductions.reduction import ReductionOp
 
 Types = list[tuple[Axes, DType]]
 

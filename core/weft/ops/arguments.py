@@ -14,9 +14,9 @@ from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.op import explain, explained
 from weft.ir.storage import as_op
 from weft.ir.tensor import TensorOp
-from weft.ops.elementwise import ElementwiseOp, FloatOp, align, cast, divide
-from weft.ops.movement import BroadcastOp, broadcast, transpose
-from weft.ops.reduction import MeanOp, SumOp
+from weft.ops.pointwise.elementwise import ElementwiseOp, FloatOp, align, cast, divide
+from weft.ops.reductions.reduction import MeanOp, SumOp
+from weft.ops.shape.movement import BroadcastOp, broadcast, transpose
 
 REDUCTIONS = ("mean", "sum", "none")
 """The reductions of losses."""

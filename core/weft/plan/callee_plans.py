@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.target import Target
-from weft.ops.graph_ops import GraphsOp, LoopOp, WhileOp
+from weft.ops.control.graph_ops import GraphsOp, LoopOp, WhileOp
 
 if TYPE_CHECKING:
     from weft.plan.plan import Plan

@@ -15,7 +15,7 @@ from weft.ir.storage import ParameterOp, ReadOp
 from weft.ir.traversal import nested
 from weft.kernels.fused_op import FusedOp
 from weft.kernels.indexing_maps import VIEWS
-from weft.ops.graph_ops import CondOp, LoopOp
+from weft.ops.control.graph_ops import CondOp, LoopOp
 from weft.plan.plan import Plan, Step
 from weft.plan.sub_plans import Call, Choice, Copy, Part, Repeat, While, expand_step
 

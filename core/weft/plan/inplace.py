@@ -18,10 +18,10 @@ from weft.ir.op import Op
 from weft.ir.results import ResultOp, TupleOp
 from weft.ir.storage import ParameterOp, ReadOp
 from weft.ir.views import planned_layout
-from weft.ops.dynamic_slices import DynamicUpdateSliceOp
-from weft.ops.gathering import ScatterOp
-from weft.ops.indexing import UpdateSliceOp
-from weft.ops.movement import BroadcastOp
+from weft.ops.indexing.dynamic_slices import DynamicUpdateSliceOp
+from weft.ops.indexing.gathering import ScatterOp
+from weft.ops.indexing.slicing import UpdateSliceOp
+from weft.ops.shape.movement import BroadcastOp
 
 PARTIAL_UPDATES = (DynamicUpdateSliceOp, ScatterOp, UpdateSliceOp)
 """The partial updates: ops that replace a part of their first operand."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.ops.collectives import StartCollectiveOp, WaitCollectiveOp
 from weft.plan.dataflow import Dataflow
+from weft.ranks.collectives import StartCollectiveOp, WaitCollectiveOp
 
 Key = tuple[int, int]
 """A place in the order, and a place among what was moved there."""

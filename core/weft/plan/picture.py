@@ -11,11 +11,11 @@ from weft.files import replacing
 from weft.ir.description import TensorDescription
 from weft.ir.op import Op
 from weft.kernels import FusedOp
-from weft.ops.convolutions import BilinearConvolutionOp
-from weft.ops.elementwise import ElementwiseOp
-from weft.ops.linalg import MatmulOp
-from weft.ops.movement import BroadcastOp, ContiguousOp, IotaOp, ReshapeOp, TransposeOp
-from weft.ops.reduction import ReductionOp
+from weft.nn.spatial.convolutions import BilinearConvolutionOp
+from weft.ops.pointwise.elementwise import ElementwiseOp
+from weft.ops.products.linalg import MatmulOp
+from weft.ops.reductions.reduction import ReductionOp
+from weft.ops.shape.movement import BroadcastOp, ContiguousOp, IotaOp, ReshapeOp, TransposeOp
 from weft.plan.buffers import ARENA, STATE, Buffer
 from weft.support.html import escaped
 from weft.support.source import quoted_line

@@ -25,8 +25,8 @@ from weft.ir.target import Target
 from weft.ir.traversal import nested
 from weft.ir.views import planned_layout
 from weft.kernels import FusedOp
-from weft.ops.graph_ops import CallOp
-from weft.ops.movement import ContiguousOp
+from weft.ops.control.graph_ops import CallOp
+from weft.ops.shape.movement import ContiguousOp
 from weft.plan.buffers import ARENA, CONSTANT, INPUT, RESULT, STATE, Buffer
 from weft.plan.callee_plans import plan_of
 from weft.plan.dataflow import Dataflow

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 
 from weft.errors import ArgumentError, MemoryLimitError
 from weft.ir.op import Op
-from weft.ops.costs import work_of
 from weft.plan.buffers import RESULT
 from weft.plan.dataflow import Dataflow
 from weft.plan.liveness import Liveness
 from weft.plan.schedule import peak_lower_bound
 from weft.support.locks import cached_property
+from weft.transforms.costs import work_of
 
 ROUNDS = 6
 """The most rounds of rematerialisation."""

@@ -16,8 +16,8 @@ from weft.ir.dtypes import uint8
 from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.storage import placeholder
-from weft.ops.graph_ops import CallOp, CondOp, LoopOp, WhileOp
-from weft.ops.movement import ContiguousOp
+from weft.ops.control.graph_ops import CallOp, CondOp, LoopOp, WhileOp
+from weft.ops.shape.movement import ContiguousOp
 from weft.plan.buffers import ARENA, INPUT, RESULT, Buffer
 from weft.plan.callee_plans import plan_of, spare_offsets
 from weft.plan.plan import Plan, Step

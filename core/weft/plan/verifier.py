@@ -17,7 +17,7 @@ from weft.ir.graph import Graph, called_graphs
 from weft.ir.op import Op
 from weft.ir.results import ResultOp, TupleOp
 from weft.ir.storage import ParameterOp, ReadOp
-from weft.ops.movement import ContiguousOp
+from weft.ops.shape.movement import ContiguousOp
 from weft.plan.buffers import ARENA, CONSTANT, INPUT, RESULT, STATE, Buffer
 from weft.plan.callee_plans import plan_of
 

@@ -17,7 +17,7 @@ from weft.ir.op import Op
 from weft.ir.results import ResultOp
 from weft.ir.storage import ParameterOp, ReadOp
 from weft.kernels import FusedOp, Kernel
-from weft.ops.graph_ops import LoopOp
+from weft.ops.control.graph_ops import LoopOp
 from weft.passes.interface import PassHistory
 from weft.plan import picture
 from weft.plan.callee_plans import plan_of

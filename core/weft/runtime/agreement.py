@@ -19,9 +19,9 @@ from weft.communicators.choice import connected
 from weft.communicators.interface import Communicator
 from weft.errors import CommunicationError
 from weft.ir import scope
-from weft.ir.graph import Graph
-from weft.ops.collectives import communications, exchanges
-from weft.ops.control import sequential
+from weft.ir.graph import Graph, exchanges
+from weft.ops.control.effects import sequential
+from weft.ranks.collectives import communications
 from weft.runtime.graph_comparison import comparable, graph_digest, listing
 from weft.support.digest import digest_of
 from weft.transforms.capture import capture
@@ -49,7 +49,8 @@ def compiling(
     """
     shared: dict[str, list[Program]] = {}
     for program in programs:
-        for name in sorted({op.communicator for op in exchanges(program.captured)}):
+        taking = (op for op in communications(program.captured) if op.is_exchange)
+        for name in sorted({op.communicator for op in taking}):
             shared.setdefault(name, []).append(program)
     several = [
         (connected(name), found) for name, found in shared.items() if connected(name).size > 1

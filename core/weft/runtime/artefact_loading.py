@@ -17,7 +17,7 @@ from weft.ir import scope
 from weft.ir.graph import Graph
 from weft.ir.lengths import Length
 from weft.ir.storage import AssignOp
-from weft.ops.control import doall
+from weft.ops.control.effects import doall
 from weft.runtime.artefact_files import (
     COMPUTED,
     CONSTANTS,

@@ -16,8 +16,8 @@ import weft
 from weft.errors import ArtefactError, ParseError
 from weft.ir import scope
 from weft.ir.graph import Graph
-from weft.ops.control import sequential
-from weft.ops.sharding import shard_axis
+from weft.ops.control.effects import sequential
+from weft.ranks.sharding import shard_axis
 from weft.runtime.artefact_files import (
     COMPUTED,
     CONSTANTS,

@@ -21,7 +21,7 @@ from weft.communicators.choice import connected
 from weft.communicators.interface import Collective
 from weft.errors import ArgumentError, CheckpointError
 from weft.files import replacing
-from weft.ops.sharding import shard_axis
+from weft.ranks.sharding import shard_axis
 from weft.runtime.safetensors_content import arrays_in, content_of
 from weft.support.digest import digest_of
 from weft.text.printer import labels

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import ArgumentError, NotPicklable
-from weft.ir.graph import Graph
-from weft.ops.collectives import exchanges
+from weft.ir.graph import Graph, exchanges
 from weft.plan.fusion_statistics import FusionStatistics, fusion_statistics
 from weft.plan.plan import Plan
 from weft.report.progress import Stage

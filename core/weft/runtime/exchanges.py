@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from weft.communicators.calls import Call, current_call, within
 from weft.errors import CommunicationError
-from weft.ir.graph import Graph
+from weft.ir.graph import Graph, exchanges
+from weft.ir.op import Op
 from weft.ir.traversal import dependencies, postorder
-from weft.ops.collectives import exchanges, takes_ranks
+from weft.ranks.collectives import communications
 from weft.runtime.graph_comparison import comparable, graph_digest, kinds
 from weft.support.digest import digest_of
 from weft.support.locks import renewed
@@ -49,7 +50,8 @@ class Exchange:
         self.name = name
         self.identity = f"{content}.{number}"
         self.calls = 0
-        names = sorted({op.communicator for op in exchanges(graph)})
+        taking = (op for op in communications(graph) if op.is_exchange)
+        names = sorted({op.communicator for op in taking})
         self._turns = _turns.setdefault(" ".join(names), _Turns())
 
     def call(self) -> _Turn:
@@ -143,9 +145,14 @@ def are_shared(states: Iterable[Any], initialised: Iterable[Any]) -> bool:
     """Whether other ranks take part in computing the first values of states."""
     first = [write.args[1] for write in initializers_of(states, initialised)]
     computed = [value for value in first if not value.is_constant]
-    return any(map(takes_ranks, postorder(computed, dependencies)))
+    return any(map(_takes_ranks, postorder(computed, dependencies)))
 
 
 def _content(graph: Graph) -> str:
     """Return what tells a graph from others, also where it has unknown lengths."""
     return kinds(graph) if graph.symbols else graph_digest(comparable(graph))
+
+
+def _takes_ranks(op: Op) -> bool:
+    """Whether other ranks take part in an op, or in a graph that it calls."""
+    return op.is_exchange or any(map(exchanges, op.graphs))

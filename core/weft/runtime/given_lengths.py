@@ -11,7 +11,7 @@ from weft.ir import scope
 from weft.ir.axes import LONGEST, Axis
 from weft.ir.graph import Graph
 from weft.ir.lengths import Length, Symbol
-from weft.ops.control import sequential
+from weft.ops.control.effects import sequential
 from weft.transforms.capture import capture
 from weft.transforms.initializers import initializers_of
 

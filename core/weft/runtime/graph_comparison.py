@@ -9,7 +9,7 @@ from weft.ir import scope
 from weft.ir.graph import Graph, called_graphs
 from weft.ir.op import Op
 from weft.ir.storage import constant
-from weft.ops.collectives import BroadcastFromOp
+from weft.ranks.collectives import BroadcastFromOp
 from weft.support.digest import digest_of
 
 

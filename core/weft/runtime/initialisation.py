@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from weft.ir import scope
 from weft.ir.lengths import Symbol
 from weft.ir.op import Op
-from weft.ops.control import doall, sequential
+from weft.ops.control.effects import doall, sequential
 from weft.runtime.computation import Computation
 
 if TYPE_CHECKING:

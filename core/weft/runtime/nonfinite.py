@@ -20,11 +20,11 @@ from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.results import ResultOp, TupleOp
 from weft.ir.storage import ParameterOp, ReadOp
-from weft.ops import reduction
-from weft.ops.collectives import communications
-from weft.ops.comparison import where
-from weft.ops.graph_ops import GraphsOp
-from weft.ops.rounding import isinf, isnan
+from weft.ops.control.graph_ops import GraphsOp
+from weft.ops.pointwise.comparison import where
+from weft.ops.pointwise.rounding import isinf, isnan
+from weft.ops.reductions import reduction
+from weft.ranks.collectives import communications
 
 if TYPE_CHECKING:
     from weft.runtime.computation import Computation

@@ -16,7 +16,7 @@ from weft.ir.dtypes import float32
 from weft.ir.graph import Graph
 from weft.ir.storage import placeholder
 from weft.ops.arguments import checked_integer
-from weft.ops.linalg import matmul
+from weft.ops.products.linalg import matmul
 from weft.report.profile import Profile, Rates, make_rows
 from weft.report.progress import Stage
 from weft.report.recorder import Event, Recorder, Recording

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import weft
-from weft.ops.convolutions import ConvolutionInputOp, ConvolutionOp
-from weft.ops.pooling import AvgPoolOp, LpPoolOp, MaxPoolIndexOp, MaxPoolOp
-from weft.ops.spatial import Sliding
+from weft.nn.spatial.convolutions import ConvolutionInputOp, ConvolutionOp
+from weft.nn.spatial.geometry import Sliding
+from weft.nn.spatial.pooling import AvgPoolOp, LpPoolOp, MaxPoolIndexOp, MaxPoolOp
 from weft.testing.windows_by_definition import (
     Bilinear,
     Pooling,

@@ -16,8 +16,8 @@ from weft import plugins
 from weft.ir.graph import Graph
 from weft.ir.target import Target
 from weft.ir.tensor import CompositeOp
-from weft.ops.elementwise import ElementwiseOp
-from weft.ops.reduction import ReductionOp
+from weft.ops.pointwise.elementwise import ElementwiseOp
+from weft.ops.reductions.reduction import ReductionOp
 from weft.plugins.entrypoints import DEFAULT_PIPELINE
 from weft.testing.cases import Expectation, difference, expectations
 from weft.testing.levels import RANDOM, level

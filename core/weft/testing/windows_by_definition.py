@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.ops.spatial import Sliding
+from weft.nn.spatial.geometry import Sliding
 
 Array = Any
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from weft.errors import ParseError
 from weft.ir.op import Op
-from weft.ops.elementwise import ElementwiseOp
+from weft.ops.pointwise.elementwise import ElementwiseOp
 
 _PLAIN = (float, str, bytes, tuple, list, dict, types.NoneType)
 """The types of what a text can say in the place of an integer."""

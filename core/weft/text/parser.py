@@ -32,7 +32,7 @@ from weft.ir.storage import (
 from weft.ir.tensor import TensorOp
 from weft.kernels import Group, Instruction, Kernel, Operand, place
 from weft.kernels.kernel import stage_of
-from weft.ops.linalg import MatmulOp
+from weft.ops.products.linalg import MatmulOp
 from weft.support.spelling import closest
 from weft.text.op_checks import require_sound
 from weft.text.printer import SEVERAL

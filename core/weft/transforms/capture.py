@@ -20,9 +20,9 @@ from weft.ir.op import Op, listed
 from weft.ir.storage import AssignableTensorOp, AssignOp, ParameterOp, ReadOp
 from weft.ir.tensor import TensorOp
 from weft.ir.traversal import dependencies, postorder
-from weft.ops.control import ParallelOp, SequentialOp
-from weft.ops.graph_ops import AfterOp
-from weft.ops.movement import broadcast
+from weft.ops.control.effects import ParallelOp, SequentialOp
+from weft.ops.control.graph_ops import AfterOp
+from weft.ops.shape.movement import broadcast
 from weft.support.gc_pause import gc_paused
 from weft.transforms.inlining import without_saved
 

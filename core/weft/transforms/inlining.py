@@ -17,8 +17,8 @@ from weft.ir.op import Op
 from weft.ir.results import ResultOp
 from weft.ir.target import Target
 from weft.ir.traversal import postorder
-from weft.ops.comparison import where
-from weft.ops.graph_ops import CallOp, CondOp, GraphsOp, LoopOp, SavedOp, WhileOp
+from weft.ops.control.graph_ops import CallOp, CondOp, GraphsOp, LoopOp, SavedOp, WhileOp
+from weft.ops.pointwise.comparison import where
 from weft.transforms.pruning import MANY, Pruning
 
 

@@ -16,8 +16,8 @@ from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.results import ResultOp
 from weft.ir.traversal import nested
-from weft.ops.costs import work_of
-from weft.ops.graph_ops import CallOp
+from weft.ops.control.graph_ops import CallOp
+from weft.transforms.costs import work_of
 
 MANY = 8
 """The calls of a graph, at least, for which another one yields more than is used."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import weft
-from weft.ops.calls import call_op
+from weft.ops.control.calls import call_op
 from weft_popxl.arguments import mapping, whole
 from weft_popxl.building import announced, recorded
 from weft_popxl.context import current, get_current_graph

@@ -14,8 +14,8 @@ from weft import CompositeOp, TensorOp
 from weft.errors import DTypeError
 from weft.ir.axes import Axes
 from weft.ir.dtypes import DType, is_bool, is_inexact
-from weft.ops.collectives import AllGatherOp, AllReduceOp, RankOp, ReduceScatterOp
-from weft.ops.movement import IdentityOp
+from weft.ops.shape.movement import IdentityOp
+from weft.ranks.collectives import AllGatherOp, AllReduceOp, RankOp, ReduceScatterOp
 from weft_popxl.arguments import axis_of, flag, one_of, text
 from weft_popxl.building import apply, change
 from weft_popxl.data import as_tensor

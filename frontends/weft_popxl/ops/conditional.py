@@ -7,7 +7,7 @@ from typing import Any
 
 import weft
 from weft import TensorOp
-from weft.ops.calls import cond_op
+from weft.ops.control.calls import cond_op
 from weft_popxl import dtypes
 from weft_popxl.arguments import several, whole
 from weft_popxl.building import announced, recorded

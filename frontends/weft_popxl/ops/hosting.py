@@ -10,8 +10,8 @@ import numpy as np
 
 import weft
 from weft import TensorOp
-from weft.ops.control import PrintOp
-from weft.ops.movement import IdentityOp
+from weft.ops.control.effects import PrintOp
+from weft.ops.shape.movement import IdentityOp
 from weft_popxl import dtypes
 from weft_popxl.arguments import flag, one_of, real, text
 from weft_popxl.building import announced, apply, recorded

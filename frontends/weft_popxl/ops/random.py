@@ -10,7 +10,7 @@ import numpy as np
 import weft
 from weft import TensorOp
 from weft.ir.axes import make_axes
-from weft.ops.random import RandomBitsOp
+from weft.ops.random.philox import RandomBitsOp
 from weft_popxl import dtypes
 from weft_popxl.arguments import real, whole
 from weft_popxl.building import apply

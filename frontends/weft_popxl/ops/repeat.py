@@ -9,8 +9,8 @@ import numpy as np
 
 import weft
 from weft import TensorOp
-from weft.ops.calls import call_op, loop_op
-from weft.ops.graph_ops import LoopOp
+from weft.ops.control.calls import call_op, loop_op
+from weft.ops.control.graph_ops import LoopOp
 from weft_popxl.arguments import mapping, whole
 from weft_popxl.building import announced, recorded
 from weft_popxl.context import get_current_graph

@@ -18,7 +18,7 @@ from weft.ir.graph import called_graphs
 from weft.ir.results import ResultOp
 from weft.ir.storage import ParameterOp
 from weft.ir.traversal import postorder
-from weft.ops.graph_ops import CallOp, CondOp, LoopOp
+from weft.ops.control.graph_ops import CallOp, CondOp, LoopOp
 from weft_popxl.errors import popart_exception
 from weft_popxl.graph import Graph
 from weft_popxl.tensor import Tensor

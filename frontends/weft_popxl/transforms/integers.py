@@ -13,8 +13,8 @@ from weft.errors import WeftError
 from weft.ir import dtypes, scope
 from weft.ir.op import Op
 from weft.ir.storage import ParameterOp
-from weft.ops.elementwise import AbsoluteOp, CastOp, FloorDivideOp, MultiplyOp, SignOp
-from weft.ops.movement import BroadcastOp
+from weft.ops.pointwise.elementwise import AbsoluteOp, CastOp, FloorDivideOp, MultiplyOp, SignOp
+from weft.ops.shape.movement import BroadcastOp
 
 _floating: weakref.WeakKeyDictionary[weft.Graph, weft.Graph] = weakref.WeakKeyDictionary()
 

@@ -20,9 +20,9 @@ from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.target import Target
 from weft.kernels import VIEWS, Group, IndexingMap, operand_indexing_map
-from weft.ops.linalg import ContractionOp, MatmulOp
-from weft.ops.movement import BroadcastOp
-from weft.ops.reduction import ReductionOp
+from weft.ops.products.linalg import ContractionOp, MatmulOp
+from weft.ops.reductions.reduction import ReductionOp
+from weft.ops.shape.movement import BroadcastOp
 from weft.plan.inplace import InPlaceAnalysis
 
 MOST_READERS = 256

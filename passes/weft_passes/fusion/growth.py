@@ -8,10 +8,10 @@ from typing import NamedTuple
 from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.kernels import VIEWS, IndexingMap, place
-from weft.ops.elementwise import ElementwiseOp
-from weft.ops.linalg import ContractionOp
-from weft.ops.movement import ContiguousOp, ReshapeOp
-from weft.ops.reduction import ReductionOp
+from weft.ops.pointwise.elementwise import ElementwiseOp
+from weft.ops.products.linalg import ContractionOp
+from weft.ops.reductions.reduction import ReductionOp
+from weft.ops.shape.movement import ContiguousOp, ReshapeOp
 from weft_passes.fusion.clusters import Cluster, Clusters, is_whole
 
 LONGEST_VIEWS = 8

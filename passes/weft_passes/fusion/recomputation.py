@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from weft.ir.op import Op
 from weft.kernels import IndexingMap, operand_indexing_map
-from weft.ops.bits import BitwiseOp
-from weft.ops.comparison import ComparisonOp, MaximumOp, MinimumOp, WhereOp
-from weft.ops.elementwise import (
+from weft.ops.pointwise.bits import BitwiseOp
+from weft.ops.pointwise.comparison import ComparisonOp, MaximumOp, MinimumOp, WhereOp
+from weft.ops.pointwise.elementwise import (
     AbsoluteOp,
     AddOp,
     CastOp,
@@ -24,7 +24,7 @@ from weft.ops.elementwise import (
     SquareOp,
     SubtractOp,
 )
-from weft.ops.movement import BroadcastOp
+from weft.ops.shape.movement import BroadcastOp
 from weft_passes.fusion.clusters import Cluster, Clusters
 
 CHEAP = (

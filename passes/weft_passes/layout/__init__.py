@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from weft.ir.graph import Graph
 from weft.ir.target import Target
-from weft.ops.movement import ReshapeOp, TransposeOp
+from weft.ops.shape.movement import ReshapeOp, TransposeOp
 from weft.passes.interface import GraphPass
 from weft.plugins import hookimpl
 from weft_passes.layout.choice import choose_splits

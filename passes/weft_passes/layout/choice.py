@@ -11,9 +11,9 @@ from weft.ir.description import contiguous
 from weft.ir.op import Op
 from weft.ir.storage import ParameterOp
 from weft.ir.views import Layouts
-from weft.ops.elementwise import ElementwiseOp
-from weft.ops.linalg import ContractionOp, MatmulOp
-from weft.ops.reduction import ReductionOp
+from weft.ops.pointwise.elementwise import ElementwiseOp
+from weft.ops.products.linalg import ContractionOp, MatmulOp
+from weft.ops.reductions.reduction import ReductionOp
 from weft_passes.axis_splitting import AxisSplit, flat, lengths, restricted, settled, translated
 from weft_passes.layout.prices import Crossing, Reducing, Sharing
 from weft_passes.layout.regions import Read, Region, Regions

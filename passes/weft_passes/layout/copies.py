@@ -14,8 +14,8 @@ from weft.ir.graph import Graph, on_new_operands
 from weft.ir.op import Op
 from weft.ir.storage import ParameterOp, ReadOp
 from weft.ir.views import Layouts, may_be_view
-from weft.ops.linalg import MatmulOp
-from weft.ops.movement import ContiguousOp
+from weft.ops.products.linalg import MatmulOp
+from weft.ops.shape.movement import ContiguousOp
 from weft_passes.layout.prices import copy_price, reading_price
 from weft_passes.layout.regions import Regions
 from weft_passes.strides import suits_products

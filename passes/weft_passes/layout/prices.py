@@ -11,7 +11,7 @@ from itertools import groupby
 from math import prod
 
 from weft.ir.description import TensorDescription, contiguous
-from weft.ops.reduction import ReductionOp
+from weft.ops.reductions.reduction import ReductionOp
 from weft_passes.axis_splitting import AxisSplit, lengths, moves, restricted
 from weft_passes.layout.regions import Regions
 from weft_passes.strides import last_row, suits_products

@@ -11,8 +11,8 @@ from weft.ir.axes import Axes
 from weft.ir.graph import Graph, on_new_operands
 from weft.ir.op import Op
 from weft.ir.tensor import TensorOp
-from weft.ops.elementwise import ElementwiseOp
-from weft.ops.reduction import ReductionOp
+from weft.ops.pointwise.elementwise import ElementwiseOp
+from weft.ops.reductions.reduction import ReductionOp
 from weft_passes.axis_splitting import AxisSplit, Move, moved, moves, settled, translated
 from weft_passes.layout.regions import Region, Regions
 

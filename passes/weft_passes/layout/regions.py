@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from weft.ir.axes import Axes
 from weft.ir.graph import Graph
 from weft.ir.op import Op
-from weft.ops.elementwise import ElementwiseOp
-from weft.ops.movement import BroadcastOp, ReshapeOp, TransposeOp
-from weft.ops.reduction import ArgExtremumOp, ReductionOp
+from weft.ops.pointwise.elementwise import ElementwiseOp
+from weft.ops.reductions.reduction import ArgExtremumOp, ReductionOp
+from weft.ops.shape.movement import BroadcastOp, ReshapeOp, TransposeOp
 from weft_passes.axis_splitting import (
     AxisSplit,
     View,

@@ -222,9 +222,8 @@ def test_a_full_disk_is_reported(cache_folder: Path, monkeypatch: pytest.MonkeyP
         compiler.build("int x;", "a test")
 
 
-def test_a_compiler_that_finds_a_full_disk_is_not_blamed(
-    has_compiler: None, script: Any, cache_folder: Path
-) -> None:
+@pytest.mark.needs("compiler")
+def test_a_compiler_that_finds_a_full_disk_is_not_blamed(script: Any, cache_folder: Path) -> None:
     compiler.macros()  # of the real one
     compiler.identity.cache_clear()
     # In the language of a user who has set one, it would say something else.

@@ -12,7 +12,7 @@ from machines import FORMS, transformer_for
 import weft
 from weft import Transformer
 from weft.errors import BackendError, IndexOutOfRange
-from weft.ops.gathering import TakeOp
+from weft.ops.indexing.gathering import TakeOp
 from weft_c.runtime.kernel_group import GPUKernelGroup
 from weft_opencl.transformer import OpenCLTransformer
 

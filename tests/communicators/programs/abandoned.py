@@ -18,8 +18,8 @@ import numpy as np
 import weft
 from weft.communicators import connected
 from weft.errors import CheckFailed
-from weft.ops.collectives import started, waited
-from weft.ops.control import EffectOp
+from weft.ops.control.effects import EffectOp
+from weft.ranks.collectives import started, waited
 
 backend, folder = sys.argv[1], Path(sys.argv[2])
 ranks = connected()

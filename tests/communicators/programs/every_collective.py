@@ -10,7 +10,7 @@ import numpy as np
 
 import weft
 from weft.communicators import connected
-from weft.ops.collectives import started, waited
+from weft.ranks.collectives import started, waited
 
 ranks = connected()
 SHAPE = (4, 3)  # each rank has as many rows as MPI gives all of them parts, with 1, 2 or 4 ranks

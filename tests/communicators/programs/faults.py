@@ -20,7 +20,7 @@ import numpy as np
 import weft
 from weft.communicators import connected
 from weft.errors import AxesError, CommunicationError
-from weft.ops.control import EffectOp
+from weft.ops.control.effects import EffectOp
 
 
 class Slow(EffectOp):

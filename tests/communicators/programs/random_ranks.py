@@ -21,7 +21,7 @@ from mpi4py import MPI
 import weft
 from weft.communicators import choice, connected
 from weft.errors import AxesError, CheckFailed, CommunicationError
-from weft.ops.collectives import started, waited
+from weft.ranks.collectives import started, waited
 
 LIMIT = 30.0
 """Seconds that no program may take."""

@@ -11,7 +11,7 @@ import numpy as np
 
 import weft
 from weft.communicators import connected
-from weft.ops.collectives import StartCollectiveOp
+from weft.ranks.collectives import StartCollectiveOp
 
 backend, path, optimiser = sys.argv[1:]
 ranks = connected()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import weft
 from weft.errors import GradientError
-from weft.ops.calls import call_op
+from weft.ops.control.calls import call_op
 
 X, W = np.array([0.3, 0.4]), np.array([0.5, 0.6])
 STEP = 1e-6

@@ -10,8 +10,8 @@ import pytest
 
 import weft
 from weft.ir.effects import without_effects
-from weft.ops.calls import call_op
-from weft.ops.control import EffectOp
+from weft.ops.control.calls import call_op
+from weft.ops.control.effects import EffectOp
 
 X = np.array([0.3, 0.4], np.float32)
 seen: list[np.ndarray] = []

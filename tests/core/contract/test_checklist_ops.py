@@ -10,8 +10,8 @@ import pytest
 
 import weft
 from weft.errors import ArgumentError
-from weft.ops.control import PrintOp
-from weft.ops.elementwise import AddOp
+from weft.ops.control.effects import PrintOp
+from weft.ops.pointwise.elementwise import AddOp
 from weft.passes.interface import run_passes
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import weft
 from weft.errors import PassError
 from weft.ir.target import never
-from weft.ops.elementwise import AddOp, ElementwiseOp, MultiplyOp, NegativeOp
-from weft.ops.linalg import MatmulOp
-from weft.ops.reduction import ReductionOp
+from weft.ops.pointwise.elementwise import AddOp, ElementwiseOp, MultiplyOp, NegativeOp
+from weft.ops.products.linalg import MatmulOp
+from weft.ops.reductions.reduction import ReductionOp
 from weft.passes.interface import run_passes
 from weft.plugins.entrypoints import DEFAULT_PIPELINE
 from weft.plugins.registry import PASSES, load

@@ -13,7 +13,7 @@ from toy_site import SOURCE, installed
 import weft
 from weft import plugins
 from weft.ir.description import contiguous
-from weft.ops.elementwise import ElementwiseOp
+from weft.ops.pointwise.elementwise import ElementwiseOp
 from weft.plugins.entrypoints import DEFAULT_PIPELINE
 
 

@@ -9,7 +9,7 @@ import weft
 import weft as ng
 from weft import visit
 from weft.ir import ax
-from weft.ops.elementwise import Add, Multiply
+from weft.ops.pointwise.elementwise import Add, Multiply
 from weft.support.ordered_set import OrderedSet
 
 # Document 001, Building graphs

@@ -20,7 +20,7 @@ import weft
 from weft.distributed import map as weft_map
 from weft.distributed import worker
 from weft.errors import ArgumentError, ArtefactError, BatchError, WorkerError
-from weft.ops.random import bits_of
+from weft.ops.random.philox import bits_of
 from weft.report import progress
 
 pytest.importorskip("safetensors")

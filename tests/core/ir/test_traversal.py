@@ -15,7 +15,7 @@ from weft.ir.graph import Graph
 from weft.ir.results import ResultOp
 from weft.ir.storage import ParameterOp
 from weft.ir.traversal import postorder
-from weft.ops.graph_ops import CallOp
+from weft.ops.control.graph_ops import CallOp
 
 
 @st.composite

@@ -24,10 +24,10 @@ from weft.kernels import (
     operand_indexing_map,
     place,
 )
-from weft.ops.elementwise import ElementwiseOp
-from weft.ops.linalg import MatmulOp
-from weft.ops.movement import BroadcastOp
-from weft.ops.reduction import ReductionOp, SumOp
+from weft.ops.pointwise.elementwise import ElementwiseOp
+from weft.ops.products.linalg import MatmulOp
+from weft.ops.reductions.reduction import ReductionOp, SumOp
+from weft.ops.shape.movement import BroadcastOp
 from weft.plan.fusion_statistics import fusion_statistics
 from weft.plan.plan import make_plan
 from weft.testing.reference import evaluate

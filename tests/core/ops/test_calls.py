@@ -12,8 +12,8 @@ import weft
 import weft_array_api
 from weft.errors import ArgumentError, GradientError, IndexOutOfRange, StateError
 from weft.ir.results import ResultOp
-from weft.ops.calls import call_op
-from weft.ops.graph_ops import CallOp, LoopOp
+from weft.ops.control.calls import call_op
+from weft.ops.control.graph_ops import CallOp, LoopOp
 
 X = np.arange(4, dtype=np.float32)
 W = np.full(4, 0.5, np.float32)

@@ -12,7 +12,7 @@ import weft
 from weft import plugins
 from weft.ir.target import Target
 from weft.ir.tensor import CompositeOp
-from weft.ops.random import philox
+from weft.ops.random.philox import philox
 from weft.testing.reference import evaluate
 
 COUNT = 40_000

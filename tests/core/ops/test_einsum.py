@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import weft
 from weft.errors import AxesError
-from weft.ops.elementwise import MultiplyOp
-from weft.ops.linalg import DotOp
+from weft.ops.pointwise.elementwise import MultiplyOp
+from weft.ops.products.linalg import DotOp
 from weft.testing.reference import evaluate
 
 LETTERS = "ijKl"

@@ -8,7 +8,7 @@ import pytest
 import weft
 import weft_array_api
 from weft.errors import IndexOutOfRange, WeftError
-from weft.ops import gathering
+from weft.ops.indexing import gathering
 
 
 def computed(build, *arrays):

@@ -10,7 +10,7 @@ import pytest
 
 import weft
 from weft import plugins
-from weft.ops.random import philox
+from weft.ops.random.philox import philox
 
 # From the known-answer tests of Random123, the authors' own library: counter, key, words.
 KNOWN_ANSWERS = [

@@ -10,7 +10,7 @@ from weft.ir.graph import Graph
 from weft.ir.results import TupleOp
 from weft.ir.target import Target
 from weft.kernels import Group, fused, place
-from weft.ops.elementwise import ElementwiseOp
+from weft.ops.pointwise.elementwise import ElementwiseOp
 from weft.plan.plan import ARENA, CONSTANT, INPUT, RESULT, STATE, make_plan
 from weft.runtime.device import host_view
 from weft.testing.reference import initial_value

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 import weft
 from weft.ir.op import Op
 from weft.ir.storage import ReadOp
-from weft.ops.dynamic_slices import DynamicUpdateSliceOp
-from weft.ops.gathering import ScatterOp
-from weft.ops.indexing import UpdateSliceOp
+from weft.ops.indexing.dynamic_slices import DynamicUpdateSliceOp
+from weft.ops.indexing.gathering import ScatterOp
+from weft.ops.indexing.slicing import UpdateSliceOp
 
 ROWS, COLUMNS, BLOCK, STATES = 128, 16, 2, 2
 STATE_BYTES = ROWS * COLUMNS * 4

@@ -18,7 +18,7 @@ HEAD = """
 import faulthandler, gc, os, signal, sys, threading, time, warnings
 import numpy as np
 import weft
-from weft.ops.control import EffectOp
+from weft.ops.control.effects import EffectOp
 warnings.simplefilter("ignore")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 ones = np.ones((3,), "f4")

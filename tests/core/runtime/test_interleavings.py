@@ -28,8 +28,8 @@ from weft.ir.op import Op
 from weft.ir.rules import RuleTable
 from weft.ir.state_lifting import carrying, function_of
 from weft.ir.storage import AssignableTensorOp, AssignOp
-from weft.ops.elementwise import NegativeOp
-from weft.ops.graph_ops import CallOp, GraphsOp
+from weft.ops.control.graph_ops import CallOp, GraphsOp
+from weft.ops.pointwise.elementwise import NegativeOp
 from weft.passes.pipeline import Pipeline
 from weft.plugins import hookimpl
 from weft.runtime import result_pool

@@ -95,13 +95,16 @@ REFUSALS: tuple[Refusal, ...] = tuple(each for family in _FAMILIES for each in f
 """All wrong uses, refused while the graph is built."""
 
 
+_PACKAGES = ("weft.ops.", "weft.nn.", "weft.ranks.", "weft.train.")
+
+
 def public_functions() -> dict[str, Any]:
     """Return the functions of `weft` that build ops, by name."""
     found = ((name, getattr(weft, name)) for name in weft.__all__)
     return {
         name: value
         for name, value in found
-        if inspect.isfunction(value) and value.__module__.startswith("weft.ops.")
+        if inspect.isfunction(value) and value.__module__.startswith(_PACKAGES)
     }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError
-from weft.ops.calls import call_op
+from weft.ops.control.calls import call_op
 from weft.testing.table.rows import FLOATS, Refusal, Row, fixed, operands
 
 _TWO = (((2, 3), (2, 3)), ((), ()), ((0, 3), (0, 3)))

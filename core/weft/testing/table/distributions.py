@@ -14,7 +14,7 @@ import numpy as np
 
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError
-from weft.ops.random import philox
+from weft.ops.random.philox import philox
 from weft.testing.table.rows import (
     FIXED,
     FLOATS,

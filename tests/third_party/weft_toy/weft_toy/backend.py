@@ -10,9 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from weft import DeviceBufferStorage, DeviceTensor, Op, Target, TensorDescription, Transformer, ops
+from weft import (
+    DeviceBufferStorage,
+    DeviceTensor,
+    Op,
+    Target,
+    TensorDescription,
+    Transformer,
+    nn,
+    ops,
+    ranks,
+)
 from weft.ir.rules import RuleTable
-from weft.ops.indexing import python_slices
+from weft.ops.indexing.slicing import python_slices
 from weft.plan.plan import INPUT, RESULT, Step
 from weft.runtime.device import host_view
 from weft.runtime.program import Program
@@ -145,7 +155,7 @@ PRIMITIVES: dict[type[Op], Rule] = {
     ops.BroadcastOp: view,
     ops.CastOp: lambda op, x: x.astype(op.dtype),
     ops.CholeskyOp: on_host,
-    ops.CommunicationOp: on_host,
+    ranks.CommunicationOp: on_host,
     ops.ComplexOp: complex_of,
     ops.ConcatOp: lambda op, *xs: np.concatenate(xs, op.position),
     ops.ContiguousOp: plain(np.copy),
@@ -189,7 +199,7 @@ PRIMITIVES: dict[type[Op], Rule] = {
 
 COMPOSITES: dict[type[Op], Rule] = {
     ops.NegativeOp: plain(np.negative),
-    ops.ReluOp: lambda op, x: np.maximum(x, 0),
+    nn.ReluOp: lambda op, x: np.maximum(x, 0),
     ops.SquareOp: plain(np.square),
 }
 """Ops made of others that this backend computes whole."""

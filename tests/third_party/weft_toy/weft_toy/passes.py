@@ -5,7 +5,7 @@ from __future__ import annotations
 import weft
 from weft import PeepholeGraphPass, visit
 from weft.ir.dtypes import DType
-from weft.ops.elementwise import CastOp
+from weft.ops.pointwise.elementwise import CastOp
 
 
 class DirectCasts(PeepholeGraphPass):

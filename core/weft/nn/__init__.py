@@ -1,0 +1,46 @@
+"""Neural networks: activations, convolutions, normalization, attention, cells and losses."""
+
+from weft.nn import (
+    activation,
+    cells,
+    ctc,
+    distances,
+    dot_product_attention,
+    losses,
+    normalization,
+    recurrent,
+    regularization,
+)
+from weft.nn.activation import *
+from weft.nn.cells import *
+from weft.nn.ctc import *
+from weft.nn.distances import *
+from weft.nn.dot_product_attention import *
+from weft.nn.losses import *
+from weft.nn.normalization import *
+from weft.nn.recurrent import *
+from weft.nn.regularization import *
+from weft.nn.spatial import convolutions, pooling, regions, resampling, unpooling, windows
+from weft.nn.spatial.convolutions import *
+from weft.nn.spatial.pooling import *
+from weft.nn.spatial.regions import *
+from weft.nn.spatial.resampling import *
+from weft.nn.spatial.unpooling import *
+from weft.nn.spatial.windows import *
+
+__all__: list[str] = []
+__all__ += activation.__all__
+__all__ += cells.__all__
+__all__ += ctc.__all__
+__all__ += distances.__all__
+__all__ += dot_product_attention.__all__
+__all__ += losses.__all__
+__all__ += normalization.__all__
+__all__ += recurrent.__all__
+__all__ += regularization.__all__
+__all__ += convolutions.__all__
+__all__ += pooling.__all__
+__all__ += regions.__all__
+__all__ += resampling.__all__
+__all__ += unpooling.__all__
+__all__ += windows.__all__

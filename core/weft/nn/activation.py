@@ -1,0 +1,533 @@
+"""Activation functions.
+
+The gradient at a kink is 0, or that of the side towards 0.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from weft.errors import ArgumentError, AxesError
+from weft.ir import dtypes
+from weft.ir.dtypes import DType, accumulator_dtype
+from weft.ir.op import explain, explained
+from weft.ir.storage import as_op
+from weft.ir.tensor import CompositeOp, TensorOp, operators
+from weft.ops.arguments import as_number
+from weft.ops.indexing.slicing import tensor_slice
+from weft.ops.pointwise.comparison import clip, greater, less, less_equal, maximum, minimum, where
+from weft.ops.pointwise.elementwise import (
+    FloatOp,
+    InexactOp,
+    RealNumberOp,
+    absolute,
+    align,
+    build,
+    cast,
+    multiply,
+    reciprocal,
+    square,
+    subtract,
+)
+from weft.ops.pointwise.error_functions import normal_tail
+from weft.ops.pointwise.math import exp, expm1, log1p, tanh
+from weft.ops.pointwise.polynomials import Coefficients, polynomial
+from weft.ops.pointwise.special import erfc, wide
+from weft.ops.pointwise.trigonometry import cosh
+
+__all__ = [
+    "EluOp",
+    "GeluOp",
+    "LeakyReluOp",
+    "MishOp",
+    "ReluOp",
+    "SigmoidOp",
+    "SiluOp",
+    "SoftplusOp",
+    "celu",
+    "elu",
+    "gelu",
+    "glu",
+    "hard_shrink",
+    "hard_sigmoid",
+    "hard_swish",
+    "hard_tanh",
+    "leaky_relu",
+    "log_sigmoid",
+    "mish",
+    "prelu",
+    "relu",
+    "relu6",
+    "selu",
+    "sigmoid",
+    "sigmoidAtomic",
+    "silu",
+    "soft_shrink",
+    "softplus",
+    "swish",
+    "tanh_shrink",
+    "threshold",
+]
+
+_FAR = 40.0
+"""Beyond this distance from 0 the smooth functions equal x or 0 exactly, with constant slope."""
+
+_FARTHEST = 100.0
+"""Above this the derivative of x times a sigmoid is 1, also in float64."""
+
+_HIGHEST = 2.0**40
+"""Adding its reciprocal does not change it, also in float64."""
+
+SELU_SCALE = 1.0507009873554804934193349852946
+SELU_ALPHA = 1.6732632423543772848170429916717
+"""The constants for which mean 0 and variance 1 are a fixed point (Klambauer et al., 2017)."""
+
+
+def _number(function: str, name: str, value: Any, above: float = -math.inf) -> float:
+    """Return an argument as a float; raises ArgumentError unless it is a number above a bound."""
+    number = as_number(value)
+    if number > above:
+        return number
+    bound = f" above {above:g}" if math.isfinite(above) else ""
+    raise ArgumentError(f"{function}: {name} must be a Python number{bound}, not {value!r}")
+
+
+class ReluOp(RealNumberOp, CompositeOp):
+    """The rectifier max(x, 0); its gradient at 0 is 0."""
+
+    def reference(self, x: Any) -> Any:
+        """Call NumPy's maximum."""
+        return np.maximum(x, np.zeros((), np.asarray(x).dtype))
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Take the maximum with 0."""
+        return maximum(x, 0)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Multiply the adjoint by 1 above 0, else by 0."""
+        return (where(greater(self, 0), delta, 0),)
+
+
+class LeakyReluOp(FloatOp, CompositeOp):
+    """The leaky rectifier: x above 0, else x times a slope, also for the gradient at 0.
+
+    Attributes
+    ----------
+    negative_slope
+        The slope below 0.
+    """
+
+    negative_slope: float
+
+    def reference(self, x: Any) -> Any:
+        """Select by sign in NumPy."""
+        return np.where(np.greater(x, 0), x, x * np.asarray(self.negative_slope, x.dtype))
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Select by sign."""
+        return where(greater(x, 0), x, x * self.negative_slope)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Multiply the adjoint by 1 above 0, else by the slope."""
+        return (where(greater(x, 0), delta, delta * self.negative_slope),)
+
+
+class EluOp(FloatOp, CompositeOp):
+    """The ELU: x above 0, else alpha (exp(x) - 1), also for the gradient at 0.
+
+    Attributes
+    ----------
+    alpha
+        The negated limit at minus infinity.
+    """
+
+    alpha: float
+
+    def reference(self, x: Any) -> Any:
+        """Select by sign in NumPy."""
+        alpha = np.asarray(self.alpha, x.dtype)
+        return np.where(np.greater(x, 0), x, alpha * np.expm1(np.minimum(x, np.zeros_like(x))))
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Select by sign."""
+        return where(greater(x, 0), x, expm1(minimum(x, 0)) * self.alpha)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Multiply the adjoint by 1 above 0, else by alpha exp(x)."""
+        return (where(greater(x, 0), delta, delta * (exp(minimum(x, 0)) * self.alpha)),)
+
+
+class SigmoidOp(InexactOp, CompositeOp):
+    """The logistic function 1 / (1 + exp(-x)), with a small relative error where it is tiny.
+
+    16-bit floats are computed in float32.
+    """
+
+    def reference(self, x: Any) -> Any:
+        """Divide exponentials, or use tanh for complex numbers, whose infinities would give NaN."""
+        x = np.asarray(x)
+        if x.dtype.kind != "c":
+            _, up, down = _half_values(x)
+            return (up / (up + down)).astype(x.dtype)
+        return np.tanh(x / 2) / 2 + np.asarray(0.5, x.dtype)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Divide exp(x / 2) by 2 cosh(x / 2), which does not overflow, or use tanh."""
+        if x.dtype.kind == "c":
+            return tanh(x * 0.5) * 0.5 + 0.5
+        _, up, down = _halves(wide(x))
+        return cast(up / (up + down), self.dtype)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Multiply the adjoint by s (1 - s) for the result s, which is inexact for s near 1."""
+        return (delta * (self - square(self)),)
+
+
+def _lowest(dtype: DType) -> float:
+    """Return the least number for which the exponential of its half is in range."""
+    return -1400.0 if dtype == dtypes.float64 else -175.0
+
+
+def _halves(x: TensorOp) -> tuple[TensorOp, TensorOp, TensorOp]:
+    """Return x, exp(x / 2) and exp(-x / 2), whose products and quotients underflow late.
+
+    The logistic function is the first exponential divided by their sum. Far above 0, where the
+    second is negligible, the first is clipped to a power of 2, which multiplies without rounding.
+    Far below 0, where all results are 0, x is clipped.
+    """
+    x = maximum(x, _lowest(x.dtype))
+    up = minimum(exp(x * 0.5), _HIGHEST)
+    return x, up, reciprocal(up)
+
+
+def _half_values(x: Any) -> tuple[Any, Any, Any]:
+    """Return `_halves` in NumPy, in at least float32."""
+    wide = accumulator_dtype(np.asarray(x).dtype)
+    x = np.maximum(np.asarray(x, wide), wide.type(_lowest(wide)))
+    with np.errstate(over="ignore"):
+        up = np.minimum(np.exp(x / 2), _HIGHEST)
+    return x, up, 1 / up
+
+
+class SoftplusOp(FloatOp, CompositeOp):
+    """log(1 + exp(x)), without overflow."""
+
+    def reference(self, x: Any) -> Any:
+        """Call NumPy's logaddexp with 0."""
+        return np.logaddexp(x, np.zeros((), np.asarray(x).dtype))
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Add log1p of the smaller exponential to the maximum, without overflow."""
+        return maximum(x, 0) + log1p(exp(-absolute(x)))
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Multiply the adjoint by the sigmoid."""
+        return (delta * SigmoidOp(x),)
+
+
+class SiluOp(FloatOp, CompositeOp):
+    """The SiLU, x sigmoid(x) (Elfwing et al., 2018), accurate where the sigmoid underflows.
+
+    16-bit floats are computed in float32.
+    """
+
+    def reference(self, x: Any) -> Any:
+        """Multiply x by exp(x / 2) / (exp(x / 2) + exp(-x / 2)), dividing first."""
+        wide, up, down = _half_values(x)
+        return (wide / (up + down) * up).astype(np.asarray(x).dtype)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Multiply x by exp(x / 2) / (exp(x / 2) + exp(-x / 2)), dividing first."""
+        x, up, down = _halves(wide(x))
+        return cast(x / (up + down) * up, self.dtype)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Multiply the adjoint by s (1 + x (1 - s)) for the sigmoid s; 0 or 1 far from 0."""
+        x, up, down = _halves(minimum(wide(x), _FARTHEST))
+        share = reciprocal(up + down)
+        slope = up * (share * (x * (down * share) + 1))
+        return (delta * cast(slope, self.dtype),)
+
+
+class MishOp(FloatOp, CompositeOp):
+    """The Mish, x tanh(softplus(x)) (Misra, 2019), accurate where the tanh underflows.
+
+    16-bit floats are computed in float32.
+    """
+
+    def reference(self, x: Any) -> Any:
+        """Compute x (p² + 2 p) / (p² + 2 p + 2) for p = exp(x), reduced by sqrt(p)."""
+        wide, up, down = _half_values(x)
+        top = (up * up + 2) * up
+        return (wide / (top + 2 * down) * top).astype(np.asarray(x).dtype)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Compute x (p² + 2 p) / (p² + 2 p + 2) for p = exp(x), reduced by sqrt(p)."""
+        x, up, down = _halves(wide(x))
+        top = (square(up) + 2) * up
+        return cast(x / (down * 2 + top) * top, self.dtype)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Multiply the adjoint by t + x (1 - t²) s for tanh t and sigmoid s; 0 or 1 far from 0.
+
+        1 - t² is 4 (1 + p)² / (p² + 2 p + 2)² for p = exp(x).
+        """
+        x, up, down = _halves(minimum(wide(x), _FARTHEST))
+        top = (square(up) + 2) * up
+        share = reciprocal(down * 2 + top)
+        rest = (up + down) * share * 4
+        slope = share * (x * (rest * up) + top)
+        return (delta * cast(slope, self.dtype),)
+
+
+class GeluOp(FloatOp, CompositeOp):
+    """The GELU: x times the normal distribution function of x (Hendrycks and Gimpel, 2016).
+
+    The error in float32 is up to 6 ulp from -1 up. Below, the error of x² dominates: 12 ulp down to
+    -4, 30 to -6, 100 to -14; with the approximation that of its argument: 60 down to -5, 120 to
+    -10. The value is 0 at ±0 and at -infinity.
+
+    Attributes
+    ----------
+    approximate
+        "none", or "tanh" for the paper's approximation.
+    """
+
+    approximate: str
+
+    def reference(self, x: Any) -> Any:
+        """Multiply by the distribution function, computed in float64."""
+        wide = np.asarray(x, np.float64)
+        if self.approximate == "tanh":
+            _, up, down = _half_values(2 * _GELU_SCALE * (wide + _GELU_CUBE * wide**3))
+            chance = up / (up + down)
+        else:
+            wide = np.maximum(wide, -_FAR)
+            chance = 0.5 * np.vectorize(math.erfc, otypes=[float])(wide * -math.sqrt(0.5))
+        return (wide * chance).astype(x.dtype)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Multiply by the approximate distribution function, or subtract a tail from max(x, 0).
+
+        The subtracted term is |x| times the upper tail at |x|: small above 0, and the whole result
+        below 0, so that there is no cancellation on either side.
+        """
+        x = wide(x)
+        if self.approximate == "tanh":
+            return cast(x * self._chance(x), self.dtype)
+        size = minimum(absolute(x), _FAR)
+        is_short = x.dtype == dtypes.float32
+        tail = normal_tail(size) if is_short else erfc(size * math.sqrt(0.5)) * 0.5
+        return cast(maximum(x, 0) - size * tail, self.dtype)
+
+    def _chance(self, x: TensorOp) -> TensorOp:
+        if self.approximate == "tanh":
+            return SigmoidOp(_gelu_angle(x))
+        return erfc(x * -math.sqrt(0.5)) * 0.5
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Multiply the adjoint by the distribution function plus x times the density."""
+        x = wide(x)
+        chance, near = self._chance(x), clip(x, -_FAR, _FAR)
+        if self.approximate == "tanh":
+            _, up, down = _halves(minimum(_gelu_angle(x), _FARTHEST))
+            inner = square(near) * (6 * _GELU_CUBE * _GELU_SCALE) + 2 * _GELU_SCALE
+            slope = square(reciprocal(up + down)) * inner
+        else:
+            slope = exp(square(near) * -0.5) * (1 / math.sqrt(2 * math.pi))
+        return (delta * cast(chance + near * slope, self.dtype),)
+
+
+_SHRUNK = 2.0
+_SHRINK: Coefficients = tuple(2 * k / math.factorial(2 * k + 1) for k in reversed(range(1, 15)))
+"""The power series of (x cosh(x) - sinh(x)) / x³ in x², used for |x| below `_SHRUNK`."""
+
+_GELU_SCALE, _GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
+
+
+def _gelu_angle(x: TensorOp) -> TensorOp:
+    """Return twice the argument of the paper's tanh, since (1 + tanh(a)) / 2 is sigmoid(2 a)."""
+    x = clip(x, -_FAR, _FAR)
+    return (square(x) * _GELU_CUBE + 1) * x * (2 * _GELU_SCALE)
+
+
+def relu(x: Any) -> TensorOp:
+    """Return the rectifier max(x, 0)."""
+    return build(ReluOp, x)
+
+
+def relu6(x: Any) -> TensorOp:
+    """Return x clipped to the range from 0 to 6; the gradient at both limits is 0."""
+    return minimum(6, relu(x))
+
+
+def leaky_relu(x: Any, negative_slope: float = 0.01) -> TensorOp:
+    """Return x where it is above 0, else `negative_slope` times x."""
+    slope = _number("leaky_relu", "negative_slope", negative_slope)
+    return LeakyReluOp(*align(LeakyReluOp, x), negative_slope=slope)
+
+
+def prelu(x: Any, weight: Any) -> TensorOp:
+    """Return x where it is above 0, else `weight` times x.
+
+    The weight, usually a trained tensor, is broadcast to x by name or from the right; one weight
+    for each channel of ``(N, C, H, W)`` has the shape ``(C, 1, 1)``. Raises AxesError if it has
+    axes that x lacks.
+    """
+    axes = as_op(x).axes
+    x, weight = align(FloatOp, x, weight)
+    if x.axes != axes:
+        problem = f"the weight adds axes to x {axes}, which gives {x.axes}"
+        raise AxesError(explain("prelu", problem, (x, weight)))
+    return where(greater(x, 0), x, multiply(x, weight))
+
+
+def elu(x: Any, alpha: float = 1.0) -> TensorOp:
+    """Return x where it is above 0, else `alpha` (exp(x) - 1) (Clevert et al., 2016)."""
+    return EluOp(*align(EluOp, x), alpha=_number("elu", "alpha", alpha))
+
+
+def selu(x: Any) -> TensorOp:
+    """Return the scaled `elu` that preserves mean 0 and variance 1 (Klambauer et al., 2017)."""
+    return elu(x, SELU_ALPHA) * SELU_SCALE
+
+
+def celu(x: Any, alpha: float = 1.0) -> TensorOp:
+    """Return x where it is above 0, else `alpha` (exp(x / `alpha`) - 1) (Barron, 2017).
+
+    Raises ArgumentError unless `alpha` is positive.
+    """
+    alpha = _number("celu", "alpha", alpha, above=0)
+    (x,) = align(FloatOp, x)
+    return where(greater(x, 0), x, expm1(minimum(x, 0) / alpha) * alpha)
+
+
+def gelu(x: Any, approximate: str = "none") -> TensorOp:
+    """Return x times the normal distribution function of x.
+
+    With `approximate` "tanh" the function is 0.5 + 0.5 tanh(sqrt(2 / π) (x + 0.044715 x³)), with an
+    error below 0.001. (Hendrycks and Gimpel, 2016.)
+    """
+    (x,) = align(GeluOp, x)
+    if approximate not in ("none", "tanh"):
+        raise ArgumentError(
+            explain("gelu", f"approximate must be 'none' or 'tanh', not {approximate!r}", [x])
+        )
+    return GeluOp(x, approximate=approximate)
+
+
+def sigmoid(x: Any) -> TensorOp:
+    """Return the logistic function 1 / (1 + exp(-x))."""
+    return build(SigmoidOp, x)
+
+
+sigmoidAtomic = sigmoid  # noqa: N816
+
+
+def log_sigmoid(x: Any) -> TensorOp:
+    """Return the logarithm of `sigmoid`, finite for finite x."""
+    (x,) = align(SoftplusOp, x)
+    return -SoftplusOp(-x)
+
+
+def softplus(x: Any, beta: float = 1.0) -> TensorOp:
+    """Return log(1 + exp(`beta` x)) / `beta`, without overflow.
+
+    Raises ArgumentError unless `beta` is positive.
+    """
+    beta = _number("softplus", "beta", beta, above=0)
+    (x,) = align(SoftplusOp, x)
+    return SoftplusOp(x) if beta == 1 else SoftplusOp(x * beta) / beta
+
+
+def silu(x: Any) -> TensorOp:
+    """Return x times its sigmoid (Elfwing et al., 2018)."""
+    return build(SiluOp, x)
+
+
+swish = silu
+
+
+def mish(x: Any) -> TensorOp:
+    """Return x tanh(softplus(x)) (Misra, 2019)."""
+    return build(MishOp, x)
+
+
+def hard_sigmoid(x: Any) -> TensorOp:
+    """Return `relu6` (x + 3) / 6: 0 below -3, 1 above 3, and linear between."""
+    (x,) = align(FloatOp, x)
+    return relu6(x + 3) * (1 / 6)
+
+
+def hard_swish(x: Any) -> TensorOp:
+    """Return x times its `hard_sigmoid` (Howard et al., 2019)."""
+    (x,) = align(FloatOp, x)
+    return multiply(x, hard_sigmoid(x))
+
+
+def hard_tanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> TensorOp:
+    """Return x clipped to the range from `min_val` to `max_val`; the gradient at both is 0.
+
+    Raises ArgumentError if the limits cross.
+    """
+    low = _number("hard_tanh", "min_val", min_val)
+    high = _number("hard_tanh", "max_val", max_val)
+    if low > high:
+        raise ArgumentError(explain("hard_tanh", f"the limits {low} and {high} cross", [x]))
+    return minimum(high, maximum(low, x))
+
+
+def hard_shrink(x: Any, lambd: float = 0.5) -> TensorOp:
+    """Return x where its absolute value exceeds `lambd`, else 0; NaN is kept."""
+    limit = _number("hard_shrink", "lambd", lambd)
+    (x,) = align(FloatOp, x)
+    return where(less_equal(absolute(x), limit), 0, x)
+
+
+def soft_shrink(x: Any, lambd: float = 0.5) -> TensorOp:
+    """Return x moved towards 0 by `lambd`; 0 where its absolute value is less."""
+    limit = _number("soft_shrink", "lambd", lambd)
+    (x,) = align(FloatOp, x)
+    return subtract(x, clip(x, -limit, limit))
+
+
+def tanh_shrink(x: Any) -> TensorOp:
+    """Return x - tanh(x), accurate near 0."""
+    (given,) = align(FloatOp, x)
+    x = wide(given)
+    is_near = less(absolute(x), _SHRUNK)
+    near = where(is_near, x, 0)
+    x2 = square(near)
+    # The power series of x cosh(x) - sinh(x) has no cancellation.
+    series = near * x2 * polynomial(x2, _SHRINK) / cosh(near)
+    return cast(where(is_near, series, x - tanh(x)), given.dtype)
+
+
+def threshold(x: Any, threshold: float, value: float) -> TensorOp:
+    """Return x where it is above `threshold`, else `value`; NaN is kept."""
+    limit = _number("threshold", "threshold", threshold)
+    return where(less_equal(x, limit), _number("threshold", "value", value), x)
+
+
+def glu(x: Any, axis: Any = -1) -> TensorOp:
+    """Return the gated linear unit: the first half of x along an axis times sigmoid(second half).
+
+    The axis keeps its name and has half its length, which must be known and even (AxesError).
+    (Dauphin et al., 2017.)
+    """
+    (x,) = align(FloatOp, x)
+    place = explained("glu", (x,), x.axes.position, axis)
+    length = x.axes[place].length
+    if not isinstance(length, int) or length % 2:
+        raise AxesError(explain("glu", f"the axis has length {length}, which must be even", [x]))
+    first, second = (
+        tensor_slice(x, (*[slice(None)] * place, half))
+        for half in (slice(0, length // 2), slice(length // 2, None))
+    )
+    return first * sigmoid(second)
+
+
+operators["sigmoid"] = sigmoid

@@ -1,0 +1,493 @@
+"""Dot-product attention, its masks, its key-value cache, and embedding tables.
+
+Tensors have the positional axes (..., heads, sequence, depth).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any, Unpack
+
+import numpy as np
+
+from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.ir import dtypes
+from weft.ir.axes import Axes, broadcast_axes
+from weft.ir.dtypes import DType, accumulator_dtype
+from weft.ir.lengths import Length, product
+from weft.ir.op import explain, explained
+from weft.ir.storage import as_op
+from weft.ir.tensor import CompositeOp, TensorOp
+from weft.ops.arguments import checked_integer, checked_number
+from weft.ops.control.effects import stop_gradient
+from weft.ops.control.state import assign, value_of
+from weft.ops.indexing.dynamic_slices import dynamic_update_slice
+from weft.ops.indexing.gathering import as_indices, take
+from weft.ops.pointwise.comparison import (
+    equal,
+    greater,
+    greater_equal,
+    logical_and,
+    logical_or,
+    where,
+)
+from weft.ops.pointwise.elementwise import FloatOp, add, cast, common_dtype
+from weft.ops.products.linalg import MatmulOp, matmul, matrix_transpose, require_positional
+from weft.ops.products.roles import AttentionRoles, Layout, ProjectionRoles, by_roles
+from weft.ops.reductions.cumulative import place
+from weft.ops.reductions.probabilities import SoftmaxOp
+from weft.ops.reductions.reduction import MaxOp, SumOp
+from weft.ops.shape.movement import BroadcastOp, IotaOp, broadcast, cast_axes, size_of, transpose
+from weft.ops.shape.views import Place
+
+__all__ = [
+    "AttentionOp",
+    "attention",
+    "attention_with_cache",
+    "embedding",
+    "multi_head_attention",
+    "update_cache",
+]
+
+
+class AttentionOp(CompositeOp):
+    """Scaled dot-product attention: a weighted mean of the values for each query.
+
+    The weights are ``softmax(scale * query keyᵀ + bias)`` along the keys. A query with all keys
+    masked gives 0. Operands are query, key, value, and optionally a mask (bool, True for keys to
+    attend to) and a bias, both with the axes (..., heads, queries, keys). Keys and values may have
+    fewer heads, each shared by consecutive heads of the query. 16-bit floats are computed in
+    float32. (Vaswani and others: Attention is all you need, 2017; Ainslie and others: GQA, 2023.)
+
+    Attributes
+    ----------
+    is_causal
+        Whether later keys are masked; the last query is aligned with the last key.
+    scale
+        The factor of the products of queries and keys.
+    """
+
+    is_causal: bool
+    scale: float
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Check that axes and dtypes fit together."""
+        query, key, value, *extras = self.args
+        ranks = {query.rank, key.rank, value.rank}
+        if len(ranks) != 1 or query.rank < 3:
+            raise AxesError(
+                f"query, key and value must have the axes (..., heads, sequence, depth), not "
+                f"{query.axes}, {key.axes} and {value.axes}"
+            )
+        self._check_pairs(query.axes, key.axes, value.axes)
+        if {key.dtype, value.dtype} != {query.dtype} or not dtypes.is_float(query.dtype):
+            given = f"{query.dtype}, {key.dtype} and {value.dtype}"
+            raise DTypeError(f"query, key and value must be floats of one dtype, not {given}")
+        kinds = [x.dtype for x in extras]
+        if kinds not in ([], [dtypes.bool_], [query.dtype], [dtypes.bool_, query.dtype]):
+            raise DTypeError(f"a mask is bool and a bias {query.dtype}, not {kinds}")
+        for x in extras:
+            if x.axes != self.score_axes:
+                raise AxesError(f"a mask or bias must have {self.score_axes}, not {x.axes}")
+        return Axes((*query.axes[:-1], value.axes[-1])), query.dtype
+
+    def _check_pairs(self, query: Axes, key: Axes, value: Axes) -> None:
+        if query[:-3] != key[:-3] or key[:-1] != value[:-1]:
+            raise AxesError(
+                f"key {key} and value {value} may differ in depth only, and their leading axes "
+                f"must be those of the query {query}"
+            )
+        if query[-1] != key[-1]:
+            raise AxesError(f"query {query} and key {key} differ in depth")
+        heads, groups = query[-3].length, key[-3].length
+        both_known = isinstance(heads, int) and isinstance(groups, int)
+        if heads != groups and not (both_known and groups and heads % groups == 0):
+            raise AxesError(
+                f"the number of heads of the query, {heads}, is no multiple of the key's, {groups}"
+            )
+
+    @property
+    def score_axes(self) -> Axes:
+        """The axes of the attention scores."""
+        query, key = self.args[0].axes, self.args[1].axes
+        return Axes((*query[:-1], key[-2]))
+
+    def reference(self, query: Any, key: Any, value: Any, *extras: Any) -> Any:
+        """Compute the weighted mean of the values."""
+        wide = accumulator_dtype(self.dtype)
+        repeats = query.shape[-3] // key.shape[-3] if key.shape[-3] else 1
+        key, value = (np.repeat(np.asarray(x, wide), repeats, axis=-3) for x in (key, value))
+        scores = np.asarray(query, wide) @ np.swapaxes(key, -1, -2) * np.asarray(self.scale, wide)
+        for x in extras:
+            scores = np.where(x, scores, -np.inf) if x.dtype == bool else scores + x.astype(wide)
+        if self.is_causal:
+            queries, keys = scores.shape[-2:]
+            scores = np.where(np.tri(queries, keys, keys - queries, bool), scores, -np.inf)
+        top = np.max(scores, axis=-1, keepdims=True, initial=-np.inf)
+        powers = np.exp(scores - np.where(top == -np.inf, 0, top))
+        total = np.sum(powers, axis=-1, keepdims=True)
+        return (powers / np.where(total == 0, 1, total) @ value).astype(self.dtype)
+
+    def decompose(self, *args: TensorOp) -> TensorOp:
+        """Multiply the weights by the values."""
+        query, key, value = self._wide(*args[:3])
+        weights = self._grouped(self._weights(query, key, args[3:]))
+        return cast(cast_axes(MatmulOp(weights, value), self.axes), self.dtype)
+
+    def _wide(self, *operands: TensorOp) -> list[TensorOp]:
+        return [cast(x, accumulator_dtype(self.dtype)) for x in operands]
+
+    def _grouped(self, x: TensorOp) -> TensorOp:
+        """Return a tensor with the heads that share keys merged into the axis of queries."""
+        *batch, groups = self.args[1].axes[:-2]
+        repeats = x.axes[-3].length // groups.length if groups.length else 1
+        rows = x.axes[-2].length * repeats
+        return cast_axes(x, (*(axis.length for axis in batch), groups, rows, x.axes[-1]))
+
+    def _weights(self, query: TensorOp, key: TensorOp, extras: Sequence[TensorOp]) -> TensorOp:
+        """Return the attention weights, for all heads of the query."""
+        products = MatmulOp(self._grouped(query * self.scale), matrix_transpose(key))
+        scores = cast_axes(products, self.score_axes)
+        may_exclude_all = bool(extras)
+        for x in extras:
+            is_mask = dtypes.is_bool(x.dtype)
+            scores = where(x, scores, -math.inf) if is_mask else add(scores, cast(x, scores.dtype))
+        if self.is_causal:
+            scores = where(_causal_mask(self.score_axes), scores, -math.inf)
+            excess = self.score_axes[-1].length - self.score_axes[-2].length
+            may_exclude_all = may_exclude_all or not (isinstance(excess, int) and excess >= 0)
+        if scores.axes[-1].length == 0:
+            return scores
+        positions = (scores.rank - 1,)
+        if not may_exclude_all:
+            return SoftmaxOp(scores, positions=positions)
+        top = MaxOp(scores, positions=positions)
+        dims = tuple(range(scores.rank - 1))
+        looks = BroadcastOp(greater(top, -math.inf), target_axes=scores.axes, dims=dims)
+        return where(looks, SoftmaxOp(where(looks, scores, 0), positions=positions), 0)
+
+    def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> list[TensorOp | None]:
+        """Differentiate the products and the softmax, with recomputed weights."""
+        query, key, value, slopes, result = self._wide(*args[:3], delta, self)
+        weights = self._grouped(self._weights(query, key, args[3:]))
+        slopes, result = self._grouped(slopes), self._grouped(result)
+        by_value = MatmulOp(matrix_transpose(weights), slopes)
+        share = SumOp(slopes * result, positions=(slopes.rank - 1,))
+        spread = BroadcastOp(share, target_axes=weights.axes, dims=tuple(range(share.rank)))
+        by_score = weights * (MatmulOp(slopes, matrix_transpose(value)) - spread)
+        by_query = cast_axes(MatmulOp(by_score, key) * self.scale, query.axes)
+        by_key = MatmulOp(matrix_transpose(by_score), self._grouped(query)) * self.scale
+        by_bias = cast_axes(by_score, self.score_axes)
+        by_extras = [None if dtypes.is_bool(x.dtype) else by_bias for x in args[3:]]
+        return [
+            None if share is None else cast(share, self.dtype)
+            for share in (by_query, by_key, by_value, *by_extras)
+        ]
+
+
+def _causal_mask(axes: Axes) -> TensorOp:
+    """Return the causal mask for scores of these axes: whether the key is not after the query."""
+    square = Axes(axes[-2:])
+    row, column = (
+        IotaOp(target_axes=square, target_dtype=dtypes.int32, position=place) for place in (0, 1)
+    )
+    excess = square[1].length - square[0].length
+    if isinstance(excess, Length):
+        queries, keys = (size_of(Axes((axis,)), dtypes.int32) for axis in square)
+        excess = keys - queries
+    # The gradient builds this mask too; in its simplest form both are merged by CSE.
+    last = row if isinstance(excess, int) and excess == 0 else row + excess
+    allowed = greater_equal(last, column)
+    return BroadcastOp(allowed, target_axes=axes, dims=(len(axes) - 2, len(axes) - 1))
+
+
+_SCORES = "batch... heads? time? keys"
+_ATTENTION = Layout(
+    "batch... heads? time features",
+    "batch... heads? keys features",
+    "batch... heads? keys depth",
+    _SCORES,
+    _SCORES,
+    results=["batch... heads? time depth"],
+    same={"keys": "time", "depth": "features"},
+)
+_CACHED = Layout(
+    "batch... heads? time features",
+    "batch... heads? time features",
+    "batch... heads? time depth",
+    "batch... heads? keys features",
+    "batch... heads? keys depth",
+    _SCORES,
+    results=["batch... heads? time depth"],
+    same={"keys": "time", "depth": "features"},
+)
+_PROJECTION = "projected features+"
+_HEADS = Layout(
+    "batch... time features+",
+    "batch... keys features+",
+    "batch... keys features+",
+    *[_PROJECTION] * 3,
+    "out projected",
+    *["projected"] * 3,
+    "out",
+    _SCORES,
+    _SCORES,
+    results=["batch... time out"],
+    same={"keys": "time", "out": "features"},
+)
+
+
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any = None,
+    bias: Any = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    **axes: Unpack[AttentionRoles],
+) -> TensorOp:
+    """Return scaled dot-product attention, ``softmax(scale query keyᵀ + bias) value``.
+
+    Operands have the shape (..., heads, sequence, depth), or (sequence, depth) for one head;
+    leading axes broadcast. The number of heads of keys and values may be a divisor of the query's;
+    consecutive heads of the query then share a key. The result has the axes of the query, with the
+    depth of the value.
+
+    `mask` is bool, True for keys to attend to, or floats that are added like a `bias`. Both
+    broadcast to (..., heads, queries, keys). `is_causal` masks later keys; the last query is
+    aligned with the last key, which suits a cache with more keys than queries. A query with all
+    keys masked gives 0. `scale` is by default 1 / sqrt(depth).
+
+    Named axes may be in any order: the `time` of queries, by default REC; the sequence of `keys`,
+    by default of the same name; `heads`, if given; the `features`; and the `depth` of values, by
+    default of the same name. The others are the `batch`, by default N, aligned by name. The result
+    has the order of `query`.
+
+    Integers count as float32; 16-bit floats are computed in float32. Raises AxesError for shapes
+    that do not fit, DTypeError for masks of other dtypes, and ArgumentError for invalid options.
+    """
+
+    def apply(query: Any, key: Any, value: Any, mask: Any, bias: Any) -> TensorOp:
+        return _attention(query, key, value, mask, bias, is_causal, scale)
+
+    return by_roles("attention", _ATTENTION, (query, key, value, mask, bias), axes, apply)
+
+
+def _attention(
+    query: Any, key: Any, value: Any, mask: Any, bias: Any, is_causal: bool, scale: float | None
+) -> TensorOp:
+    given = [as_op(x) for x in (query, key, value)]
+    extras = [as_op(x) for x in (mask, bias) if x is not None]
+    if not isinstance(is_causal, bool):
+        problem = f"is_causal must be True or False, not {is_causal!r}"
+        raise ArgumentError(explain("attention", problem, given))
+    operands = explained("attention", given, _aligned, given, extras)
+    factor = _scale(operands[0]) if scale is None else scale
+    factor = checked_number("attention", "scale", factor, low=-math.inf)
+    result = AttentionOp(*operands, is_causal=is_causal, scale=factor)
+    return cast_axes(result, result.axes[1:]) if given[0].rank == 2 else result
+
+
+def _aligned(given: Sequence[TensorOp], extras: Sequence[TensorOp]) -> list[TensorOp]:
+    """Return the operands of an `AttentionOp`, in one dtype and with common leading axes."""
+    masks = [x for x in extras if dtypes.is_bool(x.dtype)]
+    biases = [x for x in extras if not dtypes.is_bool(x.dtype)]
+    for x in biases:
+        if not dtypes.is_float(x.dtype):
+            raise DTypeError(f"a mask must be bool, or floats to add, not {x.dtype}")
+    dtype = FloatOp.operand_dtype(common_dtype([*given, *biases]))
+    ranks = {x.rank for x in given}
+    if min(ranks) < 3 and ranks != {2}:
+        listed = ", ".join(str(x.axes) for x in given)
+        raise AxesError(f"query, key and value need ranks of 3 or more, or all of 2, not {listed}")
+    ops = [cast(x, dtype) for x in given]
+    if ranks == {2}:
+        ops = [cast_axes(x, (1, *x.axes.lengths)) for x in ops]
+    batch = reduce(broadcast_axes, (x.axes[:-3] for x in ops))
+    ops = [broadcast(x, Axes((*batch, *x.axes[-3:]))) for x in ops]
+    scores = Axes((*ops[0].axes[:-1], ops[1].axes[-2]))
+    ops += [broadcast(reduce(logical_and, masks), scores)] if masks else []
+    return ops + ([broadcast(cast(reduce(add, biases), dtype), scores)] if biases else [])
+
+
+def _scale(query: TensorOp) -> float:
+    depth = query.axes[-1].length
+    if not isinstance(depth, int):
+        problem = f"the depth of {query.axes} is unknown until a call: give a scale"
+        raise AxesError(explain("attention", problem, (query,)))
+    return 1 / math.sqrt(depth) if depth else 1.0
+
+
+def update_cache(cache: Any, new: Any, position: Any, axis: Any = -2) -> TensorOp:
+    """Write new slices into a state along an axis, starting at a position, and return the state.
+
+    The write happens in every computation that uses the result. `position` is an integer, or an
+    integer scalar such as a state. A position too close to the end is moved back, as by
+    `dynamic_update_slice`. Raises StateError unless the cache is a state, or a view of one that
+    `assign` takes.
+    """
+    new, at = as_op(new), _position("update_cache", position)
+    held = Place("update_cache", cache).value
+    starts = [0] * held.rank
+    if held.rank:
+        starts[place("update_cache", held, axis)] = at
+    assign(cache, explained("update_cache", (held, new), dynamic_update_slice, held, new, starts))
+    return value_of(Place("update_cache", cache).value)
+
+
+def _position(function: str, position: Any) -> Any:
+    """Return a position in a sequence: an integer, or an integer scalar."""
+    if not isinstance(position, TensorOp):
+        return checked_integer(function, "position", position, low=0)
+    if position.axes or not dtypes.is_integer(position.dtype):
+        problem = f"position must be an integer scalar, not {position.dtype} {position.axes}"
+        raise AxesError(explain(function, problem, (position,)))
+    return position
+
+
+def attention_with_cache(
+    query: Any,
+    key: Any,
+    value: Any,
+    key_cache: Any,
+    value_cache: Any,
+    position: Any,
+    bias: Any = None,
+    scale: float | None = None,
+    **axes: Unpack[AttentionRoles],
+) -> TensorOp:
+    """Return the causal `attention` of new queries, with keys and values cached in two states.
+
+    `update_cache` writes the new keys and values into the caches at `position`, the number of
+    earlier ones; there are as many new keys as queries. A query attends to all earlier keys and its
+    own. So one computation decodes token by token, with states of shape (..., heads, maximal
+    sequence, depth) as caches, and a state that counts the position.
+
+    For named axes see `attention`: `time` is the sequence of queries and new keys, `keys` that of
+    the caches.
+    """
+
+    def apply(query: Any, key: Any, value: Any, *rest: Any) -> TensorOp:
+        return _with_cache(query, key, value, rest[0], rest[1], position, rest[2], scale)
+
+    operands = (query, key, value, key_cache, value_cache, bias)
+    return by_roles("attention_with_cache", _CACHED, operands, axes, apply)
+
+
+def _with_cache(
+    query: Any, key: Any, value: Any, key_cache: Any, value_cache: Any, position: Any, bias: Any,
+    scale: float | None,
+) -> TensorOp:  # fmt: skip
+    at = _position("attention_with_cache", position)
+    keys = update_cache(key_cache, key, at)
+    values = update_cache(value_cache, value, at)
+    new, longest = as_op(query).axes[-2:-1], keys.axes[-2:-1]
+    axes = Axes((*new, *longest))
+    row, column = (
+        IotaOp(target_axes=axes, target_dtype=dtypes.int64, position=number) for number in (0, 1)
+    )
+    last = row + (cast(at, dtypes.int64) if isinstance(at, TensorOp) else at)
+    return attention(query, keys, values, greater_equal(last, column), bias, scale=scale)
+
+
+def multi_head_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    weights: Sequence[Any],
+    heads: int,
+    biases: Sequence[Any] | None = None,
+    key_heads: int | None = None,
+    mask: Any = None,
+    bias: Any = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    **axes: Unpack[ProjectionRoles],
+) -> TensorOp:
+    """Return multi-head attention, with linear projections of query, key, value and result.
+
+    Operands have the shape (..., sequence, features). `weights` are the matrices for query, key,
+    value and result, of shape (output features, input features) as in PyTorch; `biases` are four
+    vectors or Nones. The projections are split evenly among the `heads`; keys and values may have
+    fewer heads, `key_heads`. For the rest and for named axes see `attention`; the weights may also
+    be positional.
+    """
+    count = checked_integer("multi_head_attention", "heads", heads, low=1)
+    fewer = checked_integer("multi_head_attention", "key_heads", key_heads or heads, low=1)
+    matrices, vectors = _four("weights", weights), _four("biases", biases or [None] * 4)
+
+    def apply(*operands: Any) -> TensorOp:
+        pairs = list(zip(operands[3:7], operands[7:11], strict=True))
+        query, key, value = (
+            _split_heads(_projected(as_op(x), *pair), number)
+            for x, pair, number in zip(operands[:3], pairs, (count, fewer, fewer), strict=False)
+        )
+        mask, bias = operands[11:]
+        result = _attention(query, key, value, mask, bias, is_causal, scale)
+        order = (*range(result.rank - 3), result.rank - 2, result.rank - 3, result.rank - 1)
+        rows = transpose(result, order)
+        merged = cast_axes(rows, (*rows.axes[:-2], product(rows.axes[-2:].lengths)))
+        return _projected(merged, *pairs[3])
+
+    several = (query, key, value, *matrices, *vectors, mask, bias)
+    return by_roles("multi_head_attention", _HEADS, several, axes, apply)
+
+
+def _four(name: str, several: Any) -> list[Any]:
+    if not isinstance(several, list | tuple) or len(several) != 4:
+        problem = (
+            f"{name} must be a list of four, for query, key, value and result, not {several!r}"
+        )
+        raise ArgumentError(explain("multi_head_attention", problem, ()))
+    return list(several)
+
+
+def _projected(x: TensorOp, weight: Any, bias: Any) -> TensorOp:
+    """Return a linear projection of the last axis."""
+    matrix = as_op(weight)
+    require_positional("multi_head_attention", x, matrix)
+    if x.rank < 2 or matrix.rank != 2 or x.axes[-1] != matrix.axes[-1]:
+        problem = f"the weights {matrix.axes} do not fit the features of {x.axes}"
+        raise AxesError(explain("multi_head_attention", problem, (x, matrix)))
+    result = matmul(x, matrix_transpose(matrix))
+    return result if bias is None else result + bias
+
+
+def _split_heads(x: TensorOp, heads: int) -> TensorOp:
+    *batch, sequence, features = x.axes.lengths
+    if not isinstance(features, int) or features % heads:
+        problem = f"{features} features cannot be split among {heads} heads"
+        raise AxesError(explain("multi_head_attention", problem, (x,)))
+    rows = cast_axes(x, (*batch, sequence, heads, features // heads))
+    rank = rows.rank
+    return transpose(rows, (*range(rank - 3), rank - 2, rank - 3, rank - 1))
+
+
+def embedding(table: Any, indices: Any, padding_index: int | None = None) -> TensorOp:
+    """Return the rows of a table at indices, whose axes replace the first axis of the table.
+
+    As `take` along that axis: indices are integers, and a call with one out of range raises
+    IndexOutOfRange. The gradient is summed into the rows taken; the row at `padding_index` gets
+    none.
+    """
+    rows, places = as_op(table), as_indices(indices)
+    if not rows.axes:
+        problem = "the table needs an axis, but is a scalar"
+        raise AxesError(explain("embedding", problem, (rows,)))
+    result = take(rows, places, 0)
+    if padding_index is None:
+        return result
+    padding, length = (
+        checked_integer("embedding", "padding_index", padding_index),
+        rows.axes[0].length,
+    )
+    if not isinstance(length, int) or not -length <= padding < length:
+        problem = f"padding_index {padding} is out of range for a table of {length} rows"
+        raise AxesError(explain("embedding", problem, (rows,)))
+    wide = cast(places, dtypes.int64)
+    is_padding = logical_or(equal(wide, padding % length), equal(wide, padding % length - length))
+    spread = BroadcastOp(is_padding, target_axes=result.axes, dims=tuple(range(places.rank)))
+    return where(spread, stop_gradient(result), result)

@@ -1,0 +1,528 @@
+"""Cross-entropy losses of labels or probabilities, from logits or log probabilities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.errors import ArgumentError, AxesError, DTypeError, IndexOutOfRange
+from weft.ir import dtypes
+from weft.ir.axes import Axes, Axis
+from weft.ir.dtypes import DType, accumulator_dtype
+from weft.ir.op import explain
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import CompositeOp, TensorOp
+from weft.nn.activation import SigmoidOp
+from weft.ops.arguments import (
+    aligned_to,
+    broadcast_in_dim,
+    broadcast_to_losses,
+    checked_integer,
+    checked_number,
+    class_position,
+    drop_axis,
+    loss_operands,
+    predictions_and_targets,
+    reduce_losses,
+)
+from weft.ops.indexing.gathering import IndexedOp, TakeAlongAxisOp, TakeOp, as_indices
+from weft.ops.pointwise.comparison import equal, greater, less, maximum, not_equal, where
+from weft.ops.pointwise.elementwise import (
+    ElementwiseOp,
+    FloatOp,
+    InexactOp,
+    absolute,
+    align,
+    build,
+    cast,
+    divide,
+    multiply,
+    negative,
+)
+from weft.ops.pointwise.math import exp, log, log1p, power
+from weft.ops.reductions import reduction as reductions
+from weft.ops.reductions.probabilities import (
+    LogSoftmaxOp,
+    Softmax,
+    SoftmaxOp,
+    broadcast_back,
+    normalised_positions,
+)
+from weft.ops.reductions.reduction import MeanOp, SumOp
+from weft.ops.shape.movement import IotaOp, broadcast, cast_axes, size_of
+
+__all__ = [
+    "BinaryCrossEntropyLogitsOp",
+    "CrossEntropyLogitsOp",
+    "PickOp",
+    "SafeLogOp",
+    "TakeLabelsOp",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "cross_entropy",
+    "cross_entropy_binary",
+    "cross_entropy_binary_inner",
+    "cross_entropy_multi",
+    "kl_div",
+    "nll_loss",
+    "safelog",
+    "sigmoid_focal_loss",
+]
+
+SAFE_LOG_LOWEST = -50.0
+SAFE_LOG_FLOOR = float(np.exp(SAFE_LOG_LOWEST))
+
+
+class SafeLogOp(InexactOp, CompositeOp):
+    """The logarithm of the operand, clipped to at least -50."""
+
+    def reference(self, x: Any) -> Any:
+        """Clip, take the logarithm, and clip again."""
+        dtype = np.asarray(x).dtype
+        floor, lowest = np.asarray(SAFE_LOG_FLOOR, dtype), np.asarray(SAFE_LOG_LOWEST, dtype)
+        return np.maximum(np.log(np.maximum(x, floor)), lowest)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Clip, take the logarithm, and clip again: exp(-50) is 0 in float16."""
+        return maximum(log(maximum(x, SAFE_LOG_FLOOR)), SAFE_LOG_LOWEST)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Multiply the adjoint by 1 / x above the limit, else by 0."""
+        return (where(greater(x, SAFE_LOG_FLOOR), delta / maximum(x, SAFE_LOG_FLOOR), 0),)
+
+
+class CrossEntropyLogitsOp(CompositeOp):
+    """The cross entropy with logits: the sum of ``-t log(softmax(x))`` over some axes.
+
+    It is finite for finite logits, and correct for targets that do not sum to 1. 16-bit floats are
+    computed in float32.
+
+    Attributes
+    ----------
+    positions
+        The positions of the axes of the softmax, which are summed over.
+    """
+
+    positions: tuple[int, ...]
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Return the other axes; both operands must share axes and dtype."""
+        x, t = self.args
+        if x.axes != t.axes or x.dtype != t.dtype:
+            raise AxesError(f"logits {x.dtype} {x.axes} and targets {t.dtype} {t.axes} differ")
+        return Axes(a for i, a in enumerate(x.axes) if i not in self.positions), x.dtype
+
+    def reference(self, x: Any, t: Any) -> Any:
+        """Multiply the targets by the log softmax, and sum."""
+        x, t = (np.asarray(each, accumulator_dtype(self.dtype)) for each in (x, t))
+        below = x - np.max(x, axis=self.positions, keepdims=True, initial=-np.inf)
+        total = np.log(np.sum(np.exp(below), axis=self.positions, keepdims=True))
+        return np.sum(t * (total - below), axis=self.positions).astype(self.dtype)
+
+    def decompose(self, x: TensorOp, t: TensorOp) -> TensorOp:
+        """Multiply the targets by the log softmax, and sum."""
+        x, t = self.widened(x, t)
+        total = SumOp(t * LogSoftmaxOp(x, positions=self.positions), positions=self.positions)
+        return cast(negative(total), self.dtype)
+
+    def widened(self, *operands: TensorOp) -> tuple[TensorOp, ...]:
+        """Return operands in the accumulator dtype."""
+        return tuple(cast(each, accumulator_dtype(self.dtype)) for each in operands)
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp, t: TensorOp) -> Any:
+        """Return softmax(x) sum(t) - t for the logits, and -log(softmax(x)) for the targets."""
+        delta, x, t = self.widened(delta, x, t)
+        total = broadcast_back(SumOp(t, positions=self.positions), x, self.positions)
+        weight = broadcast_back(delta, x, self.positions)
+        dx = weight * (SoftmaxOp(x, positions=self.positions) * total - t)
+        dt = negative(weight * LogSoftmaxOp(x, positions=self.positions))
+        return cast(dx, self.dtype), cast(dt, self.dtype)
+
+
+def _label_problem(labels: Any, classes: int) -> str | None:
+    """Return the error text for the first label outside the classes; None if there is none."""
+    if not labels.size or (labels.min() >= 0 and labels.max() < classes):
+        return None
+    first = tuple(np.argwhere((labels < 0) | (labels >= classes))[0].tolist())
+    at = f" at {first}" if first else ""
+    return f"label {labels[first]}{at} is out of range for {classes} classes"
+
+
+class TakeLabelsOp(TakeAlongAxisOp):
+    """A gather by labels, with the number of classes subtracted from negative labels.
+
+    Negative labels are so out of range, and errors show the original label.
+    """
+
+    def places(self, indices: Any) -> Any:
+        """Return the indices for NumPy; raises IndexOutOfRange with the label."""
+        indices = np.asarray(indices)
+        count = self.args[0].axes[self.position].length
+        labels = np.where(indices < 0, indices + count, indices)
+        problem = _label_problem(np.squeeze(labels, self.position), count)
+        if problem is not None:
+            raise IndexOutOfRange(self.explain(problem))
+        return indices.astype(np.intp, copy=False)
+
+
+class PickOp(IndexedOp, CompositeOp):
+    """The element at each label along one axis, which the result lacks.
+
+    Unlike other indices, negative labels are out of range. The gradient compares the index along
+    the axis with the label, which is faster than a scatter.
+    """
+
+    def _check(self, indices: Any) -> None:
+        problem = _label_problem(indices, self.args[0].axes[self.position].length)
+        if problem is not None:
+            raise IndexOutOfRange(problem)
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Check that the labels have the remaining axes."""
+        axes, dtype = super().infer()
+        labels, others = self.args[1].axes, drop_axis(axes, self.position)
+        if labels != others:
+            raise AxesError(
+                f"labels for {axes} along {axes[self.position]!r} must have {others}, not {labels}"
+            )
+        return labels, dtype
+
+    def reference(self, x: Any, labels: Any) -> Any:
+        """Call NumPy's take_along_axis."""
+        places = np.expand_dims(self.places(labels), self.position)
+        taken = np.take_along_axis(x, places, self.position)
+        return np.squeeze(taken, self.position)
+
+    def decompose(self, x: TensorOp, labels: TensorOp) -> TensorOp:
+        """Move negative labels out of range, and gather."""
+        axis = x.axes[self.position]
+        labels = cast(labels, dtypes.int64)
+        places = where(less(labels, 0), labels - size_of(Axes((axis,)), labels.dtype), labels)
+        before, after = labels.axes[: self.position], labels.axes[self.position :]
+        single = Axes((*before, Axis(1, axis.name), *after))
+        taken = TakeLabelsOp(x, cast_axes(places, single), position=self.position)
+        return cast_axes(taken, self.axes)
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp, labels: TensorOp) -> Any:
+        """Select the adjoint at the label, and 0 elsewhere."""
+        here = is_label(x, labels, self.position)
+        return where(here, broadcast_back(delta, x, (self.position,)), 0), None
+
+
+def is_label(x: TensorOp, labels: TensorOp, position: int) -> TensorOp:
+    """Return the mask of the labels along an axis of x."""
+    axis = x.axes[position : position + 1]
+    count = IotaOp(target_axes=axis, target_dtype=dtypes.int32, position=0)
+    return equal(
+        broadcast_in_dim(count, x, (position,)),
+        broadcast_back(cast(labels, count.dtype), x, (position,)),
+    )
+
+
+class BinaryCrossEntropyLogitsOp(ElementwiseOp, CompositeOp):
+    """The binary cross entropy with logits, -t log(y) - (1 - t) log(1 - y) for y = sigmoid(x)."""
+
+    def reference(self, x: Any, t: Any) -> Any:
+        """Compute max(x, 0) - x t + log(1 + exp(-abs x)), which does not overflow."""
+        return np.maximum(x, 0) - x * t + np.log1p(np.exp(-np.abs(x)))
+
+    def decompose(self, x: TensorOp, t: TensorOp) -> TensorOp:
+        """Compute max(x, 0) - x t + log(1 + exp(-abs x)), which does not overflow."""
+        return maximum(x, 0) - x * t + log1p(exp(negative(absolute(x))))
+
+    def partials(self, delta: TensorOp, x: TensorOp, t: TensorOp) -> tuple[TensorOp, TensorOp]:
+        """Multiply the adjoint by sigmoid(x) - t, and by -x for the targets."""
+        slope = (1 - t) * SigmoidOp(x) - t * SigmoidOp(negative(x))
+        return delta * slope, negative(delta * x)
+
+
+SoftmaxOp.bypassed_by = (CrossEntropyLogitsOp, LogSoftmaxOp)
+SigmoidOp.bypassed_by = (BinaryCrossEntropyLogitsOp,)
+
+
+def require_order(function: str, x: Any, targets: TensorOp) -> None:
+    """Refuse swapped arguments: integer scores with float targets of other axes."""
+    x = as_op(x)
+    is_swapped = dtypes.is_integer(x.dtype) and dtypes.is_inexact(targets.dtype)
+    if is_swapped and not _has_axes(targets, x.axes):
+        problem = (
+            f"labels are the second argument, not the first: {x.dtype} {x.axes} comes before "
+            f"{targets.dtype} {targets.axes}"
+        )
+        raise DTypeError(explain(function, problem, (x, targets)))
+
+
+def _has_axes(x: TensorOp, axes: Axes) -> bool:
+    return x.axes == axes or (x.axes.is_named and axes.is_named and x.axes.is_equal_set(axes))
+
+
+def labels_for(function: str, x: TensorOp, labels: Any, position: int) -> TensorOp:
+    """Return labels as int64, transposed to the axes of x without that of the classes."""
+    op = as_indices(labels)
+    if not dtypes.is_integer(op.dtype):
+        problem = f"labels must be integers, not {op.dtype}: cast() converts them"
+        raise DTypeError(explain(function, problem, (x, op)))
+    return cast(aligned_to(function, "the labels", op, drop_axis(x.axes, position)), dtypes.int64)
+
+
+def safelog(x: Any) -> TensorOp:
+    """Return the logarithm, clipped to at least -50."""
+    return build(SafeLogOp, x)
+
+
+def cross_entropy_multi(y: Any, t: Any, usebits: bool = False, out_axes: Any = None) -> TensorOp:
+    """Return the cross entropy: the sum of ``-t log(y)`` over classes, in nats or bits (`usebits`).
+
+    If y is a `softmax`, the loss is computed from its logits, which keeps it finite, and summed
+    over the axes of the softmax. Otherwise it is computed by `safelog`, and summed over the default
+    axes of `softmax`. `out_axes` are the axes to keep instead. Targets have the axes of y in any
+    order, or are scalars; otherwise AxesError is raised.
+    """
+    y, t = predictions_and_targets("cross_entropy_multi", y, t, InexactOp)
+    schema = y.find_schema(Softmax)
+    if schema is not None and out_axes is None and t.axes == y.axes:
+        result: TensorOp = CrossEntropyLogitsOp(schema.x, t, positions=schema.positions)
+    elif schema is not None and t.axes == y.axes:
+        logits = schema.x
+        inner = t * LogSoftmaxOp(logits, positions=schema.positions)
+        result = negative(reductions.sum(inner, out_axes=out_axes))
+    else:
+        inner = negative(multiply(t, safelog(y)))
+        places = None if out_axes is not None else normalised_positions(inner, None)
+        result = reductions.sum(inner, places, out_axes)
+    return result * (1 / float(np.log(2))) if usebits else result
+
+
+def cross_entropy_binary_inner(y: Any, t: Any) -> TensorOp:
+    """Return the binary cross entropy ``-t log(y) - (1 - t) log(1 - y)``, elementwise.
+
+    If y is a `sigmoid`, it is computed from the logits. Targets have the axes of y in any order, or
+    are scalars; otherwise AxesError is raised.
+    """
+    return _binary_inner("cross_entropy_binary_inner", y, t)
+
+
+def _binary_inner(function: str, y: Any, t: Any) -> TensorOp:
+    y, t = predictions_and_targets(function, y, t, InexactOp)
+    if isinstance(y.meaning, SigmoidOp) and y.axes == t.axes:
+        return BinaryCrossEntropyLogitsOp(y.meaning.args[0], t)
+    return negative(safelog(y) * t + safelog(1 - y) * (1 - t))
+
+
+def cross_entropy_binary(y: Any, t: Any, out_axes: Any = None) -> TensorOp:
+    """Return the binary cross entropy summed over the default axes, or all but `out_axes`.
+
+    Targets have the axes of y in any order, or are scalars; otherwise AxesError is raised.
+    """
+    return reductions.sum(_binary_inner("cross_entropy_binary", y, t), out_axes=out_axes)
+
+
+def class_weights(function: str, weights: Any, x: TensorOp, position: int) -> TensorOp:
+    """Return the class weights, broadcast to the class axis and cast to the dtype of x."""
+    axes = x.axes[position : position + 1]
+    return broadcast(cast(aligned_to(function, "the weights", weights, axes), x.dtype), axes)
+
+
+def _by_label(
+    function: str,
+    logarithms: TensorOp,
+    labels: Any,
+    weights: Any,
+    ignore_index: Any,
+    smoothing: float,
+    position: int,
+    reduction: str,
+    dtype: DType,
+) -> TensorOp:
+    """Return the negative log likelihood of labels, with class weights and label smoothing."""
+    labels = labels_for(function, logarithms, labels, position)
+    counted: TensorOp | None = None
+    factors: TensorOp | None = None
+    if ignore_index is not None:
+        counted = not_equal(labels, checked_integer(function, "ignore_index", ignore_index))
+        labels = where(counted, labels, 0)
+    losses = negative(PickOp(logarithms, labels, position=position))
+    if weights is not None:
+        shares = class_weights(function, weights, logarithms, position)
+        factors = TakeOp(shares, labels, position=0)
+        losses = losses * factors
+        logarithms = logarithms * broadcast_in_dim(shares, logarithms, (position,))
+    if smoothing:
+        even = negative(MeanOp(logarithms, positions=(position,)))
+        losses = losses * (1 - smoothing) + even * smoothing
+    if counted is not None:
+        losses = where(counted, losses, 0)
+        one = constant(1, dtype=losses.dtype)
+        factors = where(counted, one if factors is None else factors, 0)
+    return reduce_losses(function, losses, reduction, factors, dtype)
+
+
+def nll_loss(
+    log_probabilities: Any,
+    labels: Any,
+    weights: Any = None,
+    ignore_index: int | None = None,
+    axis: Any = None,
+    reduction: str = "mean",
+) -> TensorOp:
+    """Return the negative log likelihood of labels.
+
+    Classes are along `axis`, by default the axis named ``C`` or the last, as for `log_softmax`.
+    Labels are integers from 0, with all other axes. A call with a label out of range raises
+    IndexOutOfRange. A label equal to `ignore_index` is ignored.
+
+    `weights`, one for each class, multiply the losses. `reduction` is ``"mean"``, which divides the
+    sum by the total weight of all labels that are not ignored (NaN if that is 0), ``"sum"``, or
+    ``"none"``.
+    """
+    labels = as_indices(labels)
+    require_order("nll_loss", log_probabilities, labels)
+    (x,) = align(FloatOp, log_probabilities)
+    position = class_position("nll_loss", x, axis)
+    wide = cast(x, accumulator_dtype(x.dtype))
+    return _by_label(
+        "nll_loss", wide, labels, weights, ignore_index, 0, position, reduction, x.dtype
+    )
+
+
+def cross_entropy(
+    logits: Any,
+    targets: Any,
+    weights: Any = None,
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    axis: Any = None,
+    reduction: str = "mean",
+) -> TensorOp:
+    """Return the cross entropy of targets and the softmax of logits along the axis of classes.
+
+    Integer targets are labels, as in `nll_loss` of the `log_softmax`. Float targets are class
+    probabilities, with the axes of the logits: the loss is ``-sum(t log softmax(x))``, with class
+    weights if given, and the mean divides by the number of losses. Probabilities are not
+    normalised; `ignore_index` is for labels only.
+
+    `label_smoothing` is the part of each target that is spread evenly over all classes (Szegedy and
+    others, 2016).
+    """
+    function = "cross_entropy"
+    targets = as_indices(targets)
+    require_order(function, logits, targets)
+    (x,) = align(FloatOp, logits)
+    position = class_position(function, x, axis)
+    smoothing = checked_number(function, "label_smoothing", label_smoothing, high=1)
+    if not dtypes.is_inexact(targets.dtype):
+        options = (weights, ignore_index, smoothing, position, reduction, x.dtype)
+        wide = LogSoftmaxOp(cast(x, accumulator_dtype(x.dtype)), positions=(position,))
+        return _by_label(function, wide, targets, *options)
+    if _has_axes(targets, drop_axis(x.axes, position)):
+        problem = (
+            f"labels must be integers, not {targets.dtype}: cast() converts them; float targets "
+            f"are class probabilities, with the axes {x.axes} of the logits"
+        )
+        raise DTypeError(explain(function, problem, (x, targets)))
+    if ignore_index is not None:
+        problem = f"ignore_index is for labels, not for {targets.dtype} targets: use weights of 0"
+        raise ArgumentError(explain(function, problem, (x, targets)))
+    x, t, dtype = loss_operands(function, x, targets)
+    if smoothing:
+        count = size_of(x.axes[position : position + 1], x.dtype)
+        t = t * (1 - smoothing) + divide(smoothing, count)
+    if weights is not None:
+        t = t * broadcast_in_dim(class_weights(function, weights, x, position), x, (position,))
+    losses = CrossEntropyLogitsOp(x, t, positions=(position,))
+    return reduce_losses(function, losses, reduction, dtype=dtype)
+
+
+def binary_cross_entropy(
+    y: Any, targets: Any, weights: Any = None, reduction: str = "mean"
+) -> TensorOp:
+    """Return the binary cross entropy, ``-t log(y) - (1 - t) log(1 - y)``, for probabilities y.
+
+    If y is a `sigmoid`, it is computed from the logits; otherwise logarithms are clipped to at
+    least -50, as by `safelog`. Weights are broadcast to the losses; the mean divides by the number
+    of losses.
+    """
+    y, t = predictions_and_targets("binary_cross_entropy", y, targets)
+    losses = _binary_inner("binary_cross_entropy", y, t)
+    return _weighted("binary_cross_entropy", losses, weights, reduction)
+
+
+def binary_cross_entropy_with_logits(
+    logits: Any,
+    targets: Any,
+    pos_weight: Any = None,
+    weights: Any = None,
+    reduction: str = "mean",
+) -> TensorOp:
+    """Return the `binary_cross_entropy` of the sigmoid of logits, finite for any finite logits.
+
+    `pos_weight`, broadcast to the losses, multiplies the term of positive targets: above 1 it
+    raises recall, below 1 precision.
+    """
+    function = "binary_cross_entropy_with_logits"
+    x, t = predictions_and_targets(function, logits, targets)
+    if pos_weight is None:
+        return _weighted(function, BinaryCrossEntropyLogitsOp(x, t), weights, reduction)
+    one, zero = (constant(value, dtype=x.dtype) for value in (1, 0))
+    positive = BinaryCrossEntropyLogitsOp(x, one) * broadcast_to_losses(
+        function, "pos_weight", pos_weight, x
+    )
+    losses = t * positive + (1 - t) * BinaryCrossEntropyLogitsOp(x, zero)
+    return _weighted(function, losses, weights, reduction)
+
+
+def _weighted(function: str, losses: TensorOp, weights: Any, reduction: str) -> TensorOp:
+    if weights is not None:
+        losses = losses * broadcast_to_losses(function, "weights", weights, losses)
+    return reduce_losses(function, losses, reduction)
+
+
+def sigmoid_focal_loss(
+    logits: Any,
+    targets: Any,
+    alpha: float | None = 0.25,
+    gamma: float = 2.0,
+    reduction: str = "mean",
+) -> TensorOp:
+    """Return the focal loss: the binary cross entropy of logits times (1 - p)^gamma.
+
+    p is the probability of the target, so easy examples count little. `alpha`, from 0 to 1 or None,
+    is the weight of targets 1, and 1 - alpha that of targets 0. If p is rounded to 1, the loss and
+    its gradient are 0. (Lin and others, 2017.)
+    """
+    function = "sigmoid_focal_loss"
+    x, t, dtype = loss_operands(function, logits, targets)
+    gamma = checked_number(function, "gamma", gamma)
+    losses: TensorOp = BinaryCrossEntropyLogitsOp(x, t)
+    if gamma:
+        wrong = SigmoidOp(negative(x)) * t + SigmoidOp(x) * (1 - t)
+        # If a sigmoid is rounded to 0, powers below 1 have an infinite derivative.
+        is_zero = equal(wrong, 0)
+        losses = losses * where(is_zero, 0, power(where(is_zero, 1, wrong), gamma))
+    if alpha is not None:
+        alpha = checked_number(function, "alpha", alpha, high=1)
+        losses = losses * (t * alpha + (1 - t) * (1 - alpha))
+    return reduce_losses(function, losses, reduction, dtype=dtype)
+
+
+def kl_div(
+    log_predictions: Any, targets: Any, log_target: bool = False, reduction: str = "mean"
+) -> TensorOp:
+    """Return the Kullback-Leibler divergence ``t (log(t) - x)`` of targets t and log predictions x.
+
+    With `log_target` the targets are log probabilities too. The divergence is the sum over classes
+    (Kullback and Leibler, 1951). Besides the usual reductions there is ``"batchmean"``: the sum
+    divided by the length of the axis named ``N``, or of the first. A target of 0 gives loss 0 and
+    gradient 0.
+    """
+    x, t, dtype = loss_operands("kl_div", log_predictions, targets)
+    share = exp(t) if log_target else t
+    is_zero = equal(share, 0)
+    logarithm = t if log_target else log(where(is_zero, 1, t))
+    losses = share * where(is_zero, 0, logarithm - x)
+    if reduction != "batchmean":
+        return reduce_losses("kl_div", losses, reduction, dtype=dtype)
+    samples = losses.axes.batch_axes() if losses.axes.is_named else losses.axes[:1]
+    total = reduce_losses("kl_div", losses, "sum")
+    return cast(divide(total, size_of(samples, total.dtype)), dtype)

@@ -1,0 +1,456 @@
+"""Batch, layer, group, instance and RMS normalisation, and norms."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from weft.communicators.choice import connected
+from weft.errors import ArgumentError, AxesError
+from weft.ir import scope
+from weft.ir.axes import Axes
+from weft.ir.dtypes import DType, accumulator_dtype
+from weft.ir.op import Op, explain, explained
+from weft.ir.storage import constant
+from weft.ir.tensor import CompositeOp, TensorOp
+from weft.ops.arguments import (
+    aligned_to,
+    broadcast_in_dim,
+    checked_integer,
+    checked_number,
+    checked_order,
+)
+from weft.ops.control.effects import sequential
+from weft.ops.control.state import moving_average
+from weft.ops.indexing.slicing import tensor_slice
+from weft.ops.pointwise.comparison import maximum
+from weft.ops.pointwise.elementwise import (
+    FloatOp,
+    add,
+    align,
+    cast,
+    common_dtype,
+    divide,
+    square,
+    subtract,
+)
+from weft.ops.pointwise.math import power, rsqrt
+from weft.ops.reductions.probabilities import broadcast_back
+from weft.ops.reductions.reduction import MeanOp, VarianceOp
+from weft.ops.reductions.statistics import norm
+from weft.ops.shape.joining import pad
+from weft.ops.shape.movement import broadcast, cast_axes, size_of
+from weft.ranks.collectives import all_reduce
+
+__all__ = [
+    "NormalizeOp",
+    "RmsNormOp",
+    "StandardizeOp",
+    "batch_norm",
+    "group_norm",
+    "instance_norm",
+    "layer_norm",
+    "local_response_norm",
+    "normalize",
+    "rms_norm",
+    "standardize",
+]
+
+
+class NormalizeOp(CompositeOp):
+    """The base of normalisations: they divide by a root mean square over some axes, and scale.
+
+    Operands are x, a scale and optionally a bias, broadcast to the same axes. 16-bit floats are
+    computed in float32.
+
+    Attributes
+    ----------
+    positions
+        The positions of the reduced axes, increasing.
+    epsilon
+        A number added to the mean square.
+    """
+
+    positions: tuple[int, ...]
+    epsilon: float
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Check that all operands agree."""
+        x = self.args[0]
+        for other in self.args[1:]:
+            if other.axes != x.axes or other.dtype != x.dtype:
+                raise AxesError(f"{other.dtype} {other.axes} must be {x.dtype} {x.axes}")
+        return x.axes, x.dtype
+
+    def centred(self, x: TensorOp) -> TensorOp:
+        """Return the numerator, which is divided by its root mean square."""
+        raise NotImplementedError
+
+    def mean(self, x: TensorOp) -> TensorOp:
+        """Return the mean, broadcast over the reduced axes."""
+        return broadcast_back(MeanOp(x, positions=self.positions), x, self.positions)
+
+    def unit(self, x: TensorOp) -> tuple[TensorOp, TensorOp]:
+        """Return x normalised, and the normalising factor."""
+        centred = self.centred(x)
+        total = MeanOp(square(centred), positions=self.positions) + self.epsilon
+        factor = broadcast_back(rsqrt(total), x, self.positions)
+        return centred * factor, factor
+
+    def decompose(self, x: TensorOp, scale: TensorOp, *bias: TensorOp) -> TensorOp:
+        """Compute mean and deviations in two passes, without cancellation."""
+        wide = [cast(each, accumulator_dtype(self.dtype)) for each in (x, scale, *bias)]
+        result = self.unit(wide[0])[0] * wide[1]
+        return cast(result + wide[2] if bias else result, self.dtype)
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp, scale: TensorOp, *bias: Any) -> Any:
+        """Return factor * (centred(g) - unit * mean(g * unit)) for g = delta * scale.
+
+        (Ioffe and Szegedy, 2015, with the sums written as means.)
+        """
+        wide, x, scale = (cast(each, accumulator_dtype(self.dtype)) for each in (delta, x, scale))
+        unit, factor = self.unit(x)
+        share = wide * scale
+        dx = factor * (self.centred(share) - unit * self.mean(share * unit))
+        return cast(dx, self.dtype), cast(wide * unit, self.dtype), *(delta for _ in bias)
+
+
+class StandardizeOp(NormalizeOp):
+    """The standardisation (x - mean) / sqrt(variance + epsilon), times a scale, plus a bias."""
+
+    def centred(self, x: TensorOp) -> TensorOp:
+        """Return the deviation from the mean."""
+        return subtract(x, self.mean(x))
+
+    def reference(self, x: Any, scale: Any, bias: Any) -> Any:
+        """Subtract the mean, divide by the standard deviation, scale and shift."""
+        x, scale, bias = (
+            np.asarray(each, accumulator_dtype(self.dtype)) for each in (x, scale, bias)
+        )
+        if not x.size:
+            return x.astype(self.dtype)
+        centred = x - np.mean(x, axis=self.positions, keepdims=True)
+        variance = np.var(x, axis=self.positions, keepdims=True)
+        return (centred / np.sqrt(variance + self.epsilon) * scale + bias).astype(self.dtype)
+
+
+class RmsNormOp(NormalizeOp):
+    """The operand divided by its root mean square over some axes, times a scale."""
+
+    def centred(self, x: TensorOp) -> TensorOp:
+        """Return x unchanged."""
+        return x
+
+    def reference(self, x: Any, scale: Any) -> Any:
+        """Divide by the root of the mean square, and scale."""
+        x, scale = (np.asarray(each, accumulator_dtype(self.dtype)) for each in (x, scale))
+        if not x.size:
+            return x.astype(self.dtype)
+        total = np.mean(np.square(x), axis=self.positions, keepdims=True) + self.epsilon
+        return (x / np.sqrt(total) * scale).astype(self.dtype)
+
+
+def _channels(function: str, x: TensorOp, axis: Any) -> tuple[int, ...]:
+    """Return the positions of the channel axes: the given ones, the axis named C, or 1."""
+    if axis is None:
+        axis = x.axes.channel_axis if x.axes.is_named else range(1, x.rank)[:1]
+    places = () if axis is None else explained(function, (x,), x.axes.positions, axis)
+    if not places:
+        problem = f"which axis of {x.axes} is that of the channels? Say axis="
+        raise AxesError(explain(function, problem, (x,)))
+    return tuple(sorted(places))
+
+
+def _samples(x: TensorOp, channels: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the positions of the sample axes: N and REC, or 0."""
+    if not x.axes.is_named:
+        return () if 0 in channels else (0,)
+    return tuple(i for i, axis in enumerate(x.axes) if axis.is_batch or axis.is_recurrent)
+
+
+def _all_but(function: str, x: TensorOp, kept: tuple[int, ...]) -> tuple[int, ...]:
+    positions = tuple(place for place in range(x.rank) if place not in kept)
+    if not positions:
+        problem = f"{x.axes} has no axes left to take a mean over, besides the kept ones"
+        raise AxesError(explain(function, problem, (x,)))
+    return positions
+
+
+def _operands(function: str, x: TensorOp, axes: Axes, **others: Any) -> list[TensorOp]:
+    """Return x and others in one dtype, with 1 for a missing scale and -0.0 for a missing bias.
+
+    Both change nothing, so they are simplified away; 0.0 would turn -0.0 into 0.0.
+    """
+    given = {what: value for what, value in others.items() if value is not None}
+    dtype = FloatOp.operand_dtype(common_dtype((x, *given.values())))
+    ops = [cast(x, dtype)]
+    for what in others:
+        neutral = constant(1.0 if what == "scale" else -0.0, dtype=dtype)
+        op = aligned_to(function, what, given[what], axes) if what in given else neutral
+        ops.append(cast(op, dtype))
+    return ops
+
+
+def _normalized(
+    kind: type[NormalizeOp],
+    function: str,
+    x: TensorOp,
+    positions: tuple[int, ...],
+    places: tuple[int, ...],
+    epsilon: float,
+    **others: Any,
+) -> TensorOp:
+    """Return x normalised over axes, and scaled along others, as an op of a class."""
+    epsilon = checked_number(function, "epsilon", epsilon)
+    axes = Axes(x.axes[place] for place in places)
+    operands = _operands(function, x, axes, **others)
+    others_spread = (broadcast_in_dim(each, x, places) for each in operands[1:])
+    return kind(operands[0], *others_spread, positions=positions, epsilon=epsilon)
+
+
+def standardize(x: Any, axes: Any = -1, epsilon: float = 1e-5) -> TensorOp:
+    """Return x standardised over axes: (x - mean) / sqrt(variance + epsilon).
+
+    The result has mean 0 and, apart from epsilon, variance 1. Equal elements give 0, or NaN with
+    epsilon 0. Integers count as float32; 16-bit floats are computed in float32.
+    """
+    return layer_norm(x, axes=axes, epsilon=epsilon)
+
+
+def layer_norm(
+    x: Any, scale: Any = None, bias: Any = None, axes: Any = -1, epsilon: float = 1e-5
+) -> TensorOp:
+    """Return the layer normalisation of x: standardised over axes, times a scale, plus a bias.
+
+    `axes` are axes, names or positions. Scale and bias are optional; they have these axes, in the
+    order of x, or are scalars. See `standardize`. (Ba, Kiros and Hinton, 2016.)
+    """
+    (x,) = align(FloatOp, x)
+    positions = tuple(sorted(explained("layer_norm", (x,), x.axes.positions, axes)))
+    return _normalized(
+        StandardizeOp, "layer_norm", x, positions, positions, epsilon, scale=scale, bias=bias
+    )
+
+
+def rms_norm(x: Any, scale: Any = None, axes: Any = -1, epsilon: float = 1e-5) -> TensorOp:
+    """Return the RMS normalisation x / sqrt(mean(x²) + epsilon) over axes, times a scale.
+
+    The scale is as for `layer_norm`. (Zhang and Sennrich, 2019.)
+    """
+    (x,) = align(FloatOp, x)
+    positions = tuple(sorted(explained("rms_norm", (x,), x.axes.positions, axes)))
+    return _normalized(RmsNormOp, "rms_norm", x, positions, positions, epsilon, scale=scale)
+
+
+def batch_norm(
+    x: Any,
+    scale: Any = None,
+    bias: Any = None,
+    mean: Any = None,
+    variance: Any = None,
+    training: bool = False,
+    axis: Any = None,
+    momentum: float = 0.1,
+    epsilon: float = 1e-5,
+    across_ranks: bool = False,
+) -> TensorOp:
+    """Return the batch normalisation of x: each channel standardised, times a scale, plus a bias.
+
+    `axis` is one or more channel axes, by default the axis named ``C``, or position 1. Scale, bias,
+    mean and variance have the channel axes, or are scalars.
+
+    In training the statistics are the mean and the biased variance of x over all other axes. `mean`
+    and `variance` are then omitted, or are states of running averages, which become
+    ``(1 - momentum) * state + momentum * statistic`` whenever the result is computed, right after
+    it; that statistic is the unbiased variance. They are written as by `saved_user_deps`: other
+    computations do not perform them. Several results may share states if each depends on the one
+    before; otherwise they need a `sequential`, or StateError is raised for writes without an order.
+    With `across_ranks` the statistics are those of all ranks' x, which have the same shape.
+    (Ioffe and Szegedy, 2015.)
+    """
+    (x,) = align(FloatOp, x)
+    places = _channels("batch_norm", x, axis)
+    momentum = checked_number("batch_norm", "momentum", momentum, high=1)
+    if (mean is None) != (variance is None) or (mean is None and not training):
+        problem = "give the mean and the variance, or training=True for batch statistics"
+        raise ArgumentError(explain("batch_norm", problem, (x,)))
+    if not training:
+        return _by_statistics(x, places, epsilon, mean, variance, scale, bias)
+    positions = _all_but("batch_norm", x, places)
+    if across_ranks:
+        statistics = _statistics_across_ranks(x, positions, places)
+        result = _by_statistics(x, places, epsilon, *statistics[:2], scale, bias)
+    else:
+        result = _normalized(
+            StandardizeOp, "batch_norm", x, positions, places, epsilon, scale=scale, bias=bias
+        )
+    if mean is None:
+        return result
+    with scope.saved_user_deps():
+        if not across_ranks:
+            statistics = _statistics(x, positions)
+        writes = _running_averages(*statistics, mean, variance, momentum)
+        # The result also comes first, so that its operands have run: x may contain earlier writes.
+        return sequential([result, *writes, result])  # type: ignore[return-value]
+
+
+def _by_statistics(
+    x: TensorOp, places: tuple[int, ...], epsilon: float, mean: Any, variance: Any, *affine: Any
+) -> TensorOp:
+    epsilon = checked_number("batch_norm", "epsilon", epsilon)
+    axes = Axes(x.axes[place] for place in places)
+    others = dict(zip(("scale", "bias"), affine, strict=True), mean=mean, variance=variance)
+    operands = _operands("batch_norm", x, axes, **others)
+    dtype = operands[0].dtype
+    x, scale, bias, mean, variance = (cast(each, accumulator_dtype(dtype)) for each in operands)
+    factor = broadcast(scale * rsqrt(variance + epsilon), axes)
+    result = (x - broadcast_in_dim(mean, x, places)) * broadcast_in_dim(factor, x, places)
+    return cast(result + broadcast_in_dim(bias, x, places), dtype)
+
+
+def _statistics(x: TensorOp, positions: tuple[int, ...]) -> tuple[TensorOp, TensorOp, TensorOp]:
+    """Return the mean, the biased variance, and the number of elements that they are over."""
+    wide = cast(x, accumulator_dtype(x.dtype))
+    count = size_of(Axes(x.axes[place] for place in positions), wide.dtype)
+    return MeanOp(wide, positions=positions), VarianceOp(wide, positions=positions), count
+
+
+def _statistics_across_ranks(
+    x: TensorOp, positions: tuple[int, ...], places: tuple[int, ...]
+) -> tuple[TensorOp, TensorOp, TensorOp]:
+    """Return what `_statistics` does, over the x of all ranks."""
+    wide = cast(x, accumulator_dtype(x.dtype))
+    count = size_of(Axes(x.axes[place] for place in positions), wide.dtype)
+    mean = all_reduce(MeanOp(wide, positions=positions), "mean")
+    squares = square(wide - broadcast_in_dim(mean, x, places))
+    variance = all_reduce(MeanOp(squares, positions=positions), "mean")
+    return mean, variance, count * connected().size
+
+
+def _running_averages(
+    mean: TensorOp,
+    variance: TensorOp,
+    count: TensorOp,
+    old_mean: Any,
+    old_variance: Any,
+    momentum: float,
+) -> list[Op]:
+    unbiased = variance * divide(count, maximum(count - 1, 1))
+    return [
+        moving_average(state, value, 1 - momentum)
+        for state, value in ((old_mean, mean), (old_variance, unbiased))
+    ]
+
+
+def instance_norm(
+    x: Any, scale: Any = None, bias: Any = None, axis: Any = None, epsilon: float = 1e-5
+) -> TensorOp:
+    """Return the instance normalisation: each channel of each sample standardised, and scaled.
+
+    `axis` is the channel axis, by default the one named ``C``, or position 1; scale and bias have
+    it, or are scalars. The sample axes are position 0, or the axes named ``N`` and ``REC``.
+    (Ulyanov, Vedaldi and Lempitsky, 2016.)
+    """
+    (x,) = align(FloatOp, x)
+    places = _channels("instance_norm", x, axis)
+    positions = _all_but("instance_norm", x, (*places, *_samples(x, places)))
+    return _normalized(
+        StandardizeOp, "instance_norm", x, positions, places, epsilon, scale=scale, bias=bias
+    )
+
+
+def group_norm(
+    x: Any,
+    groups: int,
+    scale: Any = None,
+    bias: Any = None,
+    axis: Any = None,
+    epsilon: float = 1e-5,
+) -> TensorOp:
+    """Return the group normalisation: each group of channels of a sample standardised, and scaled.
+
+    The channels are split into `groups` of consecutive ones. Mean and variance are over the
+    channels of a group and all axes but the samples. For the other arguments see `instance_norm`.
+    (Wu and He, 2018.)
+    """
+    (x,) = align(FloatOp, x)
+    groups = checked_integer("group_norm", "groups", groups, 1)
+    channel, *more = _channels("group_norm", x, axis)
+    axes = x.axes[channel : channel + 1]
+    length = axes.size
+    if more or not isinstance(length, int) or length % groups:
+        problem = f"{groups} groups must divide one axis of known length, not {axes}"
+        raise AxesError(explain("group_norm", problem, (x,)))
+    lengths = x.axes.lengths
+    inner = (groups, length // groups)
+    split = cast_axes(x, (*lengths[:channel], *inner, *lengths[channel + 1 :]))
+    kept = (channel, *(place + (place > channel) for place in _samples(x, (channel,))))
+    affine = {
+        what: None if value is None else _grouped(what, value, axes, inner)
+        for what, value in (("scale", scale), ("bias", bias))
+    }
+    positions = _all_but("group_norm", split, kept)
+    places = (channel, channel + 1)
+    result = _normalized(StandardizeOp, "group_norm", split, positions, places, epsilon, **affine)
+    return cast_axes(result, x.axes)
+
+
+def _grouped(what: str, value: Any, axes: Axes, inner: tuple[int, int]) -> TensorOp:
+    op = aligned_to("group_norm", what, value, axes)
+    return cast_axes(op, inner) if op.axes else op
+
+
+def local_response_norm(
+    x: Any,
+    size: int,
+    alpha: float = 1e-4,
+    beta: float = 0.75,
+    k: float = 1.0,
+    axis: Any = None,
+) -> TensorOp:
+    """Return the local response normalisation, x / (k + alpha mean(x²))^beta.
+
+    The mean is over a window of `size` channels around each, of which ``size // 2`` come before;
+    channels outside count as 0. `axis` is the channel axis, by default the one named ``C``, or
+    position 1. With k = 0 a window of zeros gives NaN. (Krizhevsky, Sutskever and Hinton, 2012,
+    with alpha divided by the size.)
+    """
+    (x,) = align(FloatOp, x)
+    size = checked_integer("local_response_norm", "size", size, 1)
+    channel, *more = _channels("local_response_norm", x, axis)
+    if more:
+        problem = f"windows move along one axis of {x.axes}, not {axis!r}"
+        raise AxesError(explain("local_response_norm", problem, (x,)))
+    alpha, beta, k = (
+        checked_number("local_response_norm", what, value)
+        for what, value in (("alpha", alpha), ("beta", beta), ("k", k))
+    )
+    wide = cast(x, accumulator_dtype(x.dtype))
+    length = x.axes[channel].length
+    most = length if isinstance(length, int) else size  # a wider window reaches only zeros
+    before, after = min(size // 2, most), min((size - 1) // 2, most)
+    widths = [(0, 0)] * x.rank
+    widths[channel] = (before, after)
+    padded = pad(square(wide), widths)
+    around = (slice(None),) * channel
+    windows = [
+        tensor_slice(padded, (*around, slice(i, i + length))) for i in range(before + after + 1)
+    ]
+    total = functools.reduce(add, windows)
+    return cast(wide / power(k + (alpha / size) * cast_axes(total, x.axes), beta), x.dtype)
+
+
+def normalize(x: Any, p: float = 2, axes: Any = -1, epsilon: float = 1e-12) -> TensorOp:
+    """Return x divided by its p-norm over axes, or by epsilon if that is larger.
+
+    `p` is at least 1, or infinity for the maximum norm. Zeros give 0, with gradient 1 / epsilon;
+    with epsilon 0 they give NaN. Integers count as float32; 16-bit floats are computed in float32.
+    """
+    (x,) = align(FloatOp, x)
+    positions = tuple(sorted(explained("normalize", (x,), x.axes.positions, axes)))
+    wide = cast(x, accumulator_dtype(x.dtype))
+    epsilon = checked_number("normalize", "epsilon", epsilon)
+    length = norm(wide, checked_order("normalize", p), positions)
+    return cast(wide / broadcast_back(maximum(length, epsilon), x, positions), x.dtype)

@@ -1,0 +1,1 @@
+"""Windows over axes of space: convolutions, pooling, resampling, regions."""

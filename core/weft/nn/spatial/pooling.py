@@ -1,0 +1,534 @@
+"""Max, average and p-norm pooling.
+
+Images have the axes (N, C, one to three spatial axes); named axes may be in any order.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Unpack
+
+import numpy as np
+
+from weft.errors import AxesError, DTypeError
+from weft.ir import dtypes
+from weft.ir.axes import Axes, make_axes
+from weft.ir.dtypes import DType, accumulator_dtype
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import CompositeOp, TensorOp
+from weft.nn.spatial.geometry import Numbers, Pairs, Sliding, Use
+from weft.nn.spatial.resampling import blended
+from weft.nn.spatial.windows import folded_into, swapped, windows_over
+from weft.ops.arguments import checked_number
+from weft.ops.pointwise.comparison import (
+    equal,
+    greater,
+    less,
+    logical_and,
+    logical_or,
+    not_equal,
+    where,
+)
+from weft.ops.pointwise.elementwise import (
+    FloatOp,
+    absolute,
+    align,
+    cast,
+    divide,
+    floordivide,
+    mod,
+    multiply,
+    sign,
+)
+from weft.ops.pointwise.math import power
+from weft.ops.products.roles import IMAGES, ImageRoles, by_roles
+from weft.ops.reductions import reduction
+from weft.ops.reductions.reduction import ArgmaxOp, MaxOp, SumOp
+from weft.ops.shape.movement import BroadcastOp, IotaOp, broadcast, cast_axes, transpose
+
+__all__ = [
+    "AvgPoolOp",
+    "LpPoolOp",
+    "MaxPoolIndexOp",
+    "MaxPoolInputOp",
+    "MaxPoolOp",
+    "PoolingOp",
+    "adaptive_avg_pool",
+    "avg_pool",
+    "global_avg_pool",
+    "global_max_pool",
+    "lp_pool",
+    "max_pool",
+    "max_pool_with_indices",
+]
+
+
+class PoolingOp(CompositeOp):
+    """The base of pooling ops, which reduce each window to a number.
+
+    Attributes
+    ----------
+    kernel, stride, dilation
+        For each spatial axis the number of elements of a window, the step between windows, and the
+        step between elements of a window.
+    padding
+        For each spatial axis the padding before and after the image; a negative number leaves out
+        elements of the image.
+    """
+
+    kernel: Numbers
+    stride: Numbers
+    padding: Pairs
+    dilation: Numbers
+
+    @property
+    def flops(self) -> int:
+        """One for each element of each window."""
+        return int(self.axes.size) * math.prod(self.kernel)
+
+    @property
+    def sliding(self) -> Sliding:
+        """The windows of the op."""
+        return Sliding(self.kernel, self.stride, self.padding, self.dilation)
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Return the axes of the windows, each of which must contain an element of the image."""
+        (x,) = self.args
+        if x.axes.is_named or x.rank != 2 + len(self.kernel):
+            raise AxesError(f"windows of {self.kernel} do not slide over the axes {x.axes}")
+        lengths = x.axes.lengths[2:]
+        self._check_padding(lengths)
+        return make_axes((*x.axes.lengths[:2], *self.sliding.counts(lengths))), self.result_dtype(x)
+
+    def _check_padding(self, lengths: Any) -> None:
+        parts = zip(lengths, self.padding, self.sliding.extents, self.dilation, strict=True)
+        for n, pair, extent, gap in parts:
+            left = n + sum(min(each, 0) for each in pair)
+            is_short = isinstance(left, int) and left < gap
+            if max(pair) >= extent or (max(pair) > 0 and is_short):
+                raise AxesError(
+                    f"with padding {self.padding}, a window of kernel {self.kernel} and dilation "
+                    f"{self.dilation} may contain no element of {tuple(lengths)}: use less padding"
+                )
+
+    def result_dtype(self, x: TensorOp) -> DType:
+        """Return the dtype of the result."""
+        return x.dtype
+
+    def windows(self, x: TensorOp, fill: Any = 0) -> TensorOp:
+        """Return the windows, with their elements along the first axes: reductions are faster."""
+        count = len(self.kernel)
+        windows = windows_over(x, self.sliding, fill)
+        return transpose(windows, (*range(self.rank, self.rank + count), *range(self.rank)))
+
+    def folded(self, windows: TensorOp, x: TensorOp) -> TensorOp:
+        """Return the sums of the window elements at each element of the operand."""
+        count = len(self.kernel)
+        turned = transpose(windows, (*range(count, windows.rank), *range(count)))
+        return folded_into(x.axes, turned, self.sliding)
+
+    @property
+    def inner(self) -> Numbers:
+        """The positions of the window elements among the axes of `windows`."""
+        return tuple(range(len(self.kernel)))
+
+    def spread(self, value: TensorOp, windows: TensorOp) -> TensorOp:
+        """Return a value for each window, broadcast over its elements."""
+        dims = tuple(range(len(self.kernel), windows.rank))
+        return BroadcastOp(value, target_axes=windows.axes, dims=dims)
+
+
+class MaxPoolOp(PoolingOp):
+    """The maximum of each window, NaN if it has NaN; the gradient is split evenly among ties."""
+
+    def reference(self, x: Any) -> Any:
+        """Compute the maximum over the taps of the window."""
+        result = np.full(self.axes.shape, dtypes.least(self.dtype), self.dtype)
+        for at, elements, _ in self.sliding.taps(x.shape[2:]):
+            result[at] = np.maximum(result[at], x[elements])
+        return result
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Compute the maximum over the window elements."""
+        return MaxOp(self.windows(x, dtypes.least(x.dtype)), positions=self.inner)
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Split the adjoint of each window evenly among its maxima."""
+        return (MaxPoolInputOp(delta, x, self, **self.sliding._asdict()),)
+
+
+class MaxPoolInputOp(PoolingOp):
+    """The adjoint of `MaxPoolOp`: the adjoint of each window split evenly among its maxima.
+
+    Its operands are the adjoint of the maxima, the images and the maxima. A window with NaN gives
+    NaN to all of its elements.
+    """
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Return the axes and dtype of the images."""
+        delta, x, maxima = self.args
+        counts = self.sliding.counts(x.axes.lengths[2:])
+        if not delta.axes == maxima.axes == make_axes((*x.axes.lengths[:2], *counts)):
+            problem = f"{delta.axes} and {maxima.axes} are not the axes of windows"
+            raise AxesError(f"{problem} over {x.axes}")
+        return x.axes, x.dtype
+
+    def reference(self, delta: Any, x: Any, maxima: Any) -> Any:
+        """Count the maxima of each window, then distribute the adjoint among them."""
+        taps = list(self.sliding.taps(x.shape[2:]))
+        wide = accumulator_dtype(self.dtype)
+        count, result = np.zeros(maxima.shape, wide), np.zeros(x.shape, wide)
+        for at, elements, _ in taps:
+            count[at] += x[elements] == maxima[at]
+        share = delta / count
+        for at, elements, _ in taps:
+            result[elements] += (x[elements] == maxima[at]) * share[at]
+        return result.astype(self.dtype)
+
+    def decompose(self, delta: TensorOp, x: TensorOp, maxima: TensorOp) -> TensorOp:
+        """Distribute the adjoint among the maxima, and fold the windows."""
+        chosen = self._chosen(x, maxima)
+        share = divide(cast(delta, chosen.dtype), SumOp(chosen, positions=self.inner))
+        return cast(self.folded(chosen * self.spread(share, chosen), x), self.dtype)
+
+    def _chosen(self, x: TensorOp, maxima: TensorOp) -> TensorOp:
+        """Return the windows as 1 for maxima and 0 for other elements, countable in their dtype."""
+        windows = self.windows(x, math.nan)
+        is_top = equal(windows, self.spread(maxima, windows))
+        return cast(is_top, accumulator_dtype(x.dtype))
+
+    def generate_adjoints(
+        self, delta: TensorOp, adjoint: TensorOp, x: TensorOp, maxima: TensorOp
+    ) -> tuple[TensorOp, None, None]:
+        """Return the mean of the adjoint over the maxima of each window."""
+        chosen = self._chosen(x, maxima)
+        parts = chosen * self.windows(cast(delta, chosen.dtype))
+        total = SumOp(parts, positions=self.inner)
+        mean = divide(total, SumOp(chosen, positions=self.inner))
+        return cast(mean, self.dtype), None, None
+
+
+class MaxPoolIndexOp(PoolingOp):
+    """The flat index, in the spatial axes, of the first maximum of each window, as int64."""
+
+    def result_dtype(self, x: TensorOp) -> DType:
+        """Return int64."""
+        return dtypes.int64
+
+    def reference(self, x: Any) -> Any:
+        """Compute the argmax over the taps of the window; NaN counts as the maximum."""
+        best = np.zeros(self.axes.shape, x.dtype)
+        result = np.full(self.axes.shape, -1, self.dtype)
+        number = np.arange(math.prod(x.shape[2:])).reshape(x.shape[2:])
+        for at, elements, _ in self.sliding.taps(x.shape[2:]):
+            value = x[elements]
+            is_larger = (value > best[at]) | ((value != value) & (best[at] == best[at]))
+            is_taken = (result[at] < 0) | is_larger
+            best[at] = np.where(is_taken, value, best[at])
+            result[at] = np.where(is_taken, number[elements], result[at])
+        return result
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Compute the argmax within each window, and add the start of the window."""
+        inside = self._place_in_window(x)
+        found: TensorOp = constant(0, dtype=dtypes.int64)
+        unit = 1
+        sizes = zip(x.axes.shape[2:], *self.sliding, strict=True)
+        for place, (n, size, step, (before, _), gap) in reversed(list(enumerate(sizes, 2))):
+            window = IotaOp(target_axes=self.axes, target_dtype=dtypes.int64, position=place)
+            element = window * step + (mod(inside, size) * gap - before)
+            found = found + element * unit
+            inside = floordivide(inside, size)
+            unit *= n
+        return found
+
+    def _place_in_window(self, x: TensorOp) -> TensorOp:
+        windows = self.windows(x, dtypes.least(x.dtype))
+        if any(map(any, self.padding)):
+            # The padding value may equal the maximum, so padding is masked out.
+            top = self.spread(MaxOp(windows, positions=self.inner), windows)
+            is_top = logical_or(equal(windows, top), not_equal(windows, windows))
+            count = len(self.kernel)
+            inner = broadcast(constant(True), make_axes(x.axes.lengths[2:]))
+            is_inner = swapped(windows_over(inner, self.sliding, False), count)
+            dims = (*self.inner, *range(count + 2, windows.rank))
+            is_inner = BroadcastOp(is_inner, target_axes=windows.axes, dims=dims)
+            windows = cast(logical_and(is_top, is_inner), dtypes.int32)
+        flat = cast_axes(windows, (math.prod(self.kernel), *self.axes.lengths))
+        return ArgmaxOp(flat, positions=(0,))
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
+        """Return None: there is no gradient."""
+        return (None,)
+
+
+class AvgPoolOp(PoolingOp):
+    """The mean of each window; 16-bit floats are summed in float32.
+
+    Attributes
+    ----------
+    counted
+        For each spatial axis the part of the padding that counts as zeros in the mean.
+    """
+
+    counted: Pairs
+
+    def result_dtype(self, x: TensorOp) -> DType:
+        """Return the dtype, which must be a float."""
+        if not dtypes.is_inexact(x.dtype):
+            raise DTypeError(f"a mean needs floats, not {x.dtype}")
+        return super().result_dtype(x)
+
+    def reference(self, x: Any) -> Any:
+        """Sum over the taps of the window, and divide by the counts."""
+        total = np.zeros(self.axes.shape, accumulator_dtype(self.dtype))
+        for windows, elements, _ in self.sliding.taps(x.shape[2:]):
+            total[windows] += x[elements]
+        return (total / self.numbers(total.dtype)).astype(self.dtype)
+
+    def numbers(self, dtype: DType) -> Any:
+        """Return the number of counted elements of each window, as an array."""
+        counting, lengths = self._counted(self.args[0].axes.shape[2:])
+        result = np.zeros(self.axes.shape[2:], dtype)
+        for windows, _, _ in counting.taps(lengths):
+            result[windows] += 1
+        return result
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Divide the window sums by the numbers of counted elements."""
+        wide = accumulator_dtype(x.dtype)
+        total = SumOp(self.windows(cast(x, wide)), positions=self.inner)
+        return cast(divide(total, self._numbers(x, wide)), self.dtype)
+
+    def _counted(self, lengths: Any) -> tuple[Sliding, tuple[Any, ...]]:
+        """Return the windows over image and counted padding, and the lengths of these."""
+        whole = self.sliding._replace(padding=self.counted).padded(lengths)
+        rest = zip(self.padding, self.counted, strict=True)
+        padding = tuple((a - c, b - d) for (a, b), (c, d) in rest)
+        return self.sliding._replace(padding=padding), whole
+
+    def _numbers(self, x: TensorOp, dtype: DType) -> TensorOp:
+        """Return the number of counted elements of each window, a product over the spatial axes."""
+        if self.padding == self.counted:
+            return constant(math.prod(self.kernel), dtype=dtype)
+        counting, lengths = self._counted(x.axes.lengths[2:])
+        numbers: TensorOp = constant(1, dtype=dtype)
+        for place, n in enumerate(lengths):
+            ones = broadcast(constant(1, dtype=dtype), make_axes((n,)))
+            line = SumOp(windows_over(ones, counting.along(place)), positions=(1,))
+            behind = len(lengths) - 1 - place
+            numbers = multiply(numbers, cast_axes(line, (line.axes[0], *(1,) * behind)))
+        return broadcast(numbers, self.axes)
+
+
+class LpPoolOp(PoolingOp):
+    """The p-norm of each window, without overflow; its gradient at a norm of 0 is 0.
+
+    16-bit floats are computed in float32.
+
+    Attributes
+    ----------
+    p
+        The order of the norm, at least 1.
+    """
+
+    p: float
+
+    def reference(self, x: Any) -> Any:
+        """Sum the powers of elements divided by the largest of the window."""
+        size = np.abs(np.asarray(x, accumulator_dtype(self.dtype)))
+        top, total = np.zeros((2, *self.axes.shape), size.dtype)
+        for at, elements, _ in self.sliding.taps(x.shape[2:]):
+            top[at] = np.maximum(top[at], size[elements])
+        unit = np.where((top > 0) & (top < np.inf), top, 1)
+        for at, elements, _ in self.sliding.taps(x.shape[2:]):
+            total[at] += (size[elements] / unit[at]) ** self.p
+        return (unit * total ** (1 / self.p)).astype(self.dtype)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Sum the powers of elements divided by the largest of the window."""
+        windows = absolute(self.windows(cast(x, accumulator_dtype(x.dtype))))
+        if self.p == 1:
+            return cast(SumOp(windows, positions=self.inner), self.dtype)
+        top = MaxOp(windows, positions=self.inner)
+        unit = where(logical_and(greater(top, 0), less(top, math.inf)), top, 1)
+        ratios = power(windows / self.spread(unit, windows), self.p)
+        total = power(SumOp(ratios, positions=self.inner), 1 / self.p)
+        return cast(unit * total, self.dtype)
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Multiply the adjoint by (abs x / norm) ** (p - 1), with the sign of x."""
+        wide = accumulator_dtype(x.dtype)
+        # The norm itself may exceed the range of 16 bits.
+        norms = self if x.dtype == wide else type(self)(cast(x, wide), **self.attributes())
+        windows = self.windows(cast(x, wide))
+        norm = where(equal(norms, 0), 1, norms)
+        ratios = absolute(windows) / self.spread(norm, windows)
+        slopes = power(ratios, self.p - 1) * sign(windows)
+        shares = slopes * self.spread(cast(delta, wide), windows)
+        return (cast(self.folded(shares, x), x.dtype),)
+
+
+def _windows(
+    use: Use, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> tuple[Sliding, Pairs]:
+    """Return the windows of a pooling, and the user's padding."""
+    lengths = use.spatial_lengths()
+    if use.operands[0].dtype.kind == "c":
+        raise use.refusal("pooling takes real numbers, not complex ones", DTypeError)
+    steps = kernel if stride is None else stride
+    asked = use.sliding(lengths, kernel, steps, padding, dilation)
+    if not ceil_mode:
+        return use.fitting(asked, lengths), asked.padding
+    if not all(isinstance(n, int) for n in lengths):
+        raise use.refusal(f"ceil_mode needs known lengths, not {lengths}", AxesError)
+    pairs = tuple(map(_reaching_over, lengths, asked.extents, asked.stride, asked.padding))
+    return use.fitting(asked._replace(padding=pairs), lengths), asked.padding
+
+
+def _reaching_over(n: int, extent: int, step: int, pair: tuple[int, int]) -> tuple[int, int]:
+    """Return the padding extended for a last window that starts before the end padding."""
+    before, after = pair
+    size = before + n + after
+    count = -(-(size - extent) // step) + 1
+    if (count - 1) * step >= before + n:
+        count -= 1
+    return before, after + max((count - 1) * step + extent - size, 0)
+
+
+def max_pool(
+    x: Any, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False, **axes: Unpack[ImageRoles],
+) -> TensorOp:  # fmt: skip
+    """Return the maximum of each window over images; NaN if a window has NaN.
+
+    `x` has the axes (N, C, one to three spatial axes), or named axes in any order: N, C, D, H and
+    W, or those given as `batch`, `channels` and `spatial`. `kernel` (the length of a window),
+    `stride` (the step between windows, by default the kernel) and `dilation` (the step between
+    elements of a window) are integers, or lists with one for each spatial axis. `padding` is as for
+    `conv`; the padding value is never selected, and each window must contain an element of the
+    image. With `ceil_mode`, a window that starts in the image or the padding before it may extend
+    past the end. The gradient is split evenly among ties, as for `max`.
+    """
+
+    def apply(x: Any) -> TensorOp:
+        x = as_op(x)
+        sliding, _ = _windows(Use("max_pool", (x,)), kernel, stride, padding, dilation, ceil_mode)
+        return MaxPoolOp(x, **sliding._asdict())
+
+    return by_roles("max_pool", IMAGES, (x,), axes, apply)
+
+
+def max_pool_with_indices(
+    x: Any, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False, **axes: Unpack[ImageRoles],
+) -> tuple[TensorOp, TensorOp]:  # fmt: skip
+    """Return the maximum of each window as `max_pool`, and its index for `max_unpool`.
+
+    The index is that of the first maximum, or of the first NaN, flattened in row-major order over
+    the spatial axes of `x`, as int64.
+    """
+
+    def apply(x: Any) -> tuple[TensorOp, TensorOp]:
+        x = as_op(x)
+        use = Use("max_pool_with_indices", (x,))
+        sliding, _ = _windows(use, kernel, stride, padding, dilation, ceil_mode)
+        fields = sliding._asdict()
+        return MaxPoolOp(x, **fields), MaxPoolIndexOp(x, **fields)
+
+    return by_roles("max_pool_with_indices", IMAGES, (x,), axes, apply)
+
+
+def avg_pool(
+    x: Any, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False, count_include_pad: bool = True, **axes: Unpack[ImageRoles],
+) -> TensorOp:  # fmt: skip
+    """Return the mean of each window over images; integers give float32.
+
+    The arguments are those of `max_pool`. Padding counts as zeros, or is ignored without
+    `count_include_pad`. The part of a window past the padding in `ceil_mode` is always ignored.
+    """
+
+    def apply(x: Any) -> TensorOp:
+        (x,) = align(FloatOp, x)
+        use = Use("avg_pool", (x,))
+        sliding, asked = _windows(use, kernel, stride, padding, dilation, ceil_mode)
+        counted = asked if count_include_pad else ((0, 0),) * len(asked)
+        return AvgPoolOp(x, **sliding._asdict(), counted=counted)
+
+    return by_roles("avg_pool", IMAGES, (x,), axes, apply)
+
+
+def lp_pool(
+    x: Any, p: float, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False, **axes: Unpack[ImageRoles],
+) -> TensorOp:  # fmt: skip
+    """Return the p-norm of each window over images, (sum of abs(x) ** p) ** (1 / p), for p >= 1.
+
+    The other arguments are those of `max_pool`; integers give float32. Powers do not overflow. The
+    gradient at a norm of 0 is 0.
+    """
+
+    def apply(x: Any) -> TensorOp:
+        (x,) = align(FloatOp, x)
+        use = Use("lp_pool", (x,))
+        sliding, _ = _windows(use, kernel, stride, padding, dilation, ceil_mode)
+        return LpPoolOp(x, **sliding._asdict(), p=checked_number("lp_pool", "p", p, 1))
+
+    return by_roles("lp_pool", IMAGES, (x,), axes, apply)
+
+
+def global_avg_pool(x: Any, keepdims: bool = True) -> TensorOp:
+    """Return the mean over the spatial axes: all but the first two, or all but N and C.
+
+    With `keepdims` these are kept with length 1. Integers give float32.
+    """
+    return reduction.mean(x, _spatial("global_avg_pool", x), keepdims=keepdims)
+
+
+def global_max_pool(x: Any, keepdims: bool = True) -> TensorOp:
+    """Return the maximum over the spatial axes: all but the first two, or all but N and C.
+
+    With `keepdims` these are kept with length 1. The gradient is split evenly among ties.
+    """
+    return reduction.max(x, _spatial("global_max_pool", x), keepdims=keepdims)
+
+
+def _spatial(function: str, x: Any) -> tuple[int, ...]:
+    op = as_op(x)
+    if not op.axes.is_named:
+        places = tuple(range(2, op.rank))
+    else:
+        named = enumerate(op.axes)
+        places = tuple(i for i, axis in named if not (axis.is_batch or axis.is_channel))
+    if not places:
+        problem = f"{op.axes} has no spatial axes: they follow batch and channel, or are named"
+        raise Use(function, (op,)).refusal(f"{problem} otherwise than N and C", AxesError)
+    return places
+
+
+def adaptive_avg_pool(x: Any, lengths: Any, **axes: Unpack[ImageRoles]) -> TensorOp:
+    """Return means over windows that give the spatial axes these lengths.
+
+    `lengths` is an integer, or a list with one for each spatial axis of `x`, which has the axes (N,
+    C, one to three spatial axes), or named ones as for `max_pool`. Window i of m over n elements is
+    from ``floor(i n / m)`` up to, but not including, ``ceil((i + 1) n / m)``. Integers give
+    float32.
+    """
+    return by_roles("adaptive_avg_pool", IMAGES, (x,), axes, lambda x: _adapted(x, lengths))
+
+
+def _adapted(x: Any, lengths: Any) -> TensorOp:
+    (result,) = align(FloatOp, x)
+    use = Use("adaptive_avg_pool", (result,))
+    have = use.spatial_lengths()
+    want = use.numbers("lengths", lengths, len(have))
+    if not all(isinstance(n, int) and n for n in have):
+        raise use.refusal(f"the lengths must be known and not 0, not {have}", AxesError)
+    if not any(n % m for n, m in zip(have, want, strict=True)):
+        return avg_pool(result, [n // m for n, m in zip(have, want, strict=True)])
+    for place, (n, m) in enumerate(zip(have, want, strict=True), 2):
+        index, element = np.arange(m)[:, None], np.arange(n)
+        is_inside = (index * n // m <= element) & (element < -(-(index + 1) * n // m))
+        result = blended(result, is_inside / is_inside.sum(axis=1, keepdims=True), place)
+    return result

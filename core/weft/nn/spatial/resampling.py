@@ -1,0 +1,458 @@
+"""Image resizing, and sampling at arbitrary positions."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple, Unpack
+
+import numpy as np
+
+from weft.errors import AxesError, DTypeError
+from weft.ir import dtypes
+from weft.ir.axes import Axes, make_axes
+from weft.ir.dtypes import DType, accumulator_dtype
+from weft.ir.lengths import floor_divide, product
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import CompositeOp, TensorOp
+from weft.nn.spatial.geometry import SPATIAL, Numbers, Use
+from weft.ops.arguments import checked_number
+from weft.ops.indexing.gathering import take, with_length
+from weft.ops.indexing.multi_index import take_along_axis
+from weft.ops.indexing.slicing import slice_along_axis, with_lengths
+from weft.ops.pointwise.comparison import clip, greater_equal, less, logical_and, where
+from weft.ops.pointwise.elementwise import (
+    FloatOp,
+    InexactOp,
+    absolute,
+    add,
+    align,
+    cast,
+    common_dtype,
+    mod,
+)
+from weft.ops.pointwise.rounding import floor, round
+from weft.ops.products.linalg import MatmulOp, matrix_transpose
+from weft.ops.products.roles import ImageRoles, Layout, by_roles
+from weft.ops.shape.movement import broadcast, cast_axes, transpose
+
+__all__ = [
+    "GridSampleOp",
+    "affine_grid",
+    "grid_sample",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "resize",
+]
+
+HALF = Fraction(1, 2)
+
+Coordinate = Callable[[int, int, int, Fraction], Fraction]
+
+COORDINATES: dict[str, Coordinate] = {
+    "half_pixel": lambda i, n, m, scale: (i + HALF) / scale - HALF,
+    "pytorch_half_pixel": lambda i, n, m, scale: (i + HALF) / scale - HALF if m > 1 else Fraction(),
+    "align_corners": lambda i, n, m, scale: Fraction(i * (n - 1), max(m - 1, 1)),
+    "asymmetric": lambda i, n, m, scale: i / scale,
+}
+"""By name, the coordinate among n elements of element i of m, for a scale; an exact fraction, so
+that ties between neighbours are exact, and linear in i."""
+
+
+class _Places(NamedTuple):
+    """Coordinates as exact fractions.
+
+    Attributes
+    ----------
+    numerators
+        An array of Python's integers.
+    denominator
+        The denominator of all of them, positive.
+    """
+
+    numerators: Any
+    denominator: int
+
+
+ROUNDINGS: dict[str, Callable[[Any, int], Any]] = {
+    "half_up": lambda numerators, d: (2 * numerators + d) // (2 * d),
+    "half_down": lambda numerators, d: -((d - 2 * numerators) // (2 * d)),
+    "floor": lambda numerators, d: numerators // d,
+    "ceil": lambda numerators, d: -(-numerators // d),
+}
+"""By name, the rounding of fractions to the nearest element."""
+
+
+def _triangle(distance: Any, a: float) -> Any:
+    return np.maximum(1 - np.abs(distance), 0)
+
+
+def _cubic(distance: Any, a: float) -> Any:
+    """Return the weights of cubic convolution (Keys, 1981)."""
+    t = np.abs(distance)
+    near = ((a + 2) * t - (a + 3)) * t * t + 1
+    far = ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
+    return np.where(t <= 1, near, np.where(t < 2, far, 0))
+
+
+KERNELS: dict[str, tuple[Callable[[Any, float], Any], int]] = {
+    "linear": (_triangle, 1),
+    "cubic": (_cubic, 2),
+}
+"""By mode, the interpolation kernel, a function of the distance, and its support."""
+
+
+def _places(coordinate: Coordinate, n: int, m: int, scale: Fraction) -> _Places:
+    """Return the coordinates of m elements."""
+    first, second = (coordinate(i, n, m, scale) for i in range(2))
+    denominator = math.lcm(first.denominator, second.denominator)
+    start, step = int(first * denominator), int((second - first) * denominator)
+    return _Places(start + step * np.arange(m, dtype=object), denominator)
+
+
+def _matrix(places: _Places, n: int, mode: str, a: float, stretch: float) -> Any:
+    """Return the interpolation matrix: the weights of n elements at each coordinate.
+
+    Elements past the ends are clamped to the edge. A `stretch` above 1 widens the kernel; it is
+    then cut off at the ends, and its weights are normalised.
+    """
+    kernel, reach = KERNELS[mode]
+    numerators = places.numerators[:, None]
+    # A quotient of Python's integers is rounded once.
+    centers = (numerators / places.denominator).astype(np.float64)
+    if stretch > 1:
+        weights = kernel((np.arange(n) - centers) / stretch, a)
+        return weights / weights.sum(axis=1, keepdims=True)
+    elements = (numerators // places.denominator).astype(np.int64)
+    elements = elements + np.arange(1 - reach, 1 + reach)
+    result = np.zeros((len(elements), n))
+    rows = np.arange(len(elements))[:, None]
+    np.add.at(result, (rows, np.clip(elements, 0, n - 1)), kernel(elements - centers, a))
+    return result
+
+
+def blended(x: TensorOp, matrix: Any, place: int) -> TensorOp:
+    """Return the tensor multiplied by a matrix along one axis, 16-bit floats in float32."""
+    dtype, x = x.dtype, cast(x, accumulator_dtype(x.dtype))
+    weights = constant(matrix, dtype=x.dtype)
+    head, tail = make_axes(x.axes.lengths[:place]), make_axes(x.axes.lengths[place + 1 :])
+    count, n = weights.axes.lengths
+    if not tail:
+        product = MatmulOp(cast_axes(x, (head.size, n)), matrix_transpose(weights))
+    else:
+        block = cast_axes(x, (head.size, n, tail.size))
+        product = MatmulOp(broadcast(weights, (head.size, count, n)), block)
+    return cast(cast_axes(product, with_length(x.axes, place, count)), dtype)
+
+
+def resize(
+    x: Any,
+    lengths: Any = None,
+    scales: Any = None,
+    mode: str = "linear",
+    coordinates: str = "half_pixel",
+    axes: Any = None,
+    rounding: str = "half_up",
+    antialias: bool = False,
+    cubic_coefficient: float = -0.75,
+) -> TensorOp:
+    """Return images resized to `lengths`, or by `scales`.
+
+    Both are one number, or a list with one for each of the `axes`, which must have known lengths.
+    The default axes are those after the first two, or those named D, H and W. The length for a
+    scale is rounded down, and the coordinates use the scale itself.
+
+    `mode` is ``nearest``, ``linear`` or ``cubic`` (Keys, 1981, with `cubic_coefficient`), separable
+    by axis; the edge element is repeated past the ends. `coordinates` maps element i of m to a
+    coordinate among the n elements: ``half_pixel`` to (i + 0.5) / scale - 0.5,
+    ``pytorch_half_pixel`` the same, but a single element to 0, ``align_corners`` to
+    i (n - 1) / (m - 1), which maps ends to ends, and ``asymmetric`` to i / scale. `rounding`
+    selects the nearest element: ``half_up`` or ``half_down`` for ties, or always ``floor`` or
+    ``ceil``. `antialias` widens the kernel in proportion when downsampling.
+
+    ``nearest`` keeps the dtype; otherwise integers give float32.
+    """
+    (x,) = (as_op(x),) if mode == "nearest" else align(InexactOp, x)
+    use = Use("resize", (x,))
+    _require_choice(use, "mode", mode, ("nearest", *KERNELS))
+    _require_choice(use, "coordinates", coordinates, COORDINATES)
+    _require_choice(use, "rounding", rounding, ROUNDINGS)
+    if antialias and mode == "nearest":
+        raise use.refusal("antialias is not available for mode 'nearest': use 'linear' or 'cubic'")
+    a = checked_number("resize", "cubic_coefficient", cubic_coefficient, -math.inf)
+    positions = _resized_axes(use, axes)
+    have = [x.axes.lengths[position] for position in positions]
+    wanted = _wanted(use, have, lengths, scales)
+    target = list(x.axes.lengths)
+    result = cast_axes(x, x.axes.lengths)
+    for position, n, (m, scale) in zip(positions, have, wanted, strict=True):
+        target[position] = m
+        coordinate = COORDINATES[coordinates]
+        places = _places(coordinate, n, m, scale)
+        if m == n and np.array_equal(places.numerators, places.denominator * np.arange(n)):
+            continue
+        if mode == "nearest":
+            nearest = np.clip(ROUNDINGS[rounding](*places), 0, n - 1).astype(np.int64)
+            result = take(result, constant(nearest), position)
+        else:
+            first, second = (coordinate(i, n, m, scale) for i in range(2))
+            gap = second - first if m > 1 else 1 / scale
+            stretch = float(gap) if antialias else 1.0
+            matrix = _matrix(places, n, mode, a, stretch)
+            result = blended(result, matrix, position)
+    return cast_axes(result, with_lengths(x.axes, target))
+
+
+def _require_choice(use: Use, what: str, value: Any, choices: Iterable[str]) -> None:
+    known = list(choices)
+    if not isinstance(value, str) or value not in known:
+        raise use.refusal(f"{what} must be one of {', '.join(known)}, not {value!r}")
+
+
+def _resized_axes(use: Use, axes: Any) -> Numbers:
+    own = use.operands[0].axes
+    if axes is not None:
+        found = own.positions(axes)
+    elif own.is_named:
+        found = own.positions(own.spatial_axes())
+    else:
+        found = tuple(range(2, len(own)))
+    if not found:
+        raise use.refusal(f"{own} has no spatial axes to resize: give axes=", AxesError)
+    for position in found:
+        if not isinstance(own[position].length, int) or not own[position].length:
+            problem = f"the length of {own[position]!r} in {own} must be known and not 0"
+            raise use.refusal(problem, AxesError)
+    return found
+
+
+def _wanted(
+    use: Use, have: Sequence[int], lengths: Any, scales: Any
+) -> Sequence[tuple[int, Fraction]]:
+    """Return the new length and the coordinate scale of each axis."""
+    if (lengths is None) == (scales is None):
+        raise use.refusal("give either lengths or scales")
+    if scales is None:
+        wanted = use.numbers("lengths", lengths, len(have))
+        return [(m, Fraction(m, n)) for n, m in zip(have, wanted, strict=True)]
+    several = scales if isinstance(scales, list | tuple) else [scales] * len(have)
+    if len(several) != len(have):
+        raise use.refusal(f"{len(several)} scales for {len(have)} axes")
+    factors = [checked_number("resize", "a scale", scale) for scale in several]
+    found = [(math.floor(n * factor), factor) for n, factor in zip(have, factors, strict=True)]
+    if not all(m for m, _ in found):
+        raise use.refusal(f"scales {scales} leave nothing of the lengths {tuple(have)}", AxesError)
+    return [(m, Fraction(factor)) for m, factor in found]
+
+
+class GridSampleOp(CompositeOp):
+    """The first operand sampled at coordinates in the second, between -1 and 1.
+
+    Attributes
+    ----------
+    mode
+        The interpolation, ``bilinear`` or ``nearest``.
+    padding
+        The values outside: ``zeros``, ``border`` (the nearest element) or ``reflection``.
+    align_corners
+        Whether -1 and 1 are the centers of the first and last element, or their outer edges.
+    """
+
+    mode: str
+    padding: str
+    align_corners: bool
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Return the batch and channel axes of the images, and the spatial axes of the grid."""
+        x, grid = self.args
+        if x.axes.is_named or grid.axes.is_named or x.rank != grid.rank or x.rank < 3:
+            raise AxesError(
+                f"takes positional axes (N, C, spatial) and as many (N, spatial, coordinates), not "
+                f"{x.axes} and {grid.axes}"
+            )
+        if x.axes[0] != grid.axes[0] or grid.axes[-1].length != x.rank - 2:
+            raise AxesError(
+                f"{x.axes} needs {x.rank - 2} coordinates for each point, and as many images, not "
+                f"{grid.axes}"
+            )
+        if not all(isinstance(axis.length, int) and axis.length for axis in x.axes[2:]):
+            raise AxesError(f"the spatial lengths of {x.axes} must be known and not 0")
+        if x.dtype != grid.dtype or not dtypes.is_float(x.dtype):
+            raise DTypeError(f"takes floats of one dtype, not {x.dtype} and {grid.dtype}")
+        return make_axes((*x.axes[:2], *grid.axes[1:-1])), x.dtype
+
+    def reference(self, x: Any, grid: Any) -> Any:
+        """Sum the weighted neighbours of each point."""
+        lengths = x.shape[2:]
+        wide = np.asarray(grid, accumulator_dtype(self.dtype))
+        places = [
+            self._inside(wide[..., -1 - d], n, np.abs, np.mod, np.clip)
+            for d, n in enumerate(lengths)
+        ]
+        images = np.arange(x.shape[0]).reshape(-1, *([1] * len(lengths)))
+        total = np.zeros((x.shape[0], *grid.shape[1:-1], x.shape[1]), wide.dtype)
+        for corner in self._corners(len(lengths)):
+            weight: Any = np.ones(grid.shape[:-1], wide.dtype)
+            is_inside: Any = np.ones(grid.shape[:-1], bool)
+            at = []
+            for place, n, bit in zip(places, lengths, corner, strict=True):
+                low = np.round(place) if self.mode == "nearest" else np.floor(place)
+                if self.mode != "nearest":
+                    weight = weight * (place - low if bit else 1 - (place - low))
+                inside = (low + bit >= 0) & (low + bit < n)
+                is_inside = is_inside & inside
+                at.append(np.where(inside, low + bit, 0).astype(np.intp))
+            values = np.moveaxis(x, 1, -1)[(images, *at)]
+            total += np.where(is_inside[..., None], values, 0) * weight[..., None]
+        return np.moveaxis(total, -1, 1).astype(self.dtype)
+
+    def decompose(self, x: TensorOp, grid: TensorOp) -> TensorOp:
+        """Sum the weighted neighbours of each point."""
+        batch, channels, *lengths = x.axes.lengths
+        wide = accumulator_dtype(self.dtype)
+        line = (batch, 1, product(grid.axes.lengths[1:-1]))
+        lows, fractions = [], []
+        for d, n in enumerate(lengths):
+            part = cast_axes(slice_along_axis(grid, -1, len(lengths) - 1 - d), line)
+            place = self._inside(cast(part, wide), n, absolute, mod, clip)
+            low = round(place) if self.mode == "nearest" else floor(place)
+            lows.append(low)
+            fractions.append(place - low)
+        flat = cast_axes(x, (batch, channels, math.prod(lengths)))
+        parts = []
+        for corner in self._corners(len(lengths)):
+            weight: Any = 1
+            is_inside: Any = None
+            index: Any = 0
+            for low, fraction, n, bit in zip(lows, fractions, lengths, corner, strict=True):
+                if self.mode != "nearest":
+                    weight = (fraction if bit else 1 - fraction) * weight
+                inside = logical_and(greater_equal(low, -bit), less(low, n - bit))
+                is_inside = inside if is_inside is None else logical_and(is_inside, inside)
+                neighbour = low + bit if bit else low
+                index = index * n + cast(where(inside, neighbour, 0), dtypes.int64)
+            values = cast(take_along_axis(flat, index), wide)
+            parts.append(where(is_inside, values, 0) * weight)
+        return cast(cast_axes(functools.reduce(add, parts), self.axes), self.dtype)
+
+    def _corners(self, count: int) -> Iterable[tuple[int, ...]]:
+        return itertools.product((0,) if self.mode == "nearest" else (0, 1), repeat=count)
+
+    def _inside(self, g: Any, n: int, absolute: Any, mod: Any, clip: Any) -> Any:
+        """Return coordinates scaled from [-1, 1] to indices, clipped or reflected if outside."""
+        place = (g + 1) * ((n - 1) / 2) if self.align_corners else ((g + 1) * n - 1) * 0.5
+        if self.padding == "zeros":
+            # Outside by enough for no neighbour inside, but within the range of integers.
+            return clip(place, -2, n + 1)
+        if self.padding == "reflection":
+            low, span = (0, n - 1) if self.align_corners else (-0.5, n)
+            place = low + span - absolute(mod(place - low, 2 * span) - span) if span else place * 0
+        return clip(place, 0, n - 1)
+
+
+def grid_sample(
+    x: Any,
+    grid: Any,
+    mode: str = "bilinear",
+    padding: str = "zeros",
+    align_corners: bool = False,
+) -> TensorOp:
+    """Return images sampled at the points of a grid.
+
+    `x` has the axes (N, C, one to three spatial axes), `grid` (N, spatial, coordinates) and the
+    result (N, C, spatial axes of the grid), all positional. Coordinates are from -1 to 1, in the
+    reverse order of the axes: x, y, z. With `align_corners`, -1 and 1 are the centers of the first
+    and the last element, else their outer edges. `mode` is ``bilinear`` or ``nearest``, with ties
+    to even. `padding` selects the values outside: ``zeros``, the nearest element (``border``), or
+    the reflected image (``reflection``). Integers give float32.
+
+    The gradient of the grid is one-sided at elements, and 0 for ``nearest`` and outside.
+    """
+    dtype = FloatOp.operand_dtype(common_dtype((x, grid)))
+    x, grid = cast(as_op(x), dtype), cast(as_op(grid), dtype)
+    use = Use("grid_sample", (x, grid))
+    use.spatial_lengths()
+    _require_choice(use, "mode", mode, ("bilinear", "nearest"))
+    _require_choice(use, "padding", padding, ("zeros", "border", "reflection"))
+    return GridSampleOp(x, grid, mode=mode, padding=padding, align_corners=bool(align_corners))
+
+
+def affine_grid(theta: Any, lengths: Any, align_corners: bool = False) -> TensorOp:
+    """Return the grid of affine transforms, one for each image, for `grid_sample`.
+
+    `theta` has the axes (N, n, n + 1) for n spatial `lengths`, one to three; the last column is the
+    translation. The result has the axes (N, spatial, n). Integers give float32.
+    """
+    (theta,) = align(FloatOp, theta)
+    use = Use("affine_grid", (theta,))
+    count = len(lengths) if isinstance(lengths, list | tuple) else 1
+    sizes = use.numbers("lengths", lengths, count)
+    if theta.axes.is_named or theta.axes.lengths[1:] != (count, count + 1) or count not in SPATIAL:
+        problem = f"for lengths {sizes}, theta must have the axes (N, {count}, {count + 1})"
+        raise use.refusal(f"{problem}, not {theta.axes}", AxesError)
+    lines = []
+    for n in sizes:
+        edge = (n - 1) / n if not align_corners else 1.0
+        lines.append(np.linspace(-edge, edge, n) if n > 1 else np.zeros(1))
+    places = np.stack([*np.meshgrid(*lines, indexing="ij")[::-1], np.ones(sizes)], axis=-1)
+    wide = cast(theta, accumulator_dtype(theta.dtype))
+    base = constant(places.reshape(-1, count + 1), dtype=wide.dtype)
+    batch = theta.axes.lengths[0]
+    several = broadcast(base, (batch, *base.axes.lengths))
+    product = MatmulOp(several, matrix_transpose(wide))
+    return cast(cast_axes(product, (batch, *sizes, count)), theta.dtype)
+
+
+_BLOCKS = Layout("batch? channels spatial*", results=["batch? channels spatial*"])
+
+
+def pixel_shuffle(x: Any, factor: int, **axes: Unpack[ImageRoles]) -> TensorOp:
+    """Return images enlarged by `factor` along each spatial axis, from groups of channels.
+
+    The axes (N, C * factor ** n, n spatial axes) become (N, C, n longer ones): the channels of a
+    group form a block, in row-major order. For named axes see `max_pool`.
+    """
+    return by_roles("pixel_shuffle", _BLOCKS, (x,), axes, lambda x: _in_blocks(as_op(x), factor))
+
+
+def _in_blocks(x: TensorOp, factor: Any) -> TensorOp:
+    use = Use("pixel_shuffle", (x,))
+    lengths = use.spatial_lengths()
+    count, factor = len(lengths), use.numbers("factor", factor, 1)[0]
+    batch, channels = x.axes.lengths[:2]
+    if not isinstance(channels, int) or channels % factor**count:
+        problem = f"blocks of {factor**count} do not divide {channels} channels of {x.axes}"
+        raise use.refusal(problem, AxesError)
+    split = cast_axes(x, (batch, channels // factor**count, *[factor] * count, *lengths))
+    pairs = (place for i in range(count) for place in (2 + count + i, 2 + i))
+    longer = (n * factor for n in lengths)
+    return cast_axes(transpose(split, (0, 1, *pairs)), (batch, split.axes[1], *longer))
+
+
+def pixel_unshuffle(x: Any, factor: int, **axes: Unpack[ImageRoles]) -> TensorOp:
+    """Return images reduced by `factor` along each spatial axis, with blocks as channels.
+
+    It is the inverse of `pixel_shuffle`: the axes (N, C, n spatial axes) become (N,
+    C * factor ** n, n shorter ones). For named axes see `max_pool`.
+    """
+    return by_roles(
+        "pixel_unshuffle", _BLOCKS, (x,), axes, lambda x: _as_channels(as_op(x), factor)
+    )
+
+
+def _as_channels(x: TensorOp, factor: Any) -> TensorOp:
+    use = Use("pixel_unshuffle", (x,))
+    lengths = use.spatial_lengths()
+    count, factor = len(lengths), use.numbers("factor", factor, 1)[0]
+    shorter = [floor_divide(n, factor) for n in lengths]
+    if any(m * factor != n for m, n in zip(shorter, lengths, strict=True)):
+        problem = f"blocks of {factor} do not divide the lengths of {x.axes}, or they are unknown"
+        raise use.refusal(problem, AxesError)
+    batch, channels = x.axes.lengths[:2]
+    split = cast_axes(x, (batch, channels, *(each for n in shorter for each in (n, factor))))
+    inside, outside = range(3, 3 + 2 * count, 2), range(2, 2 + 2 * count, 2)
+    turned = transpose(split, (0, 1, *inside, *outside))
+    return cast_axes(turned, (batch, product((channels, factor**count)), *shorter))

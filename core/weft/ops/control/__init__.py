@@ -1,0 +1,1 @@
+"""Effects, states, calls of graphs and their order."""

@@ -1,0 +1,289 @@
+"""Calls, loops and conditionals over graphs.
+
+A called graph may read and write states. The op then takes their values as further operands and
+yields their new values as further results, which are written at the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+from weft.errors import ArgumentError, AxesError, DTypeError, StateError, WeftError
+from weft.ir import dtypes, scope
+from weft.ir.graph import Graph, exchanges
+from weft.ir.op import Op, explain
+from weft.ir.state_lifting import Function, carrying, function_of, writing
+from weft.ir.storage import AssignOp, ParameterOp, as_op, constant
+from weft.ir.tensor import TensorOp
+from weft.ops.arguments import checked_integer
+from weft.ops.control.effects import DecisionOp
+from weft.ops.control.graph_ops import AfterOp, CallOp, CondOp, GraphsOp, LoopOp, SavedOp, WhileOp
+from weft.ops.pointwise.elementwise import cast
+from weft.ops.shape.movement import broadcast, transpose
+
+__all__ = [
+    "AfterOp",
+    "CallOp",
+    "CondOp",
+    "LoopOp",
+    "SavedOp",
+    "WhileOp",
+    "call",
+    "cond",
+    "loop",
+    "saved",
+    "while_loop",
+]
+
+G = TypeVar("G", bound=GraphsOp)
+
+
+def call(graph: Graph, *args: Any) -> tuple[TensorOp, ...]:
+    """Return the outputs of a call of a graph; `capture` returns such graphs.
+
+    Arguments are cast and broadcast to the inputs. States are read and written at the call;
+    computing any result performs the writes. Raises ArgumentError for a wrong number of arguments,
+    AxesError and DTypeError for one that does not fit.
+    """
+    return call_op(graph, *args).results
+
+
+def call_op(graph: Graph, *args: Any) -> CallOp:
+    """Return the op of `call`."""
+    function = _function("call", graph)
+    op = CallOp(*_operands("call", graph, args), *function.reads, graph=function.graph)
+    return _with_writes(op, len(graph.outputs), function.writes)
+
+
+def loop(graph: Graph, count: int, *args: Any) -> tuple[TensorOp, ...]:
+    """Return the outputs of a graph after `count` iterations, each on the outputs of the last.
+
+    The loop carries as many values as the graph has outputs. The first arguments are their initial
+    values; the others are loop-invariant. ``count`` is at least 0; 0 gives the initial values.
+    Raises the errors of `call`, and AxesError or DTypeError if the outputs do not fit the inputs.
+    """
+    count = checked_integer("loop", "the count", count, 0)
+    return loop_op(graph, count, *args).results if count else _not_at_all(graph, args)
+
+
+def loop_op(graph: Graph, count: int, *args: Any) -> LoopOp:
+    """Return the op of `loop`, for at least one iteration."""
+    function = _function("loop", graph)
+    operands = _operands("loop", graph, args)
+    carried, _ = _split("loop", graph, operands)
+    ordered, states = carrying(function, len(carried))
+    op = LoopOp(*_reordered(graph, operands, function, states), graph=ordered, count=count)
+    return _with_writes(op, len(graph.outputs), function.writes)
+
+
+def cond(
+    condition: Any,
+    then_graph: Graph,
+    else_graph: Graph,
+    then_args: Iterable[Any] = (),
+    else_args: Iterable[Any] = (),
+) -> tuple[TensorOp, ...]:
+    """Return the outputs of one graph if a bool is true, else those of another.
+
+    Only the chosen graph runs, if the backend can branch. The outputs of both have the same axes
+    and dtypes. Raises the errors of `call`.
+    """
+    return cond_op(condition, then_graph, else_graph, then_args, else_args).results
+
+
+def cond_op(
+    condition: Any,
+    then_graph: Graph,
+    else_graph: Graph,
+    then_args: Iterable[Any] = (),
+    else_args: Iterable[Any] = (),
+) -> CondOp:
+    """Return the op of `cond`."""
+    one, other = _function("cond", then_graph), _function("cond", else_graph)
+    writes = tuple(dict.fromkeys((*one.writes, *other.writes)))
+    count = len(then_graph.outputs)
+    one, other = (writing(each, writes, count) for each in (one, other))
+    chosen = as_op(condition)
+    if any(map(exchanges, (one.graph, other.graph))):
+        chosen = DecisionOp(chosen)
+    op = CondOp(
+        chosen,
+        *_operands("cond", then_graph, _branch(then_args)),
+        *one.reads,
+        *_operands("cond", else_graph, _branch(else_args)),
+        *other.reads,
+        then_graph=one.graph,
+        else_graph=other.graph,
+    )
+    return _with_writes(op, count, writes)
+
+
+def while_loop(condition: Graph, body: Graph, *args: Any) -> tuple[TensorOp, ...]:
+    """Return the outputs of a graph iterated on its own outputs while a condition holds.
+
+    Both graphs take all arguments. The loop carries as many values as the body has outputs; the
+    first arguments are their initial values, the others are loop-invariant. Neither graph may use
+    states, and there is no gradient. Raises the errors of `loop`.
+    """
+    return while_op(condition, body, *args).results
+
+
+def while_op(condition: Graph, body: Graph, *args: Any) -> WhileOp:
+    """Return the op of `while_loop`."""
+    for graph in (condition, body):
+        if _function("while_loop", graph).reads:
+            names = ", ".join(str(state) for state in function_of(graph).reads)
+            problem = f"{graph.name} uses the states {names}: make them inputs and outputs"
+            raise ArgumentError(explain("while_loop", problem, ()))
+    if any(map(exchanges, (condition, body))) and len(condition.outputs) == 1:
+        decision = DecisionOp(condition.outputs[0])
+        effects = (*condition.effects, decision)
+        condition = condition.replace(outputs=(decision,), effects=effects)
+    return WhileOp(*_operands("while_loop", body, args), condition=condition, body=body)
+
+
+_REPEATABLE = (CallOp, LoopOp)
+
+
+def saved(of: GraphsOp, op: TensorOp, turn: int = 0) -> TensorOp:
+    """Return the value of an inner op of a called graph, in one call of it.
+
+    For a loop, `turn` is the iteration. Raises ArgumentError for ops outside the graph.
+    """
+    return all_saved(of, [op], turn)[0]
+
+
+def all_saved(of: GraphsOp, ops: Sequence[TensorOp], turn: int = 0) -> list[TensorOp]:
+    """Return `saved` for each of several ops."""
+    if not isinstance(of, _REPEATABLE):
+        raise ArgumentError(explain("saved", f"takes a call or a loop, not {of!r}", ()))
+    graph = of.graph
+    places = graph.places if isinstance(of, CallOp) else {}
+    inside = [op for op in ops if op not in places and not op.is_constant]
+    for op in inside:
+        if (op.args[0] if isinstance(op, SavedOp) else op) not in graph.members:
+            raise ArgumentError(explain("saved", f"{op} is no op of {graph.name}", (op,)))
+    values: dict[Op, TensorOp] = {}
+    if inside:
+        first = values[inside[0]] = SavedOp(of, inner=inside[0], turn=turn)
+        rest = [op for op in dict.fromkeys(inside) if op not in values]
+        types = ((op, op.axes, op.dtype) for op in rest)
+        values.update(zip(rest, first.siblings("inner", types), strict=True))
+    return [
+        of.args[places[op]] if op in places else op if op.is_constant else values[op] for op in ops
+    ]
+
+
+# Arguments
+
+
+def _function(name: str, graph: Any) -> Function:
+    if not isinstance(graph, Graph):
+        problem = f"takes a graph, as weft.capture(results, parameters) returns it, not {graph!r}"
+        raise ArgumentError(explain(name, problem, ()))
+    function = function_of(graph)
+    _require_own_scope(name, graph, function)
+    return function
+
+
+def _require_own_scope(name: str, graph: Graph, function: Function) -> None:
+    """Refuse a graph whose writes would also run in the surrounding program."""
+    token = scope.current.get().scope
+    for state in function.writes:
+        write = state.last_write(token)
+        if write in graph.writes:
+            problem = (
+                f"the write of {state} in {graph.name} would also run where it was built "
+                f"({write.file_info}): build the graph inside `with weft.saved_user_deps():`"
+            )
+            raise StateError(explain(name, problem, ()))
+
+
+def _branch(args: Any) -> tuple[Any, ...]:
+    """Return the arguments of one branch of a conditional."""
+    if isinstance(args, Op | str) or not isinstance(args, Iterable):
+        problem = f"the arguments of each graph come in a list, as in [x, y], not {args!r}"
+        raise ArgumentError(explain("cond", problem, [args] if isinstance(args, Op) else []))
+    return tuple(args)
+
+
+def _operands(name: str, graph: Graph, args: tuple[Any, ...]) -> tuple[TensorOp, ...]:
+    """Return arguments cast and broadcast to the inputs of a graph."""
+    if len(args) != len(graph.inputs):
+        inputs = ", ".join(str(op.source) for op in graph.inputs) or "none"
+        problem = f"{graph.name} has {len(graph.inputs)} inputs ({inputs}), not {len(args)}"
+        raise ArgumentError(explain(name, problem, [x for x in args if isinstance(x, Op)]))
+    return tuple(
+        _operand(name, graph, parameter, arg)
+        for parameter, arg in zip(graph.inputs, args, strict=True)
+    )
+
+
+def _operand(name: str, graph: Graph, parameter: ParameterOp, arg: Any) -> TensorOp:
+    if isinstance(arg, TensorOp) and (arg.dtype, arg.axes) == (parameter.dtype, parameter.axes):
+        return arg
+    value: TensorOp = constant(arg, dtype=parameter.dtype) if _is_number(arg) else as_op(arg)
+    axes = parameter.axes
+    if value.dtype != parameter.dtype:
+        if dtypes.promote(value.dtype, parameter.dtype) != parameter.dtype:
+            problem = f"{_wanted(graph, parameter)}, which {value.dtype} does not convert to"
+            raise DTypeError(explain(name, f"{problem}: use cast", (value,)))
+        value = cast(value, parameter.dtype)
+    if value.axes == axes:
+        return value
+    try:
+        if value.axes.is_named and value.axes.agrees_with(axes):
+            return transpose(value, axes)
+        return broadcast(value, axes)
+    except WeftError:
+        problem = f"{_wanted(graph, parameter)}, not {value.axes}"
+        raise AxesError(explain(name, problem, (value,))) from None
+
+
+def _wanted(graph: Graph, parameter: ParameterOp) -> str:
+    return f"the input {parameter.source} of {graph.name} is {parameter.dtype} {parameter.axes}"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, bool | int | float | complex)
+
+
+def _split(
+    name: str, graph: Graph, operands: tuple[TensorOp, ...]
+) -> tuple[tuple[TensorOp, ...], tuple[TensorOp, ...]]:
+    """Return the loop-carried operands, and the loop-invariant ones."""
+    count = len(graph.outputs)
+    if count > len(operands):
+        problem = f"{graph.name} has {count} outputs, but only {len(operands)} inputs to carry"
+        raise ArgumentError(explain(name, problem, operands))
+    return operands[:count], operands[count:]
+
+
+def _not_at_all(graph: Any, args: tuple[Any, ...]) -> tuple[TensorOp, ...]:
+    _function("loop", graph)
+    operands = _operands("loop", graph, args)
+    return _split("loop", graph, operands)[0]
+
+
+def _reordered(
+    graph: Graph, operands: tuple[TensorOp, ...], function: Function, states: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    count, written = len(graph.outputs), len(function.writes)
+    return (*operands[:count], *states[:written], *operands[count:], *states[written:])
+
+
+def _with_writes(op: G, count: int, states: tuple[Any, ...]) -> G:
+    """Write states at a call, and make its results depend on the writes."""
+    results = op.results
+    writes: list[Any] = [
+        AssignOp(state, value) for state, value in zip(states, results[count:], strict=True)
+    ]
+    values: tuple[TensorOp, ...] = results[:count]
+    if writes:
+        values = tuple(AfterOp(value, *writes) for value in values)
+    op.__dict__["_results"] = values
+    return op
+
+
+# Checks

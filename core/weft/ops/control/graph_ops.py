@@ -1,0 +1,293 @@
+"""Ops that run graphs: call, loop, conditional and while.
+
+The graph of such an op is a pure function of its inputs. `weft.ops.control.calls` builds these ops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.ir import dtypes, upcalls
+from weft.ir.axes import Axes
+from weft.ir.dtypes import DType
+from weft.ir.graph import Graph
+from weft.ir.interpreter import evaluate
+from weft.ir.results import TupleOp, results_of
+from weft.ir.tensor import TensorOp
+from weft.ops.shape.movement import IdentityOp
+from weft.support.locks import cached_property
+
+Adjoints = Mapping[Any, TensorOp]
+"""Adjoints of the results of an op, by their index or by the inner op of a saved value."""
+
+Evaluate = Callable[[Graph, tuple[Any, ...]], tuple[Any, ...]]
+"""A function that returns the outputs of a graph for values of its inputs."""
+
+
+class GraphsOp(TupleOp):
+    """The base of ops that run graphs; its results are the outputs of the graphs.
+
+    Backends build one function for each graph, so ops with equal graphs share one graph.
+    """
+
+    _results: tuple[TensorOp, ...] | None = None
+
+    @cached_property
+    def has_effect(self) -> bool:
+        """Whether an inner op has a side effect."""
+        return any(graph.effects for graph in self.graphs)
+
+    @cached_property
+    def may_raise(self) -> bool:
+        """Whether an inner op may raise."""
+        return any(graph.may_raise for graph in self.graphs)
+
+    @cached_property
+    def result_types(self) -> tuple[tuple[Axes, DType], ...]:
+        """The axes and dtypes of the last graph's outputs."""
+        return tuple((op.axes, op.dtype) for op in self.graphs[-1].outputs)
+
+    @property
+    def results(self) -> tuple[TensorOp, ...]:
+        """The results as ops."""
+        if self._results is None:
+            self.__dict__.setdefault("_results", results_of(self))
+        return self._results or ()
+
+    def run(self, evaluate: Evaluate, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the results for operands, using a function that evaluates graphs."""
+        raise NotImplementedError
+
+    def reference(self, *args: Any) -> tuple[Any, ...]:
+        """Run with the references of the inner ops."""
+        return self.run(_evaluated, args)
+
+    def generate_adjoints(self, delta: Any, *args: Any) -> Iterable[Any]:
+        """Refuse; differentiable subclasses take the adjoints of their results by index."""
+        raise NotImplementedError
+
+
+class CallOp(GraphsOp):
+    """A call of a graph: operands are its inputs, results its outputs.
+
+    Attributes
+    ----------
+    graph
+        The called graph, without states.
+    """
+
+    graph: Any
+
+    @property
+    def graphs(self) -> tuple[Graph, ...]:  # type: ignore[override]
+        """The called graph."""
+        return (self.graph,)
+
+    def infer(self) -> tuple[Axes, Any]:
+        """Check operands against inputs."""
+        _check_operands(self.graph, self.args)
+        return super().infer()
+
+    def run(self, evaluate: Evaluate, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Evaluate the graph."""
+        return evaluate(self.graph, args)
+
+    def generate_adjoints(self, delta: Adjoints, *args: TensorOp) -> list[Any]:
+        """Call the gradient graph with saved values of this call."""
+        adjoints: list[Any] = upcalls.adjoints_of_call(self, delta)
+        return adjoints
+
+
+class LoopOp(GraphsOp):
+    """A loop with a static trip count, whose body is a graph.
+
+    The first operands, one for each output, are the initial values of the loop-carried ones; the
+    others are loop-invariant.
+
+    Attributes
+    ----------
+    graph
+        The body of the loop.
+    count
+        The number of iterations, at least one.
+    """
+
+    graph: Any
+    count: int
+    may_raise = True  # an interrupt, between iterations
+
+    @property
+    def graphs(self) -> tuple[Graph, ...]:  # type: ignore[override]
+        """The body of the loop."""
+        return (self.graph,)
+
+    def infer(self) -> tuple[Axes, Any]:
+        """Check operands against inputs, and inputs against outputs."""
+        _check_operands(self.graph, self.args)
+        _check_carried(self.graph)
+        return super().infer()
+
+    def run(self, evaluate: Evaluate, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Evaluate the graph in each iteration."""
+        carried = len(self.graph.outputs)
+        for _ in range(self.count):
+            args = (*evaluate(self.graph, args), *args[carried:])
+        return args[:carried]
+
+    def generate_adjoints(self, delta: Adjoints, *args: TensorOp) -> list[Any]:
+        """Call the gradient graph for each iteration, the last first."""
+        adjoints: list[Any] = upcalls.adjoints_of_loop(self, delta)
+        return adjoints
+
+
+class CondOp(GraphsOp):
+    """A conditional: a bool selects one of two graphs at the call.
+
+    Operands are the bool, the inputs of the first graph, and the inputs of the second.
+
+    Attributes
+    ----------
+    then_graph, else_graph
+        The graph for true, and the graph for false.
+    """
+
+    then_graph: Any
+    else_graph: Any
+
+    @property
+    def graphs(self) -> tuple[Graph, ...]:  # type: ignore[override]
+        """Both branches."""
+        return (self.then_graph, self.else_graph)
+
+    def infer(self) -> tuple[Axes, Any]:
+        """Check the bool, the operands, and that both branches have the same outputs."""
+        _check_bool("the condition", self.args[0])
+        place = 1 + len(self.then_graph.inputs)
+        _check_operands(self.then_graph, self.args[1:place])
+        _check_operands(self.else_graph, self.args[place:])
+        found = [[(op.axes, op.dtype) for op in graph.outputs] for graph in self.graphs]
+        if found[0] != found[1]:
+            one, other = (", ".join(f"{d} {a}" for a, d in types) for types in found)
+            raise AxesError(f"one graph yields {one or 'nothing'}, the other {other or 'nothing'}")
+        return super().infer()
+
+    def operands_of(self, which: bool) -> tuple[TensorOp, ...]:
+        """Return the operands of one branch."""
+        place = 1 + len(self.then_graph.inputs)
+        return self.args[1:place] if which else self.args[place:]
+
+    def run(self, evaluate: Evaluate, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Evaluate the selected graph."""
+        condition, place = bool(args[0]), 1 + len(self.then_graph.inputs)
+        chosen = args[1:place] if condition else args[place:]
+        return evaluate(self.graphs[not condition], chosen)
+
+    def generate_adjoints(self, delta: Adjoints, *args: TensorOp) -> list[Any]:
+        """Build a conditional over the gradient graphs, which recompute saved values."""
+        adjoints: list[Any] = upcalls.adjoints_of_cond(self, delta)
+        return adjoints
+
+
+class WhileOp(GraphsOp):
+    """A while loop: a graph is the body, another one the condition.
+
+    Operands are those of `LoopOp`; the condition takes all of them before each iteration. The op
+    has no gradient.
+
+    Attributes
+    ----------
+    condition
+        A graph with a bool as its only output.
+    body
+        The body of the loop.
+    """
+
+    condition: Any
+    body: Any
+
+    may_raise = True  # an interrupt, between iterations
+
+    @property
+    def graphs(self) -> tuple[Graph, ...]:  # type: ignore[override]
+        """The condition and the body."""
+        return (self.condition, self.body)
+
+    def infer(self) -> tuple[Axes, Any]:
+        """Check operands against inputs, inputs against outputs, and the bool."""
+        _check_operands(self.condition, self.args)
+        _check_operands(self.body, self.args)
+        _check_carried(self.body)
+        if len(self.condition.outputs) != 1:
+            raise ArgumentError("the condition must have one output")
+        _check_bool("the output of the condition", self.condition.outputs[0])
+        return super().infer()
+
+    def run(self, evaluate: Evaluate, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Evaluate condition and body in turn."""
+        carried = len(self.body.outputs)
+        while bool(evaluate(self.condition, args)[0]):
+            args = (*evaluate(self.body, args), *args[carried:])
+        return args[:carried]
+
+
+class SavedOp(TensorOp):
+    """The value of an inner op of a called graph, in one call of it.
+
+    Capture replaces it by a further output of the called graph.
+
+    Attributes
+    ----------
+    inner
+        The op of the called graph.
+    turn
+        The iteration of a loop, from 0.
+    """
+
+    inner: Any
+    turn: int
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Return the axes and dtype of the inner op."""
+        return self.inner.axes, self.inner.dtype
+
+    @property
+    def key(self) -> Any:
+        """The key of its adjoint in the rule of the operand."""
+        return (self.inner, self.turn) if isinstance(self.args[0], LoopOp) else self.inner
+
+
+class AfterOp(IdentityOp):
+    """The first operand, with a dependency on the writes that are the others."""
+
+
+def _check_operands(graph: Graph, args: tuple[TensorOp, ...]) -> None:
+    if len(args) != len(graph.inputs):
+        raise ArgumentError(f"{graph.name} has {len(graph.inputs)} inputs, not {len(args)}")
+    for parameter, arg in zip(graph.inputs, args, strict=True):
+        if (arg.axes.lengths, arg.dtype) != (parameter.axes.lengths, parameter.dtype):
+            raise AxesError(
+                f"{arg.dtype} {arg.axes} is given for the input {parameter.source} of "
+                f"{graph.name}, which is {parameter.dtype} {parameter.axes}"
+            )
+
+
+def _check_carried(graph: Graph) -> None:
+    for output, parameter in zip(graph.outputs, graph.inputs, strict=False):
+        if (output.axes.lengths, output.dtype) != (parameter.axes.lengths, parameter.dtype):
+            raise AxesError(
+                f"{graph.name} carries {output.dtype} {output.axes} to its input "
+                f"{parameter.source}, which is {parameter.dtype} {parameter.axes}"
+            )
+
+
+def _check_bool(what: str, op: TensorOp) -> None:
+    if op.axes or not dtypes.is_bool(op.dtype):
+        raise DTypeError(f"{what} must be a bool scalar, not {op.dtype} {op.axes}")
+
+
+def _evaluated(graph: Graph, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Evaluate a graph, in wide precision if its operands are wide."""
+    wide = any(x.dtype != op.dtype for x, op in zip(args, graph.inputs, strict=True))
+    return tuple(evaluate(graph, args, wide=wide)[0])

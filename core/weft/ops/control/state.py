@@ -1,0 +1,141 @@
+"""State updates: assignments, slice updates, running sums and averages.
+
+A write is an effect: it happens in computations of the write, or of an op built after it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.errors import AxesError, DTypeError, WeftError
+from weft.ir import dtypes
+from weft.ir.dtypes import DType, accumulator_dtype
+from weft.ir.op import explain
+from weft.ir.storage import AssignOp, as_op, constant
+from weft.ir.tensor import TensorOp, operators
+from weft.ops.indexing.slicing import update_slice
+from weft.ops.pointwise.elementwise import cast, subtract
+from weft.ops.shape.movement import IdentityOp, broadcast, with_names
+from weft.ops.shape.views import Place
+
+__all__ = [
+    "SetItem",
+    "ValueOfOp",
+    "accumulate",
+    "assign",
+    "fill",
+    "moving_average",
+    "scaled_add",
+    "set_item",
+    "value_of",
+]
+
+
+class ValueOfOp(IdentityOp):
+    """The value of the operand when this op is built, regardless of later writes."""
+
+
+def assign(state: Any, value: Any) -> AssignOp:
+    """Return a write of a value into a state, seen by all ops built later.
+
+    The value is broadcast and cast. The target may be a view of a state by slices, transposes and
+    reshapes, which writes only that part. An array of the right shape takes the axis names of the
+    target. Raises StateError unless the target is a variable, persistent tensor or placeholder, or
+    such a view, and AxesError or DTypeError for a value that does not fit.
+    """
+    place = Place("assign", state)
+    return _write(place, _fitting("assign", place, value))
+
+
+def _write(place: Place, value: TensorOp) -> AssignOp:
+    """Return the write of a fitting value into a state or a part of it."""
+    value = cast(value, place.state.dtype)
+    if place.value is not place.state:
+        value = place.holding(broadcast(value, place.value.axes))
+    return AssignOp(place.state, value)
+
+
+def _fitting(function: str, place: Place, value: Any) -> TensorOp:
+    """Return a value broadcast to the axes of the target, or as a scalar."""
+    target = place.value
+    value = with_names(_number_for(value, target.dtype), value, target.axes)
+    try:
+        return broadcast(value, target.axes) if value.axes else value
+    except WeftError:
+        problem = f"{value} {value.axes} does not fit {target} {target.axes}"
+        raise AxesError(explain(function, problem, (target, value))) from None
+
+
+def _number_for(value: Any, dtype: DType) -> TensorOp:
+    if isinstance(value, bool | int | float | complex):
+        return constant(value, dtype=dtype)
+    return as_op(value)
+
+
+def SetItem(state: Any, value: Any) -> AssignOp:  # noqa: N802
+    """Return a write of a whole state; see `assign`."""
+    return assign(state, value)
+
+
+def set_item(state: Any, item: Any, value: Any) -> AssignOp:
+    """Return a write into a slice of a state or view; steps may be negative."""
+    slices = item if isinstance(item, tuple) else (item,)
+    if all(part is Ellipsis or _is_everything(part) for part in slices):
+        return assign(state, value)
+    place = Place("set_item", state)
+    return _write(place, update_slice(place.value, slices, value))
+
+
+def _is_everything(part: Any) -> bool:
+    return isinstance(part, slice) and part == slice(None)
+
+
+def fill(state: Any, value: Any) -> AssignOp:
+    """Return a write of a number into all elements of a state."""
+    return assign(state, value)
+
+
+def accumulate(state: Any, value: Any, factor: Any = 1) -> AssignOp:
+    """Return a write that adds ``factor * value`` to a state, as in ``state += value``.
+
+    See `scaled_add`.
+    """
+    return _scaled_add("accumulate", state, value, 1, factor)
+
+
+def scaled_add(state: Any, value: Any, a: Any = 1, b: Any = 1) -> AssignOp:
+    """Return a write of ``a * state + b * value`` into a state.
+
+    The value is broadcast to the state; the factors are numbers or tensors that broadcast too.
+    16-bit floats are added in float32. The result is cast to the dtype of the state by `cast`,
+    which truncates for integers. Raises the errors of `assign`.
+    """
+    return _scaled_add("scaled_add", state, value, a, b)
+
+
+def _scaled_add(function: str, state: Any, value: Any, a: Any, b: Any) -> AssignOp:
+    place = Place(function, state)
+    value = _fitting(function, place, value)
+    old, new = (cast(x, accumulator_dtype(x.dtype)) for x in (place.value, value))
+    return _write(place, _fitting(function, place, old * a + new * b))
+
+
+def moving_average(state: Any, value: Any, decay: Any) -> AssignOp:
+    """Return a write of the exponential moving average ``decay * state + (1 - decay) * value``.
+
+    `decay` is a number or a scalar. For a state that starts at 0, division by
+    ``1 - decay ** calls`` corrects the bias. Raises DTypeError unless the state has a float dtype,
+    and the errors of `assign`.
+    """
+    if not dtypes.is_inexact(Place("moving_average", state).value.dtype):
+        problem = f"{state} is {state.dtype}, but an average needs a float dtype"
+        raise DTypeError(explain("moving_average", problem, (state,)))
+    return _scaled_add("moving_average", state, value, decay, subtract(1.0, decay))
+
+
+def value_of(x: Any) -> TensorOp:
+    """Return the present value of a tensor, before any later write."""
+    return ValueOfOp(as_op(x))
+
+
+operators["set_item"] = set_item  # type: ignore[assignment]

@@ -1,0 +1,450 @@
+"""Gather and scatter by index tensors.
+
+Indices are from 0 to length - 1, or from -length to -1, counted from the end. An index out of range
+raises IndexOutOfRange at the call, or at construction if it is constant.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.errors import ArgumentError, AxesError, DTypeError, IndexOutOfRange
+from weft.ir import dtypes
+from weft.ir.axes import Axes, make_axes
+from weft.ir.dtypes import DType
+from weft.ir.op import explain
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import CompositeOp, TensorOp
+from weft.ops.indexing.slicing import with_lengths
+from weft.ops.pointwise.comparison import WhereOp, equal, greater_equal, maximum, minimum, where
+from weft.ops.pointwise.elementwise import add, cast, divide, multiply
+from weft.ops.reductions.reduction import MaxOp, MinOp, ProdOp, ReductionOp, SumOp
+from weft.ops.shape.movement import BroadcastOp, IotaOp, broadcast, cast_axes, size_of, zeros_like
+
+__all__ = [
+    "IndexedOp",
+    "ScatterOp",
+    "TakeAlongAxisOp",
+    "TakeOp",
+    "gather",
+    "scatter",
+    "take",
+]
+
+
+_ONE = Axes()
+"""The axes of a scalar."""
+
+
+class IndexedOp(TensorOp):
+    """The base of ops with indices along one axis of the first operand in the second.
+
+    Attributes
+    ----------
+    position
+        The position of that axis.
+    """
+
+    position: int
+    may_raise = True
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Check the position of the axis, and the dtype and range of the indices."""
+        x, indices = self.args[:2]
+        if not 0 <= self.position < x.rank:
+            raise AxesError(f"{self.position} is no position in {x.axes}")
+        if not dtypes.is_integer(indices.dtype):
+            is_mask = dtypes.is_bool(indices.dtype)
+            hint = "where() and nonzero() take masks" if is_mask else "cast() converts them"
+            raise DTypeError(f"indices must be integers, not {indices.dtype}: {hint}")
+        source = indices.args[0] if isinstance(indices, BroadcastOp) else indices
+        if source.is_constant and isinstance(x.axes[self.position].length, int):
+            self._check(source.const)
+        return x.axes, x.dtype
+
+    def _check(self, indices: Any) -> None:
+        axis = self.args[0].axes[self.position]
+        low, high = -axis.length, axis.length - 1
+        if not indices.size or (low <= indices.min() and indices.max() <= high):
+            return
+        wrong = (indices < low) | (indices > high)
+        first = tuple(np.argwhere(wrong)[0].tolist())
+        at = f" at {first} of the indices" if first else ""
+        which = f"dimension {self.position}" if axis.name is None else f"axis {axis.name}"
+        legal = f"its indices go from {low} to {high}" if axis.length else "it has no elements"
+        raise IndexOutOfRange(
+            f"index {indices[first]}{at} is out of range for {which} of length {axis.length}: "
+            f"{legal}"
+        )
+
+    def places(self, indices: Any) -> Any:
+        """Return the indices in the dtype of NumPy's indexing.
+
+        Raises IndexOutOfRange, with the user's line, for an index out of range.
+        """
+        indices = np.asarray(indices)
+        try:
+            self._check(indices)
+        except IndexOutOfRange as error:
+            raise IndexOutOfRange(self.explain(error.problem)) from None
+        return indices.astype(np.intp, copy=False)
+
+
+class TakeOp(IndexedOp):
+    """A gather: the elements of the first operand at the indices in the second, along one axis.
+
+    The axes of the indices replace that axis.
+    """
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Replace the axis by the axes of the indices."""
+        axes, dtype = super().infer()
+        return taken_axes(axes, self.args[1].axes, self.position), dtype
+
+    def reference(self, x: Any, indices: Any) -> Any:
+        """Call NumPy's take."""
+        return np.take(x, self.places(indices), axis=self.position)
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp, indices: TensorOp) -> Any:
+        """Scatter-add the adjoint at the indices."""
+        zeros = zeros_like(x)
+        into = ScatterOp(zeros, indices, delta, position=self.position, reduction="add")
+        return into, None
+
+
+class TakeAlongAxisOp(IndexedOp, CompositeOp):
+    """A gather with an index for each element of the result, along one axis.
+
+    Both operands have the same axes, except for the length of the indexed one.
+    """
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Check that the other axes agree, and return the axes of the indices."""
+        axes, dtype = super().infer()
+        indices = self.args[1].axes
+        _require_same_others(axes, indices, self.position)
+        return indices, dtype
+
+    def reference(self, x: Any, indices: Any) -> Any:
+        """Call NumPy's take_along_axis."""
+        return np.take_along_axis(x, self.places(indices), axis=self.position)
+
+    def decompose(self, x: TensorOp, indices: TensorOp) -> TensorOp:
+        """Gather from the flattened tensor."""
+        linear = _linear_along(x.axes, indices, self.position)
+        return cast_axes(TakeOp(_flat(x), linear, position=0), self.axes)
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp, indices: TensorOp) -> Any:
+        """Scatter-add the adjoint at the indices."""
+        return scatter_along(zeros_like(x), indices, delta, self.position, "add"), None
+
+
+class Reduction(NamedTuple):
+    """The functions of a scatter reduction, and its neutral element."""
+
+    ufunc: np.ufunc
+    combine: Any
+    over: type[ReductionOp]
+    neutral: Any
+
+
+REDUCTIONS = {
+    "add": Reduction(np.add, add, SumOp, lambda dtype: 0),
+    "mul": Reduction(np.multiply, multiply, ProdOp, lambda dtype: 1),
+    "max": Reduction(np.maximum, maximum, MaxOp, dtypes.least),
+    "min": Reduction(np.minimum, minimum, MinOp, dtypes.greatest),
+}
+"""The scatter reductions by name, besides ``set``."""
+
+
+class ScatterOp(IndexedOp, CompositeOp):
+    """A scatter: the first operand with updates, the third, at the indices in the second.
+
+    It is the dual of `TakeOp`: updates have the axes of a gather. Updates with repeated indices are
+    all combined; with ``set`` the last one in row-major order wins. 16-bit floats are added and
+    multiplied in float32.
+
+    Attributes
+    ----------
+    reduction
+        How updates combine with the elements: ``set``, ``add``, ``mul``, ``max`` or ``min``.
+    """
+
+    reduction: str
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Check that updates have the axes and dtype of a gather."""
+        axes, dtype = super().infer()
+        _, indices, updates = self.args
+        if self.reduction != "set" and self.reduction not in REDUCTIONS:
+            known = ", ".join(["set", *REDUCTIONS])
+            raise ArgumentError(f"unknown reduction {self.reduction!r}: use one of {known}")
+        wanted = taken_axes(axes, indices.axes, self.position)
+        if updates.axes != wanted or updates.dtype != dtype:
+            raise AxesError(f"updates must be {dtype} {wanted}, not {updates.dtype} {updates.axes}")
+        if dtypes.is_bool(dtype) and self.reduction in ("add", "mul"):
+            raise DTypeError(f"{self.reduction} takes numbers, not bool: cast them, or use max")
+        if dtype.kind == "c" and self.reduction in ("max", "min"):
+            raise DTypeError(f"{dtype} numbers have no order, which {self.reduction} needs")
+        return axes, dtype
+
+    def may_overwrite(self, index: int) -> bool:
+        """Allow the first operand."""
+        return index == 0
+
+    @property
+    def accumulator_dtype(self) -> DType:
+        """The dtype of the reduction."""
+        narrow = dtypes.is_float(self.dtype) and self.dtype.itemsize == 2
+        return dtypes.float32 if narrow and self.reduction != "set" else self.dtype
+
+    def places(self, indices: Any) -> Any:
+        """Return the indices for NumPy, as a C-contiguous array.
+
+        NumPy assigns in memory order, so the last update in row-major order wins.
+        """
+        return np.asarray(super().places(indices), order="C")
+
+    def reference(self, x: Any, indices: Any, updates: Any) -> Any:
+        """Assign or combine with NumPy."""
+        result = np.array(x, self.accumulator_dtype)
+        at = (*(slice(None),) * self.position, self.places(indices))
+        if self.reduction == "set":
+            result[at] = updates
+        else:
+            wide = np.asarray(updates, self.accumulator_dtype)
+            REDUCTIONS[self.reduction].ufunc.at(result, at, wide)
+        return result.astype(self.dtype)
+
+    def decompose(self, x: TensorOp, indices: TensorOp, updates: TensorOp) -> TensorOp:
+        """Compare each position with each index, and reduce over the matching updates."""
+        if indices.axes.size == 0:
+            return x
+        places = _flat(offsets(x.axes, self.position, indices))
+        count = places.axes[0].length
+        rows = cast_axes(cast(x, self.accumulator_dtype), _grouped(x.axes, self.position))
+        before, length, after = rows.axes.lengths
+        puts = cast_axes(cast(updates, self.accumulator_dtype), (before, count, after))
+        meetings = make_axes((length, count))
+        index = IotaOp(target_axes=meetings, target_dtype=dtypes.int64, position=0)
+        hit = equal(index, broadcast(places, meetings))
+        put = self._last_put if self.reduction == "set" else self._all_put
+        return cast(cast_axes(put(rows, puts, hit), self.axes), self.dtype)
+
+    def _last_put(self, rows: TensorOp, puts: TensorOp, hit: TensorOp) -> TensorOp:
+        number = IotaOp(target_axes=hit.axes, target_dtype=dtypes.int64, position=1)
+        last = MaxOp(where(hit, number, -1), positions=(1,))
+        chosen = TakeOp(puts, maximum(last, 0), position=1)
+        is_hit = BroadcastOp(greater_equal(last, 0), target_axes=rows.axes, dims=(1,))
+        return WhereOp(is_hit, chosen, rows)
+
+    def _all_put(self, rows: TensorOp, puts: TensorOp, hit: TensorOp) -> TensorOp:
+        _, combine, over, neutral = REDUCTIONS[self.reduction]
+        before, length, after = rows.axes.lengths
+        meetings = make_axes((before, length, puts.axes[1].length, after))
+        chosen = where(
+            BroadcastOp(hit, target_axes=meetings, dims=(1, 2)),
+            BroadcastOp(puts, target_axes=meetings, dims=(0, 2, 3)),
+            constant(neutral(rows.dtype), dtype=rows.dtype),
+        )
+        result: TensorOp = combine(rows, over(chosen, positions=(2,)))
+        return result
+
+    def generate_adjoints(
+        self, delta: TensorOp, x: TensorOp, indices: TensorOp, updates: TensorOp
+    ) -> Any:
+        """Return the adjoints of the operand and of the updates, by reduction."""
+        if self.reduction == "add":
+            return delta, None, self._taken(delta)
+        if self.reduction == "set":
+            outside = self._put(delta, zeros_like(updates), "set")
+            return outside, None, where(self._is_kept(indices), self._taken(delta), 0)
+        if self.reduction == "mul":
+            return self._adjoints_of_product(delta, x, updates)
+        return self._adjoints_of_extremum(delta, x, updates)
+
+    def _taken(self, value: TensorOp) -> TensorOp:
+        return TakeOp(value, self.args[1], position=self.position)
+
+    def _put(self, into: TensorOp, value: TensorOp, reduction: str) -> TensorOp:
+        return ScatterOp(into, self.args[1], value, position=self.position, reduction=reduction)
+
+    def _is_kept(self, indices: TensorOp) -> TensorOp:
+        """Return a mask of the updates that are the last with their index."""
+        flat = _flat(indices)
+        number = IotaOp(target_axes=flat.axes, target_dtype=dtypes.int64, position=0)
+        empty = broadcast(
+            constant(0, dtype=dtypes.int64), make_axes(self.axes[self.position].length)
+        )
+        kept = ScatterOp(empty, flat, number, position=0, reduction="max")
+        is_kept = cast_axes(equal(TakeOp(kept, flat, position=0), number), indices.axes)
+        dims = tuple(range(self.position, self.position + indices.rank))
+        return BroadcastOp(is_kept, target_axes=self.args[2].axes, dims=dims)
+
+    def _adjoints_of_extremum(self, delta: TensorOp, x: TensorOp, updates: TensorOp) -> Any:
+        """Split the adjoint evenly among ties, as `max` does."""
+        first, others = equal(x, self), equal(updates, self._taken(self))
+        wide = self.accumulator_dtype
+        ties = self._put(cast(first, wide), cast(others, wide), "add")
+        share = cast(divide(cast(delta, wide), ties), self.dtype)
+        return where(first, share, 0), None, where(others, self._taken(share), 0)
+
+    def _adjoints_of_product(self, delta: TensorOp, x: TensorOp, updates: TensorOp) -> Any:
+        """Multiply the adjoint by the product of all other factors.
+
+        It is the product of the nonzero factors divided by the factor itself, or 0 if another
+        factor is 0. First derivatives are exact everywhere, second ones if no update is 0.
+        """
+        delta, x, updates = (cast(each, self.accumulator_dtype) for each in (delta, x, updates))
+        ones = broadcast(constant(1, dtype=x.dtype), x.axes)
+        is_zero, x_is_zero = equal(updates, 0), equal(x, 0)
+        safe = where(is_zero, 1, updates)
+        zeros = self._put(cast(x_is_zero, x.dtype), cast(is_zero, x.dtype), "add")
+        others = self._taken(zeros) - cast(is_zero, x.dtype)
+        factors = self._put(where(x_is_zero, 1, x), safe, "mul")
+        rest = where(equal(others, 0), self._taken(factors) / safe, 0)
+        dx, du = delta * self._put(ones, updates, "mul"), self._taken(delta) * rest
+        return cast(dx, self.dtype), None, cast(du, self.dtype)
+
+
+def taken_axes(axes: Axes, indices: Axes, position: int, count: int = 1) -> Axes:
+    """Return axes with one or more, from a position on, replaced by those of the indices."""
+    end = position + count
+    try:
+        return Axes((*axes[:position], *indices, *axes[end:]))
+    except AxesError as error:
+        raise AxesError(
+            f"{error.problem}: the axes {indices} of the indices replace {axes[position:end]} in "
+            f"{axes}, give them distinct names (cast_axes, map_roles)"
+        ) from None
+
+
+def _require_same_others(axes: Axes, indices: Axes, position: int) -> None:
+    length = indices[position].length if len(indices) == len(axes) else None
+    if with_length(axes, position, length) != indices:
+        raise AxesError(
+            f"indices along {axes[position]!r} of {axes} must have the same axes, except for its "
+            f"length, not {indices}"
+        )
+
+
+def with_length(axes: Axes, position: int, length: Any) -> Axes:
+    """Return the axes with the length of one replaced."""
+    lengths = (length if i == position else axis.length for i, axis in enumerate(axes))
+    return with_lengths(axes, lengths)
+
+
+def _grouped(axes: Axes, position: int) -> Axes:
+    """Return three axes: the merged axes before a position, the axis there, and those after."""
+    before, after = axes[:position], axes[position + 1 :]
+    return make_axes((before.size, axes[position].length, after.size))
+
+
+def _flat(x: TensorOp) -> TensorOp:
+    """Return the flattened tensor."""
+    return cast_axes(x, make_axes((x.axes.size,)))
+
+
+def offsets(axes: Axes, position: int, indices: TensorOp, unit: Axes = _ONE) -> TensorOp:
+    """Return indices along an axis as int64 counted from 0, times the size of `unit`.
+
+    The lookup in a table detects indices out of range, which must not address other elements of a
+    flattened tensor.
+    """
+    line = make_axes((axes[position].length,))
+    table: TensorOp = IotaOp(target_axes=line, target_dtype=dtypes.int64, position=0)
+    if unit.size != 1:
+        table = multiply(table, size_of(unit, dtypes.int64))
+    return TakeOp(table, indices, position=0)
+
+
+def _linear_along(axes: Axes, indices: TensorOp, position: int) -> TensorOp:
+    """Return the flat indices of the elements that indices along an axis address."""
+    target = _grouped(indices.axes, position)
+    before, after = axes[position:], axes[position + 1 :]
+    found = cast_axes(offsets(axes, position, without_names(indices), after), target)
+    for place, unit in ((0, before), (2, _ONE)):
+        if target[place].length != 1:
+            count = IotaOp(target_axes=target, target_dtype=dtypes.int64, position=place)
+            found = add(found, count if unit.size == 1 else count * size_of(unit, dtypes.int64))
+    return _flat(found)
+
+
+def without_names(x: TensorOp) -> TensorOp:
+    """Return the tensor without axis names."""
+    return cast_axes(x, make_axes(x.axes.lengths))
+
+
+def scatter_along(
+    x: TensorOp, indices: TensorOp, updates: TensorOp, position: int, reduction: str
+) -> TensorOp:
+    """Return a scatter with an index for each update, along one axis."""
+    linear = _linear_along(x.axes, indices, position)
+    result = ScatterOp(_flat(x), linear, _flat(updates), position=0, reduction=reduction)
+    return cast_axes(result, x.axes)
+
+
+def as_indices(value: Any) -> TensorOp:
+    """Return indices as a tensor op; Python integers and lists of them become int64."""
+    if isinstance(value, int | list | tuple) and not isinstance(value, bool):
+        try:
+            array = np.asarray(value)
+        except ValueError:
+            return as_op(value)
+        if not array.size:
+            array = array.astype(np.int64)
+        if array.dtype.kind in "iu":
+            return constant(array)
+    return as_op(value)
+
+
+def _position(function: str, x: TensorOp, axis: Any) -> int:
+    if axis is None and x.rank != 1:
+        raise AxesError(explain(function, f"needs an axis of {x.axes}, as in axis=0", (x,)))
+    return x.axes.position(0 if axis is None else axis)
+
+
+def as_updates(function: str, value: Any, x: TensorOp, axes: Axes) -> TensorOp:
+    """Return updates in the dtype of x, broadcast to the required axes."""
+    is_number = isinstance(value, bool | int | float | complex)
+    op = as_op(value, x.dtype if is_number else None)
+    try:
+        return broadcast(cast(op, x.dtype), axes)
+    except AxesError:
+        problem = f"updates {op.axes} cannot be broadcast to {axes}"
+        raise AxesError(explain(function, problem, (x, op))) from None
+
+
+def take(x: Any, indices: Any, axis: Any = None) -> TensorOp:
+    """Return the elements at indices along an axis, which the axes of the indices replace.
+
+    Indices are integers of any dtype and shape; negative ones count from the end. A call with an
+    index out of range raises IndexOutOfRange. A vector needs no `axis`. The gradient sums over
+    repeated indices.
+    """
+    x = as_op(x)
+    return TakeOp(x, as_indices(indices), position=_position("take", x, axis))
+
+
+gather = take
+
+
+def scatter(
+    x: Any, indices: Any, updates: Any, axis: Any = None, reduction: str = "set"
+) -> TensorOp:
+    """Return x with updates at indices along an axis, which replace elements or combine with them.
+
+    It is the dual of `take`: `updates` are broadcast to the axes of its result, and cast to the
+    dtype of x. `reduction` is ``set``, ``add``, ``mul``, ``max`` or ``min``. Updates with repeated
+    indices are all combined; with ``set`` the last one in row-major order wins. 16-bit floats are
+    combined in float32. A call with an index out of range raises IndexOutOfRange.
+
+    The gradient of ``set`` goes to the winning update, that of ``max`` and ``min`` is split evenly
+    among ties. That of ``mul`` is exact at zeros, but its second derivative is not.
+    """
+    x, indices = as_op(x), as_indices(indices)
+    position = _position("scatter", x, axis)
+    updates = as_updates("scatter", updates, x, taken_axes(x.axes, indices.axes, position))
+    return ScatterOp(x, indices, updates, position=position, reduction=reduction)

@@ -1,0 +1,189 @@
+"""Bitwise logic, shifts and bitcasts of integers and bools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.errors import DTypeError
+from weft.ir import dtypes
+from weft.ir.axes import Axes
+from weft.ir.description import TensorDescription
+from weft.ir.dtypes import DType
+from weft.ir.storage import as_op
+from weft.ir.tensor import CompositeOp, TensorOp, operators
+from weft.ops.pointwise.elementwise import ElementwiseOp, build, meaning
+
+__all__ = [
+    "BitcastOp",
+    "BitwiseAndOp",
+    "BitwiseNotOp",
+    "BitwiseOp",
+    "BitwiseOrOp",
+    "BitwiseXorOp",
+    "ShiftLeftOp",
+    "ShiftOp",
+    "ShiftRightOp",
+    "bitcast",
+    "bitwise_and",
+    "bitwise_invert",
+    "bitwise_left_shift",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
+    "shift_left",
+    "shift_right",
+]
+
+
+def _bits(dtype: DType) -> DType:
+    if not (dtypes.is_bool(dtype) or dtypes.is_integer(dtype)):
+        raise DTypeError(
+            f"bitwise ops take only bool and integers, not {dtype}: compare first, as in "
+            "(x > 0) & (y > 0)"
+        )
+    return dtype
+
+
+def _integer(dtype: DType) -> DType:
+    if not dtypes.is_integer(dtype):
+        raise DTypeError(f"shifts take integers, not {dtype}")
+    return dtype
+
+
+class BitwiseOp(ElementwiseOp):
+    """Bitwise ops on integers or bools; they have no gradient."""
+
+    operand_dtype = staticmethod(_bits)
+
+    def partials(self, delta: TensorOp, *args: TensorOp) -> list[None]:
+        """Return None: there is no gradient."""
+        return [None] * len(args)
+
+
+class BitwiseAndOp(BitwiseOp):
+    """The bitwise AND."""
+
+    reference = meaning(np.bitwise_and)
+
+
+class BitwiseOrOp(BitwiseOp):
+    """The bitwise OR."""
+
+    reference = meaning(np.bitwise_or)
+
+
+class BitwiseXorOp(BitwiseOp):
+    """The bitwise XOR."""
+
+    reference = meaning(np.bitwise_xor)
+
+
+class BitwiseNotOp(BitwiseOp, CompositeOp):
+    """The bitwise NOT, which reverses the order of values."""
+
+    reference = meaning(np.bitwise_not)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Flip each bit."""
+        every = np.bitwise_not(np.zeros((), x.dtype))
+        return BitwiseXorOp(x, as_op(every))
+
+
+class ShiftOp(BitwiseOp):
+    """Shifts of integers; a count below 0 or beyond the width shifts all bits out."""
+
+    operand_dtype = staticmethod(_integer)
+
+
+class ShiftLeftOp(ShiftOp):
+    """The left shift, filled with zeros."""
+
+    reference = meaning(np.left_shift)
+
+
+class ShiftRightOp(ShiftOp):
+    """The right shift: arithmetic for signed integers, logical for unsigned ones."""
+
+    reference = meaning(np.right_shift)
+
+
+class BitcastOp(TensorOp):
+    """The bits reinterpreted as another dtype of the same size.
+
+    Attributes
+    ----------
+    target
+        The name of the result's dtype.
+    """
+
+    target: str
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Check that sizes agree; bool is refused, because most bit patterns are no bool."""
+        (x,) = self.args
+        target = dtypes.as_dtype(self.target)
+        if x.dtype.itemsize != target.itemsize or dtypes.bool_ in (x.dtype, target):
+            raise DTypeError(f"the bits of {x.dtype} cannot be reinterpreted as {target}")
+        return x.axes, target
+
+    def reference(self, x: Any) -> Any:
+        """View the bits of the declared dtype, even if the reference computes in wider floats."""
+        bits = np.ascontiguousarray(x, self.args[0].dtype)
+        return bits.view(dtypes.as_dtype(self.target)).astype(self.dtype).reshape(np.shape(x))
+
+    def view(self, operand: TensorDescription) -> TensorDescription:
+        """Return the operand's layout in the target dtype."""
+        return operand.with_dtype(dtypes.as_dtype(self.target))
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
+        """Return None: there is no gradient."""
+        return (None,)
+
+
+def bitwise_and(x: Any, y: Any) -> TensorOp:
+    """Return the bitwise AND; of bools, the logical one."""
+    return build(BitwiseAndOp, x, y)
+
+
+def bitwise_or(x: Any, y: Any) -> TensorOp:
+    """Return the bitwise OR; of bools, the logical one."""
+    return build(BitwiseOrOp, x, y)
+
+
+def bitwise_xor(x: Any, y: Any) -> TensorOp:
+    """Return the bitwise XOR; of bools, the logical one."""
+    return build(BitwiseXorOp, x, y)
+
+
+def bitwise_not(x: Any) -> TensorOp:
+    """Return the bitwise NOT; of bools, the logical one."""
+    return build(BitwiseNotOp, x)
+
+
+def shift_left(x: Any, count: Any) -> TensorOp:
+    """Return x shifted left by `count` bits; a count outside the width gives 0."""
+    return build(ShiftLeftOp, x, count)
+
+
+def shift_right(x: Any, count: Any) -> TensorOp:
+    """Return x shifted right by `count` bits, filled with the sign."""
+    return build(ShiftRightOp, x, count)
+
+
+def bitcast(x: Any, dtype: Any) -> TensorOp:
+    """Return the bits reinterpreted as a dtype of the same size; raises DTypeError for others."""
+    op, target = as_op(x), dtypes.as_dtype(dtype)
+    return op if op.dtype == target else BitcastOp(op, target=target.name)
+
+
+bitwise_invert, bitwise_left_shift, bitwise_right_shift = bitwise_not, shift_left, shift_right
+
+operators["and"] = bitwise_and
+operators["or"] = bitwise_or
+operators["xor"] = bitwise_xor
+operators["invert"] = bitwise_not
+operators["lshift"] = shift_left
+operators["rshift"] = shift_right

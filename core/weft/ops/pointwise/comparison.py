@@ -1,0 +1,280 @@
+"""Comparisons, selection and logic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.errors import ArgumentError, DTypeError
+from weft.ir import dtypes
+from weft.ir.axes import Axes, broadcast_axes
+from weft.ir.dtypes import DType
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import CompositeOp, TensorOp, operators
+from weft.ops.pointwise.bits import bitwise_and, bitwise_or, bitwise_xor
+from weft.ops.pointwise.elementwise import ElementwiseOp, OrderedOp, align, build, meaning
+from weft.ops.shape.movement import broadcast
+
+__all__ = [
+    "ComparisonOp",
+    "Equal",
+    "EqualOp",
+    "Greater",
+    "GreaterEqualOp",
+    "GreaterOp",
+    "Less",
+    "LessEqualOp",
+    "LessOp",
+    "LogicalNotOp",
+    "Maximum",
+    "MaximumOp",
+    "Minimum",
+    "MinimumOp",
+    "NotEqual",
+    "NotEqualOp",
+    "OrderOp",
+    "Where",
+    "WhereOp",
+    "clip",
+    "equal",
+    "greater",
+    "greater_equal",
+    "less",
+    "less_equal",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "maximum",
+    "minimum",
+    "not_equal",
+    "where",
+]
+
+
+class ComparisonOp(ElementwiseOp):
+    """Comparisons: ops that yield bool and have no gradient."""
+
+    def result_dtype(self, operand: DType) -> DType:
+        """Return bool."""
+        return dtypes.bool_
+
+    def partials(self, delta: TensorOp, *args: TensorOp) -> list[None]:
+        """Return None: there is no gradient."""
+        return [None] * len(args)
+
+
+class OrderOp(ComparisonOp, OrderedOp):
+    """Comparisons by order; complex numbers are refused."""
+
+
+class LogicalNotOp(ComparisonOp, CompositeOp):
+    """Whether the operand is zero or False."""
+
+    reference = meaning(np.logical_not)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Compare with 0."""
+        return equal(x, constant(0, dtype=x.dtype))
+
+
+class MaximumOp(OrderedOp):
+    """The elementwise maximum; NaN if either is NaN. At ties the gradient goes to the first."""
+
+    reference = meaning(np.maximum)
+
+    def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
+        """1 for the operand that was taken, else 0."""
+        first = greater_equal(x, y)
+        return where(first, delta, 0), where(first, 0, delta)
+
+
+class MinimumOp(OrderedOp, CompositeOp):
+    """The elementwise minimum; NaN if either is NaN. At ties the gradient goes to the first."""
+
+    reference = meaning(np.minimum)
+
+    def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
+        """Select the first if it is less or NaN, else the second, which may be NaN."""
+        return where(logical_or(less(x, y), not_equal(x, x)), x, y)
+
+    def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
+        """1 for the operand that was taken, else 0."""
+        first = less_equal(x, y)
+        return where(first, delta, 0), where(first, 0, delta)
+
+
+class EqualOp(ComparisonOp):
+    """Elementwise equality; NaN equals nothing."""
+
+    reference = meaning(np.equal)
+
+
+class NotEqualOp(ComparisonOp, CompositeOp):
+    """Elementwise inequality; NaN differs from everything."""
+
+    reference = meaning(np.not_equal)
+
+    def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
+        """Negate equality."""
+        return logical_not(equal(x, y))
+
+
+class GreaterOp(OrderOp, CompositeOp):
+    """Whether the first operand is greater."""
+
+    reference = meaning(np.greater)
+
+    def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
+        """Swap the operands of less."""
+        return LessOp(y, x)
+
+
+class GreaterEqualOp(OrderOp, CompositeOp):
+    """Whether the first operand is greater or equal."""
+
+    reference = meaning(np.greater_equal)
+
+    def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
+        """Swap the operands of less_equal."""
+        return LessEqualOp(y, x)
+
+
+class LessOp(OrderOp):
+    """Whether the first operand is less."""
+
+    reference = meaning(np.less)
+
+
+class LessEqualOp(OrderOp, CompositeOp):
+    """Whether the first operand is less or equal."""
+
+    reference = meaning(np.less_equal)
+
+    def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
+        """Compare with less and equal; the negation of greater would be wrong for NaN."""
+        return logical_or(LessOp(x, y), EqualOp(x, y))
+
+
+class WhereOp(ElementwiseOp):
+    """The second operand where the condition, the first operand, is true; the third elsewhere."""
+
+    reference = meaning(np.where)
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Check that the condition is bool and that both alternatives share a dtype."""
+        condition, x, y = self.args
+        if not dtypes.is_bool(condition.dtype) or x.dtype != y.dtype:
+            raise DTypeError(
+                f"where takes a bool and two operands of one dtype, not {condition.dtype}, "
+                f"{x.dtype}, {y.dtype}"
+            )
+        return self._common_axes(), x.dtype
+
+    def may_overwrite(self, index: int) -> bool:
+        """Allow the second operand only: the condition and the third are read to the end."""
+        return index == 1
+
+    def partials(self, delta: TensorOp, condition: TensorOp, x: TensorOp, y: TensorOp) -> Any:
+        """Send the adjoint to the selected operand."""
+        return None, where(condition, delta, 0), where(condition, 0, delta)
+
+
+Equal, NotEqual, Greater, Less = EqualOp, NotEqualOp, GreaterOp, LessOp
+Maximum, Minimum, Where = MaximumOp, MinimumOp, WhereOp
+
+
+def logical_not(x: Any) -> TensorOp:
+    """Return whether x is zero or False."""
+    return build(LogicalNotOp, x)
+
+
+def _as_bool(x: Any) -> TensorOp:
+    op = as_op(x)
+    return op if dtypes.is_bool(op.dtype) else not_equal(op, 0)
+
+
+def logical_and(x: Any, y: Any) -> TensorOp:
+    """Return the logical AND; numbers other than 0 are true."""
+    return bitwise_and(_as_bool(x), _as_bool(y))
+
+
+def logical_or(x: Any, y: Any) -> TensorOp:
+    """Return the logical OR; numbers other than 0 are true."""
+    return bitwise_or(_as_bool(x), _as_bool(y))
+
+
+def logical_xor(x: Any, y: Any) -> TensorOp:
+    """Return the logical XOR; numbers other than 0 are true."""
+    return bitwise_xor(_as_bool(x), _as_bool(y))
+
+
+def maximum(x: Any, y: Any) -> TensorOp:
+    """Return the elementwise maximum of x and y."""
+    return build(MaximumOp, x, y)
+
+
+def minimum(x: Any, y: Any) -> TensorOp:
+    """Return the elementwise minimum of x and y."""
+    return build(MinimumOp, x, y)
+
+
+def clip(x: Any, min: Any = None, max: Any = None) -> TensorOp:
+    """Return x clipped to the range from `min` to `max`; None is no limit.
+
+    If the limits cross, `max` wins. A limit of NaN gives NaN. The gradient flows to x up to and
+    including the limits.
+    """
+    x = as_op(x) if min is None else maximum(x, min)
+    return x if max is None else minimum(x, max)
+
+
+def equal(x: Any, y: Any) -> TensorOp:
+    """Return whether x equals y, as bool."""
+    return build(EqualOp, x, y)
+
+
+def not_equal(x: Any, y: Any) -> TensorOp:
+    """Return whether x differs from y, as bool."""
+    return build(NotEqualOp, x, y)
+
+
+def greater(x: Any, y: Any) -> TensorOp:
+    """Return whether x > y, as bool."""
+    return build(GreaterOp, x, y)
+
+
+def greater_equal(x: Any, y: Any) -> TensorOp:
+    """Return whether x >= y, as bool."""
+    return build(GreaterEqualOp, x, y)
+
+
+def less(x: Any, y: Any) -> TensorOp:
+    """Return whether x < y, as bool."""
+    return build(LessOp, x, y)
+
+
+def less_equal(x: Any, y: Any) -> TensorOp:
+    """Return whether x <= y, as bool."""
+    return build(LessEqualOp, x, y)
+
+
+def where(condition: Any, x: Any, y: Any) -> TensorOp:
+    """Return x where the condition is true and y elsewhere; numbers other than 0 are true."""
+    if isinstance(condition, bool):
+        raise ArgumentError(
+            f"where: the condition is the Python value {condition}, not a tensor: == and != "
+            "compare ops by identity, use weft.equal(x, y) or weft.not_equal(x, y)"
+        )
+    test = _as_bool(condition)
+    x, y = align(WhereOp, x, y)
+    axes = broadcast_axes(broadcast_axes(test.axes, x.axes), y.axes)
+    return WhereOp(*(op if not op.axes else broadcast(op, axes) for op in (test, x, y)))
+
+
+_functions: tuple[Callable[..., TensorOp], ...] = (
+    equal, greater, greater_equal, less, less_equal, where
+)  # fmt: skip
+operators.update({function.__name__: function for function in _functions})

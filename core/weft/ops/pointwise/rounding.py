@@ -1,0 +1,345 @@
+"""Rounding, and the sign, finiteness and neighbours of floats."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from weft.errors import AxesError
+from weft.ir import dtypes
+from weft.ir.dtypes import DType
+from weft.ir.op import explain
+from weft.ir.storage import constant
+from weft.ir.tensor import CompositeOp, TensorOp
+from weft.ops.pointwise.bits import bitcast
+from weft.ops.pointwise.comparison import (
+    ComparisonOp,
+    equal,
+    less,
+    less_equal,
+    logical_not,
+    not_equal,
+    where,
+)
+from weft.ops.pointwise.complex_parts import complex, imag, real
+from weft.ops.pointwise.elementwise import (
+    ArithmeticOp,
+    FloatOp,
+    InexactOp,
+    RealNumberOp,
+    absolute,
+    align,
+    build,
+    meaning,
+    mod,
+)
+from weft.ops.shape.movement import broadcast
+
+__all__ = [
+    "CeilOp",
+    "CopysignOp",
+    "FloorOp",
+    "FmodOp",
+    "IsfiniteOp",
+    "IsinfOp",
+    "IsnanOp",
+    "NextafterOp",
+    "RoundOp",
+    "RoundingOp",
+    "SignbitOp",
+    "TruncOp",
+    "ceil",
+    "copysign",
+    "floor",
+    "fmod",
+    "isclose",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "nan_to_num",
+    "nextafter",
+    "round",
+    "signbit",
+    "trunc",
+]
+
+
+class RoundingOp(RealNumberOp):
+    """Ops that round to integers; the gradient is 0."""
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
+        """Return None: there is no gradient."""
+        return (None,)
+
+
+class FloorOp(RoundingOp):
+    """The operand rounded down."""
+
+    reference = meaning(np.floor)
+
+
+class CeilOp(RoundingOp, CompositeOp):
+    """The operand rounded up."""
+
+    reference = meaning(np.ceil)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Negate the negative rounded down, which gives -0 for -0.5, as in IEEE 754."""
+        return -FloorOp(-x)
+
+
+class TruncOp(RoundingOp, CompositeOp):
+    """The operand rounded towards 0."""
+
+    reference = meaning(np.trunc)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Round negative numbers up and others down."""
+        return where(less(x, 0), CeilOp(x), FloorOp(x))
+
+
+class RoundOp(RoundingOp, CompositeOp):
+    """The operand rounded to the nearest integer, with ties to even."""
+
+    reference = meaning(np.rint)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Round by the fraction of the absolute value, which is exact."""
+        size = absolute(x)
+        low = FloorOp(size)
+        rest, half = size - low, low * 0.5
+        is_odd = less(FloorOp(half), half)
+        is_up = less(0.5, rest) | (equal(rest, 0.5) & is_odd)
+        return CopysignOp(where(is_up, low + 1, low), x)
+
+
+class FmodOp(RealNumberOp, CompositeOp):
+    """The remainder with the sign of the dividend; an integer modulo 0 gives 0."""
+
+    reference = meaning(np.fmod)
+
+    def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
+        """Compute mod of absolute values for floats, and correct the sign of mod for integers."""
+        if dtypes.is_inexact(x.dtype):
+            return CopysignOp(mod(absolute(x), absolute(y)), x)
+        rest = mod(x, y)
+        is_other = not_equal(rest, 0) & not_equal(less(rest, 0), less(x, 0))
+        return where(is_other, rest - y, rest)
+
+    def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
+        """Multiply the adjoint by 1, and by -trunc(x / y)."""
+        return delta, -(delta * TruncOp(x / y))
+
+
+class IsnanOp(ComparisonOp, CompositeOp):
+    """Whether the operand is NaN; a complex number is if a part is."""
+
+    reference = meaning(np.isnan)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Compare the operand with itself, from which only NaN differs."""
+        return not_equal(x, x)
+
+
+class IsinfOp(ComparisonOp, CompositeOp):
+    """Whether the operand is infinite; a complex number is if a part is."""
+
+    reference = meaning(np.isinf)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Compare the absolute value with infinity, of both parts for complex numbers."""
+        if x.dtype.kind == "c":
+            return IsinfOp(real(x)) | IsinfOp(imag(x))
+        return equal(absolute(x), math.inf)
+
+
+class IsfiniteOp(ComparisonOp, CompositeOp):
+    """Whether the operand, or both parts of a complex one, are neither infinite nor NaN."""
+
+    reference = meaning(np.isfinite)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Compare the absolute value with infinity, of both parts for complex numbers."""
+        if x.dtype.kind == "c":
+            return IsfiniteOp(real(x)) & IsfiniteOp(imag(x))
+        return less(absolute(x), math.inf)
+
+
+def _as_bits(x: TensorOp) -> TensorOp:
+    return bitcast(x, f"int{x.dtype.itemsize * 8}")
+
+
+class SignbitOp(FloatOp, CompositeOp):
+    """Whether the sign bit is set, also of -0 and NaN."""
+
+    reference = meaning(np.signbit)
+
+    def result_dtype(self, operand: DType) -> DType:
+        """Return bool."""
+        return dtypes.bool_
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Bitcast to a signed integer and compare with 0."""
+        return less(_as_bits(x), 0)
+
+    def partials(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
+        """Return None: there is no gradient."""
+        return (None,)
+
+
+class CopysignOp(FloatOp, CompositeOp):
+    """The absolute value of the first operand with the sign bit of the second."""
+
+    reference = meaning(np.copysign)
+
+    def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
+        """Combine the bits of both operands."""
+        size = _as_bits(x)
+        every = int(np.iinfo(size.dtype).max)
+        return bitcast((size & every) | (_as_bits(y) & ~every), x.dtype)
+
+    def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, None]:
+        """Multiply the adjoint by 1 or -1, depending on the sign change; None for the second."""
+        return where(equal(SignbitOp(x), SignbitOp(y)), delta, -delta), None
+
+
+class NextafterOp(FloatOp, CompositeOp):
+    """The next float after the first operand towards the second; its gradient is 1 and 0."""
+
+    reference = meaning(np.nextafter)
+
+    def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
+        """Increment or decrement the bits; the neighbours of 0 are the smallest floats."""
+        bits = _as_bits(x)
+        is_below = less(x, y)
+        one = constant(1, dtype=bits.dtype)
+        away = where(equal(is_below, less(0, x)), one, -one)
+        smallest = CopysignOp(bitcast(one, x.dtype), y)
+        moved = where(equal(x, 0), smallest, bitcast(bits + away, x.dtype))
+        same = where(equal(x, y), y, x + y)
+        return where(is_below | less(y, x), moved, same)
+
+    def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, None]:
+        """Return the adjoint for the first operand, and None for the second."""
+        return delta, None
+
+
+def _rounded(kind: type[RoundingOp], x: Any) -> TensorOp:
+    (x,) = align(kind, x)
+    return kind(x) if dtypes.is_inexact(x.dtype) else x
+
+
+def floor(x: Any) -> TensorOp:
+    """Return x rounded down; integers are unchanged."""
+    return _rounded(FloorOp, x)
+
+
+def ceil(x: Any) -> TensorOp:
+    """Return x rounded up; integers are unchanged."""
+    return _rounded(CeilOp, x)
+
+
+def trunc(x: Any) -> TensorOp:
+    """Return x rounded towards 0; integers are unchanged."""
+    return _rounded(TruncOp, x)
+
+
+def round(x: Any) -> TensorOp:
+    """Return x rounded to the nearest integer, with ties to even.
+
+    Integers are unchanged; both parts of complex numbers are rounded. The gradient is 0.
+    """
+    (x,) = align(ArithmeticOp, x)
+    if x.dtype.kind == "c":
+        return complex(RoundOp(real(x)), RoundOp(imag(x)))
+    return _rounded(RoundOp, x)
+
+
+def fmod(x: Any, y: Any) -> TensorOp:
+    """Return the remainder of x / y, with the sign of x; see `mod` for the sign of y.
+
+    An integer modulo 0 gives 0, a float modulo 0 NaN.
+    """
+    return build(FmodOp, x, y)
+
+
+def _asked(kind: type[ComparisonOp], x: Any, otherwise: bool) -> TensorOp:
+    (x,) = align(kind, x)
+    return kind(x) if dtypes.is_inexact(x.dtype) else broadcast(constant(otherwise), x.axes)
+
+
+def isnan(x: Any) -> TensorOp:
+    """Return whether x, or a part of a complex x, is NaN; False for integers."""
+    return _asked(IsnanOp, x, False)
+
+
+def isinf(x: Any) -> TensorOp:
+    """Return whether x, or a part of a complex x, is infinite; False for integers."""
+    return _asked(IsinfOp, x, False)
+
+
+def isfinite(x: Any) -> TensorOp:
+    """Return whether x, or both parts of a complex x, are finite; True for integers."""
+    return _asked(IsfiniteOp, x, True)
+
+
+def signbit(x: Any) -> TensorOp:
+    """Return whether the sign bit of x is set, also for -0; for integers, whether x < 0."""
+    (x,) = align(RealNumberOp, x)
+    return SignbitOp(x) if dtypes.is_inexact(x.dtype) else less(x, 0)
+
+
+def copysign(x: Any, y: Any) -> TensorOp:
+    """Return the absolute value of x with the sign of y, including that of -0.
+
+    Integers give float32. Only x has a gradient.
+    """
+    return build(CopysignOp, x, y)
+
+
+def nextafter(x: Any, y: Any) -> TensorOp:
+    """Return the next float after x towards y, or y if they are equal.
+
+    Only x has a gradient.
+    """
+    return build(NextafterOp, x, y)
+
+
+def nan_to_num(x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> TensorOp:
+    """Return x with NaN and infinities replaced by numbers; integers are unchanged.
+
+    By default NaN gives 0, and infinities the largest float of the dtype or its negative. Both
+    parts of complex numbers are replaced. Replaced elements have gradient 0. Replacements are
+    broadcast to x; one with axes that x lacks raises AxesError.
+    """
+    (op,) = align(ArithmeticOp, x)
+    if not dtypes.is_inexact(op.dtype):
+        return op
+    if op.dtype.kind == "c":
+        return complex(*(nan_to_num(part(op), nan, posinf, neginf) for part in (real, imag)))
+    largest = np.nextafter(np.asarray(np.inf, op.dtype), np.zeros((), op.dtype))
+    above = constant(largest) if posinf is None else posinf
+    below = constant(-largest) if neginf is None else neginf
+    finite = where(IsinfOp(op), where(less(op, 0), below, above), op)
+    result = where(IsnanOp(op), nan, finite)
+    if not result.axes.agrees_with(op.axes):
+        problem = f"a replacement adds axes to x {op.axes}, which gives {result.axes}"
+        raise AxesError(explain("nan_to_num", problem, (op,)))
+    return result
+
+
+def isclose(
+    x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> TensorOp:
+    """Return whether x is close to the reference y: ``|x - y| <= atol + rtol * |y|``.
+
+    Equal infinities are close, and with `equal_nan` so are NaNs. Integers are compared as float32.
+    """
+    x, y = align(InexactOp, x, y)
+    is_near = less_equal(absolute(x - y), absolute(y) * rtol + atol)
+    result = (is_near & isfinite(y)) | equal(x, y)
+    if not equal_nan:
+        return result
+    return result | logical_not(equal(x, x) | equal(y, y))

@@ -1,0 +1,415 @@
+"""Linear systems: Cholesky decomposition, solve, inverse, determinant.
+
+All take stacks of matrices in the last two positional axes. Integer and bool matrices are cast to
+float32. Matrices of 16-bit floats are solved in float32 and the result is cast back.
+
+A backend without a solver on its device may compute the primitives on the host, by `reference`.
+Calls raise no errors, because a device cannot: a singular matrix, or one that is not positive
+definite, gives NaN, without an effect on the other matrices of the stack.
+
+There are no QR, singular value and eigenvalue decompositions. They need primitives that no backend
+has yet, and do not decompose into a fixed number of the present ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.ir import dtypes
+from weft.ir.axes import Axes, Axis, broadcast_axes
+from weft.ir.dtypes import DType, accumulator_dtype
+from weft.ir.op import explain, explained
+from weft.ir.tensor import CompositeOp, TensorOp
+from weft.ops.arguments import checked_integer
+from weft.ops.pointwise.comparison import equal, less_equal, where
+from weft.ops.pointwise.complex_parts import complex, conj, imag, real
+from weft.ops.pointwise.elementwise import cast
+from weft.ops.pointwise.math import exp, log
+from weft.ops.products.linalg import (
+    MatmulOp,
+    as_factors,
+    matrix_transpose,
+    require_matrices,
+    require_positional,
+)
+from weft.ops.shape.movement import BroadcastOp, IotaOp, broadcast, cast_axes
+
+__all__ = [
+    "CholeskyOp",
+    "DeterminantOp",
+    "InverseOp",
+    "SolveOp",
+    "TriangularSolveOp",
+    "cholesky",
+    "cholesky_solve",
+    "det",
+    "inv",
+    "inverse",
+    "logdet",
+    "matrix_power",
+    "slogdet",
+    "solve",
+    "triangular_solve",
+]
+
+
+class CholeskyOp(TensorOp):
+    """The lower triangular Cholesky factor L with L Lᴴ = x, of Hermitian matrices.
+
+    Only the lower triangle of `x` is read. A matrix that is not positive definite gives NaN on and
+    below the diagonal. A backend without a solver may run `reference` on the host.
+    """
+
+    @property
+    def flops(self) -> int:
+        """A third of the cube of the order, for each matrix."""
+        return _cubes(self.args[0]) // 3
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Check for square matrices of a dtype that solvers have."""
+        (x,) = self.args
+        _check_square(x)
+        return x.axes, x.dtype
+
+    def reference(self, x: Any) -> Any:
+        """Factorize, with NaN in place of an error."""
+        return np.tril(_or_nan(np.linalg.cholesky, x))
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """L⁻ᵀ P L⁻¹, where P is the lower triangle of Lᵀ delta with its diagonal halved.
+
+        The result is made Hermitian, like the operand. (Murray, Differentiation of the Cholesky
+        decomposition, 2016; Giles, 2008.)
+        """
+        turned = matrix_transpose(self)
+        product = MatmulOp(turned, delta)
+        half = (_triangle(product, lower=True) + _triangle(product, lower=True, offset=-1)) * 0.5
+        left = TriangularSolveOp(turned, half, lower=False)
+        both = TriangularSolveOp(conj(turned), matrix_transpose(left), lower=False)
+        return ((matrix_transpose(both) + conj(both)) * 0.5,)
+
+
+class SolveOp(TensorOp):
+    """The solution x of a x = b, for stacks of matrices with equal leading axes.
+
+    The columns of `b` are independent right-hand sides. If `a` is singular, that is, if elimination
+    with partial pivoting finds a pivot of 0, the solution is NaN. A backend without a solver may
+    run `reference` on the host.
+    """
+
+    @property
+    def flops(self) -> int:
+        """Those of an LU factorisation, and of two substitutions for each right-hand side."""
+        return 2 * _cubes(self.args[0]) // 3 + 2 * int(self.axes.size) * int(self.axes.shape[-2])
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Take the axes of b."""
+        return _check_system(*self.args)
+
+    def reference(self, a: Any, b: Any) -> Any:
+        """Solve, with NaN in place of an error."""
+        return _or_nan(np.linalg.solve, a, b)
+
+    def generate_adjoints(self, delta: TensorOp, a: TensorOp, b: TensorOp) -> Any:
+        """-db xᵀ and db, which solves aᵀ db = delta (Giles, Collected matrix derivatives, 2008)."""
+        db = SolveOp(matrix_transpose(a), delta)
+        return -MatmulOp(db, matrix_transpose(self)), db
+
+
+class DeterminantOp(TensorOp):
+    """The sign of the determinant and the logarithm of its absolute value, along a new last axis.
+
+    The new axis has length 2. The logarithm does not overflow where the determinant would. A
+    singular matrix has sign 0, logarithm minus infinity, and gradient NaN. The sign of complex
+    matrices has absolute value 1. A backend without a solver may run `reference` on the host.
+    """
+
+    @property
+    def flops(self) -> int:
+        """Those of an LU factorisation."""
+        return 2 * _cubes(self.args[0]) // 3
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Replace the last two axes by one of length 2."""
+        (x,) = self.args
+        _check_square(x)
+        return Axes((*x.axes[:-2], Axis(2))), x.dtype
+
+    def reference(self, x: Any) -> Any:
+        """Call NumPy's slogdet."""
+        return np.stack(np.linalg.slogdet(x), axis=-1).astype(self.dtype)
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """The adjoint of the logarithm times the transposed inverse (Jacobi's formula).
+
+        The imaginary part of the logarithm of a complex determinant is the angle of the sign.
+        """
+        share = delta[..., 1]
+        if x.dtype.kind == "c":
+            share = complex(real(share), imag(delta[..., 0] * self[..., 0]))
+        spread = BroadcastOp(share, target_axes=x.axes, dims=tuple(range(x.rank - 2)))
+        return (spread * matrix_transpose(InverseOp(x)),)
+
+
+class InverseOp(CompositeOp):
+    """The inverse of square matrices; NaN for a singular one, as in `SolveOp`."""
+
+    @property
+    def flops(self) -> int:
+        """Twice the cube of the order, for each matrix."""
+        return 2 * _cubes(self.args[0])
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Check for square matrices of a dtype that solvers have."""
+        (x,) = self.args
+        _check_square(x)
+        return x.axes, x.dtype
+
+    def reference(self, x: Any) -> Any:
+        """Invert, with NaN in place of an error."""
+        return _or_nan(np.linalg.inv, x)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Solve for the identity."""
+        return SolveOp(x, _identity_like(x))
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """-x⁻ᵀ delta x⁻ᵀ (Giles, 2008)."""
+        turned = matrix_transpose(self)
+        return (-MatmulOp(MatmulOp(turned, delta), turned),)
+
+
+class TriangularSolveOp(CompositeOp):
+    """The solution x of a x = b for triangular `a`; the other triangle is not read.
+
+    The solution is NaN if there is a 0 on the diagonal, as in `SolveOp`.
+
+    Attributes
+    ----------
+    lower
+        Whether `a` is lower triangular, else upper.
+    """
+
+    lower: bool
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Take the axes of b."""
+        return _check_system(*self.args)
+
+    def reference(self, a: Any, b: Any) -> Any:
+        """Solve, with NaN in place of an error."""
+        return _or_nan(np.linalg.solve, np.tril(a) if self.lower else np.triu(a), b)
+
+    def decompose(self, a: TensorOp, b: TensorOp) -> TensorOp:
+        """Solve with zeros in the other triangle."""
+        return SolveOp(_triangle(a, self.lower), b)
+
+    def generate_adjoints(self, delta: TensorOp, a: TensorOp, b: TensorOp) -> Any:
+        """As for `SolveOp`, in the triangle that is read."""
+        db = TriangularSolveOp(matrix_transpose(a), delta, lower=not self.lower)
+        return -_triangle(MatmulOp(db, matrix_transpose(self)), self.lower), db
+
+
+def _check_square(x: TensorOp) -> None:
+    if x.rank < 2 or x.axes.is_named or x.axes[-2].length != x.axes[-1].length:
+        raise AxesError(f"needs square matrices in the last two positional axes, not {x.axes}")
+    if not dtypes.is_inexact(x.dtype) or x.dtype.itemsize == 2:
+        raise DTypeError(f"solvers take float32, float64 and complex numbers, not {x.dtype}")
+
+
+def _check_system(a: TensorOp, b: TensorOp) -> tuple[Axes, DType]:
+    _check_square(a)
+    if b.rank != a.rank or b.axes[:-1].lengths != a.axes[:-1].lengths or b.dtype != a.dtype:
+        raise AxesError(
+            f"the right-hand sides {b.dtype} {b.axes} do not fit the matrices {a.dtype} {a.axes}"
+        )
+    return b.axes, b.dtype
+
+
+def _cubes(x: TensorOp) -> int:
+    """Return the cube of the order of square matrices, summed over the stack."""
+    return int(x.axes.size) * int(x.axes.shape[-1])
+
+
+def _or_nan(function: Callable[..., Any], *stacks: Any) -> Any:
+    """Call a function on stacks of matrices, with NaN for matrices that raise LinAlgError."""
+    try:
+        return function(*stacks)
+    except np.linalg.LinAlgError:
+        if stacks[0].ndim == 2:
+            return np.full_like(stacks[-1], np.nan)
+        return np.stack([_or_nan(function, *each) for each in zip(*stacks, strict=True)])
+
+
+def _places(axes: Axes) -> tuple[TensorOp, TensorOp]:
+    """Return the row and column index of each element of matrices with these two axes."""
+    rows, columns = (
+        IotaOp(target_axes=axes, target_dtype=dtypes.int64, position=place) for place in (0, 1)
+    )
+    return rows, columns
+
+
+def _identity_like(x: TensorOp) -> TensorOp:
+    matrix = cast(equal(*_places(x.axes[-2:])), x.dtype)
+    return broadcast(matrix, x.axes)
+
+
+def _triangle(x: TensorOp, lower: bool, offset: int = 0) -> TensorOp:
+    """Return the lower or upper triangle up to a diagonal, as NumPy's tril and triu."""
+    rows, columns = _places(x.axes[-2:])
+    inside = less_equal(columns, rows + offset) if lower else less_equal(rows + offset, columns)
+    return where(broadcast(inside, x.axes), x, 0)
+
+
+def _operands(kind: str, *operands: Any) -> tuple[list[TensorOp], DType]:
+    """Return operands in a dtype of the solvers, and the dtype of the result."""
+    factors = as_factors(kind, *operands)
+    require_positional(kind, *factors)
+    require_matrices(kind, factors[0])
+    dtype = factors[0].dtype if dtypes.is_inexact(factors[0].dtype) else dtypes.DEFAULT
+    return [cast(x, accumulator_dtype(dtype)) for x in factors], dtype
+
+
+def cholesky(x: Any) -> TensorOp:
+    """Return the lower triangular Cholesky factor of symmetric positive definite matrices.
+
+    Complex matrices must be Hermitian. Only the lower triangle is read. A matrix that is not
+    positive definite gives NaN on and below the diagonal. The gradient is symmetric.
+    """
+    (x,), dtype = _operands("cholesky", x)
+    return cast(CholeskyOp(x), dtype)
+
+
+def solve(a: Any, b: Any) -> TensorOp:
+    """Return the solution x of the linear systems a x = b.
+
+    `a` is a stack of square matrices. `b` is a vector, or a stack of matrices whose columns are
+    right-hand sides. Leading axes broadcast. A singular matrix gives NaN.
+    """
+    (a, b), dtype = _operands("solve", a, b)
+    return cast(_solved("solve", SolveOp, a, b), dtype)
+
+
+def triangular_solve(a: Any, b: Any, lower: bool = True, transposed: bool = False) -> TensorOp:
+    """Return the solution x of a x = b for triangular matrices; with `transposed`, of aᵀ x = b.
+
+    Only the lower triangle of `a` is read, or without `lower` the upper one. Otherwise as `solve`.
+    """
+    (a, b), dtype = _operands("triangular_solve", a, b)
+    _require_bool("triangular_solve", lower=lower, transposed=transposed)
+    if transposed:
+        a, lower = matrix_transpose(a), not lower
+    return cast(_solved("triangular_solve", TriangularSolveOp, a, b, lower=lower), dtype)
+
+
+def cholesky_solve(factor: Any, b: Any, lower: bool = True) -> TensorOp:
+    """Return the solution x of a x = b from the Cholesky factor of a.
+
+    `factor` is L with a = L Lᴴ, or for ``lower=False`` U with a = Uᴴ U. Otherwise as `solve`.
+    """
+    (factor, b), dtype = _operands("cholesky_solve", factor, b)
+    _require_bool("cholesky_solve", lower=lower)
+    other = conj(matrix_transpose(factor))
+    below, above = (factor, other) if lower else (other, factor)
+    inner = _solved("cholesky_solve", TriangularSolveOp, below, b, lower=True)
+    return cast(_solved("cholesky_solve", TriangularSolveOp, above, inner, lower=False), dtype)
+
+
+def _require_bool(kind: str, **flags: Any) -> None:
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise ArgumentError(explain(kind, f"{name} must be True or False, not {value!r}", ()))
+
+
+def _solved(
+    kind: str, solver: Callable[..., TensorOp], a: TensorOp, b: TensorOp, **fields: Any
+) -> TensorOp:
+    """Return a solver's op on operands with broadcast leading axes."""
+    if not b.axes:
+        raise AxesError(explain(kind, "the right-hand side must be a vector or matrices", (a, b)))
+    sides = cast_axes(b, (*b.axes, 1)) if b.rank == 1 else b
+    head = explained(kind, (a, b), broadcast_axes, a.axes[:-2], sides.axes[:-2])
+    result = solver(
+        broadcast(a, Axes((*head, *a.axes[-2:]))),
+        broadcast(sides, Axes((*head, *sides.axes[-2:]))),
+        **fields,
+    )
+    return cast_axes(result, result.axes[:-1]) if b.rank == 1 else result
+
+
+def inverse(x: Any) -> TensorOp:
+    """Return the inverse of square matrices; NaN for a singular one.
+
+    `solve` is faster and more accurate than a product with an inverse.
+    """
+    (x,), dtype = _operands("inverse", x)
+    return cast(InverseOp(x), dtype)
+
+
+inv = inverse
+
+
+def slogdet(x: Any) -> tuple[TensorOp, TensorOp]:
+    """Return the sign of the determinant and the logarithm of its absolute value, as a pair.
+
+    A singular matrix has sign 0 and logarithm minus infinity, and its gradient is NaN. The sign of
+    a complex determinant has absolute value 1, and the logarithm is real.
+    """
+    (x,), dtype = _operands("slogdet", x)
+    sign, size = _sign_and_log(x)
+    return cast(sign, dtype), cast(size, dtype) if dtype.kind != "c" else size
+
+
+def _sign_and_log(x: TensorOp) -> tuple[TensorOp, TensorOp]:
+    pair = DeterminantOp(x)
+    size = pair[..., 1]
+    return pair[..., 0], real(size) if x.dtype.kind == "c" else size
+
+
+def logdet(x: Any) -> TensorOp:
+    """Return the logarithm of the determinant: NaN if negative, minus infinity if 0.
+
+    It does not overflow where the determinant would. It is complex for complex matrices.
+    """
+    (x,), dtype = _operands("logdet", x)
+    sign, size = _sign_and_log(x)
+    return cast(log(sign) + size, dtype)
+
+
+def det(x: Any) -> TensorOp:
+    """Return the determinant of square matrices.
+
+    The gradient is NaN for a singular matrix. Large matrices overflow: see `slogdet`.
+    """
+    (x,), dtype = _operands("det", x)
+    sign, size = _sign_and_log(x)
+    return cast(sign * exp(size), dtype)
+
+
+def matrix_power(x: Any, n: int) -> TensorOp:
+    """Return the n-th power of square matrices, by repeated squaring.
+
+    `n` is an integer; 0 gives identity matrices, negative powers those of the inverse. Integers
+    keep their dtype unless n is negative; bool counts as int32.
+    """
+    (x,), power = as_factors("matrix_power", x), checked_integer("matrix_power", "n", n)
+    require_matrices("matrix_power", x)
+    if x.axes[-2].length != x.axes[-1].length:
+        raise AxesError(explain("matrix_power", f"needs square matrices, not {x.axes}", (x,)))
+    if power < 0:
+        return matrix_power(inverse(x), -power)
+    if power == 0:
+        return _identity_like(x)
+    result: TensorOp | None = None
+    while power:
+        if power % 2:
+            result = x if result is None else MatmulOp(result, x)
+        power //= 2
+        if power:
+            x = MatmulOp(x, x)
+    assert result is not None
+    return result

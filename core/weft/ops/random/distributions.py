@@ -1,0 +1,336 @@
+"""Random distributions and permutations.
+
+All use `random_bits`: samples are new at every call, reproducible from the start, and depend on
+`seed` and `stream` as described there. Integers, permutations and dropout masks are the same on
+every backend. Floats differ by the rounding of functions such as the logarithm.
+
+Distributions that need rejection sampling, such as gamma and Poisson, are missing: it needs a loop
+that ends when a sample is accepted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.errors import ArgumentError, DTypeError
+from weft.ir import dtypes
+from weft.ir.axes import Axis, make_axes
+from weft.ir.dtypes import DType
+from weft.ir.lengths import Length
+from weft.ir.op import explain
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import TensorOp
+from weft.ops.indexing.gathering import take
+from weft.ops.pointwise.bits import bitwise_or, shift_left
+from weft.ops.pointwise.comparison import greater, less, maximum, minimum, where
+from weft.ops.pointwise.elementwise import (
+    FloatOp,
+    absolute,
+    align,
+    cast,
+    negative,
+    square,
+)
+from weft.ops.pointwise.math import log, sqrt
+from weft.ops.pointwise.polynomials import polynomial
+from weft.ops.random.philox import (
+    axes_of,
+    float_to_compute_in,
+    parameter,
+    random_bits,
+    unit,
+)
+from weft.ops.reductions.cumulative import place
+from weft.ops.reductions.reduction import argmax
+from weft.ops.reductions.sorting import argsort
+from weft.ops.shape.movement import cast_axes
+
+__all__ = [
+    "bernoulli",
+    "categorical",
+    "exponential",
+    "gumbel",
+    "laplace",
+    "permutation",
+    "randint",
+    "shuffle",
+    "truncated_normal",
+]
+
+_WORDS = 2**32
+
+
+def threshold(chance: float) -> int:
+    """Return the number of 32-bit words, out of 2³², that give True with this probability."""
+    return int(chance * _WORDS)
+
+
+def probability(function: str, name: str, value: Any) -> float:
+    if isinstance(value, int | float) and 0 <= value <= 1:
+        return float(value)
+    problem = f"{name} must be a number from 0 to 1, not {value!r}"
+    raise ArgumentError(explain(function, problem, ()))
+
+
+def bernoulli(
+    p: Any, axes: Any = None, dtype: Any = "bool", seed: int = 0, stream: int | None = None
+) -> TensorOp:
+    """Return Bernoulli samples: True with probability `p`, a number or a tensor.
+
+    `p` is broadcast to `axes`, by default its own. It has a resolution of 2⁻³² and is clipped to
+    the range from 0 to 1. It has no gradient.
+    """
+    if isinstance(p, int | float):
+        target = axes_of(() if axes is None else axes)
+        yes: TensorOp = constant(threshold(probability("bernoulli", "p", p)), dtype=dtypes.uint64)
+    else:
+        chance = as_op(p)
+        if not dtypes.is_float(chance.dtype):
+            problem = f"p must be a probability, a float, not {chance.dtype}"
+            raise DTypeError(explain("bernoulli", problem, (chance,)))
+        target = chance.axes if axes is None else axes_of(axes)
+        chance = as_op(parameter("bernoulli", "p", chance, target))
+        wide = cast(chance, float_to_compute_in("bernoulli", chance.dtype))
+        yes = cast(minimum(maximum(wide, 0.0), 1.0) * float(_WORDS), dtypes.uint64)
+    return cast(less(cast(random_bits(target, seed, stream), dtypes.uint64), yes), dtype)
+
+
+def randint(
+    axes: Any,
+    low: int,
+    high: int,
+    dtype: Any = dtypes.int32,
+    seed: int = 0,
+    stream: int | None = None,
+) -> TensorOp:
+    """Return uniformly distributed integers from low to high - 1; see `random_bits`.
+
+    They are the upper half of the product of 64 random bits and the size of the range, at most 2³².
+    The error of each probability is at most 2⁻⁶⁴. (Lemire: Fast random integer generation in an
+    interval, 2019; without the rejection step.)
+    """
+    target, kind = axes_of(axes), dtypes.as_dtype(dtype)
+    lowest, count = _range(low, high, kind)
+    words = cast(random_bits(make_axes((2, target.size)), seed, stream), dtypes.uint64)
+    half, times = np.uint64(32), np.uint64(count)
+    drawn = (words[0] * times + (words[1] * times >> half)) >> half
+    wide = dtypes.uint64 if kind == dtypes.uint64 else dtypes.int64
+    return cast_axes(cast(cast(drawn, wide) + lowest, kind), target)
+
+
+def _range(low: Any, high: Any, dtype: DType) -> tuple[int, int]:
+    """Return the lowest integer and the size of the range; raises for invalid bounds."""
+    if not dtypes.is_integer(dtype):
+        problem = f"the results must be integers, not {dtype}: cast them, or use uniform"
+        raise DTypeError(explain("randint", problem, ()))
+    limits = np.iinfo(dtype)
+    for bound in (low, high):
+        if isinstance(bound, bool) or not hasattr(bound, "__index__"):
+            problem = f"low and high must be integers, not {bound!r}"
+            raise ArgumentError(explain("randint", problem, ()))
+    lowest, end = int(low.__index__()), int(high.__index__())
+    if not (limits.min <= lowest < end <= limits.max + 1) or end - lowest > _WORDS:
+        problem = f"from {lowest} to below {end} there must be 1 to 2**32 integers that fit {dtype}"
+        raise ArgumentError(explain("randint", problem, ()))
+    return lowest, end - lowest
+
+
+def categorical(logits: Any, axis: Any = -1, seed: int = 0, stream: int | None = None) -> TensorOp:
+    """Return indices along an axis, drawn with the probabilities ``softmax(logits)``, as int64.
+
+    The index is the argmax of the logits plus Gumbel noise (Gumbel, 1954). An index of logit -inf
+    is drawn only if all are -inf. The logits have no gradient.
+    """
+    (x,) = align(FloatOp, logits)
+    position = place("categorical", x, axis)
+    working = float_to_compute_in("categorical", x.dtype)
+    noise = gumbel(x.axes, dtype=working, seed=seed, stream=stream)
+    return argmax(cast(x, working) + noise, position)
+
+
+def permutation(x: Any, axis: Any = 0, seed: int = 0, stream: int | None = None) -> TensorOp:
+    """Return the integers below x in random order, as int64; a tensor is shuffled by `shuffle`.
+
+    `x` is a number, or an axis, which the result then has. All permutations are equally likely: the
+    integers are sorted by 64 random bits each. The result is the same on every backend.
+    """
+    if not isinstance(x, int | Axis | Length) or isinstance(x, bool):
+        return shuffle(x, axis, seed, stream)
+    target = make_axes(x)
+    words = cast(random_bits(make_axes((2, target.size)), seed, stream), dtypes.uint64)
+    keys = bitwise_or(shift_left(words[0], np.uint64(32)), words[1])
+    return cast_axes(argsort(keys), target)
+
+
+def shuffle(x: Any, axis: Any = 0, seed: int = 0, stream: int | None = None) -> TensorOp:
+    """Return the slices of x along an axis in random order; see `permutation`.
+
+    All other axes share one permutation. The gradient is permuted back.
+    """
+    op = as_op(x)
+    position = place("shuffle", op, axis)
+    return take(op, permutation(op.axes[position], seed=seed, stream=stream), position)
+
+
+def _sample(
+    function: str,
+    standard: Callable[[TensorOp], TensorOp],
+    axes: Any,
+    loc: Any,
+    scale: Any,
+    dtype: Any,
+    seed: int,
+    stream: int | None,
+) -> TensorOp:
+    """Return ``standard(u) * scale + loc`` for uniform numbers u strictly between 0 and 1.
+
+    The numbers u are the midpoints of 2²³ equal intervals, exact in float32.
+    """
+    target, working = axes_of(axes), float_to_compute_in(function, dtype)
+    if isinstance(scale, int | float) and not scale >= 0:
+        raise ArgumentError(explain(function, f"scale must be at least 0, not {scale!r}", ()))
+    loc = parameter(function, "loc", loc, target)
+    scale = parameter(function, "scale", scale, target)
+    u = unit(target, working, 23, seed, stream) + 2.0**-24
+    return cast(standard(u) * scale + loc, dtype)
+
+
+def exponential(
+    axes: Any,
+    scale: Any = 1.0,
+    dtype: Any = dtypes.DEFAULT,
+    seed: int = 0,
+    stream: int | None = None,
+) -> TensorOp:
+    """Return exponentially distributed samples of mean `scale`; see `random_bits`.
+
+    By inversion: the negative logarithm of a uniform number.
+    """
+    return _sample("exponential", lambda u: negative(log(u)), axes, 0.0, scale, dtype, seed, stream)
+
+
+def gumbel(
+    axes: Any,
+    loc: Any = 0.0,
+    scale: Any = 1.0,
+    dtype: Any = dtypes.DEFAULT,
+    seed: int = 0,
+    stream: int | None = None,
+) -> TensorOp:
+    """Return Gumbel-distributed samples; see `random_bits`.
+
+    By inversion. The mean is ``loc + 0.5772 * scale``, the variance ``(pi * scale)² / 6``.
+    """
+    return _sample("gumbel", _standard_gumbel, axes, loc, scale, dtype, seed, stream)
+
+
+def _standard_gumbel(u: TensorOp) -> TensorOp:
+    return negative(log(negative(log(u))))
+
+
+def laplace(
+    axes: Any,
+    loc: Any = 0.0,
+    scale: Any = 1.0,
+    dtype: Any = dtypes.DEFAULT,
+    seed: int = 0,
+    stream: int | None = None,
+) -> TensorOp:
+    """Return Laplace-distributed samples; see `random_bits`.
+
+    By inversion. The mean is `loc`, the variance ``2 * scale²``.
+    """
+    return _sample("laplace", _standard_laplace, axes, loc, scale, dtype, seed, stream)
+
+
+def _standard_laplace(u: TensorOp) -> TensorOp:
+    tail = log(2.0 * minimum(u, 1.0 - u))
+    return where(less(u, 0.5), tail, negative(tail))
+
+
+def truncated_normal(
+    axes: Any,
+    loc: Any = 0.0,
+    scale: Any = 1.0,
+    low: float = -2.0,
+    high: float = 2.0,
+    dtype: Any = dtypes.DEFAULT,
+    seed: int = 0,
+    stream: int | None = None,
+) -> TensorOp:
+    """Return samples of the truncated normal distribution; see `random_bits`.
+
+    `loc` and `scale` are the mean and standard deviation before the truncation. The bounds `low`
+    and `high` are in standard deviations from `loc`, and may be infinite. By inversion, with
+    quantiles accurate to 1e-7, also in the tails.
+    """
+    for bound in (low, high):
+        if isinstance(bound, bool) or not isinstance(bound, int | float):
+            problem = f"low and high must be numbers, not {bound!r}"
+            raise ArgumentError(explain("truncated_normal", problem, ()))
+    if not low < high:
+        problem = f"low must be below high, not {low} and {high}"
+        raise ArgumentError(explain("truncated_normal", problem, ()))
+    # Probabilities near 1 lose precision, so an interval above 0 is mirrored.
+    side = -1.0 if low + high > 0 else 1.0
+    first, last = sorted((side * low, side * high))
+    below, above = _normal_cdf(first), _normal_cdf(last)
+    if above == 0:
+        problem = f"from {low} to {high} standard deviations there is no probability in float64"
+        raise ArgumentError(explain("truncated_normal", problem, ()))
+    # The largest probability is a factor, so that those of a tail do not underflow in float32.
+    share, start = (above - below) / above, below / above
+    centre = -0.5 * math.erf(-first / 2**0.5)
+
+    def standard(u: TensorOp) -> TensorOp:
+        centred, part = u * (above - below) + centre, u * share + start
+        lower = minimum(part, (0.5 - centred) / above) if last > 0 else part
+        x = _normal_quantile(centred, sqrt(maximum(-math.log(above) - log(lower), 0.0)))
+        return minimum(maximum(x, first), last) * side
+
+    return _sample("truncated_normal", standard, axes, loc, scale, dtype, seed, stream)
+
+
+def _normal_cdf(x: float) -> float:
+    """Return the cumulative distribution function of the normal distribution."""
+    return 0.5 * math.erfc(-x / 2**0.5)
+
+
+# Numerators and denominators, highest power first; for |p - 1/2| up to 0.425, and p from exp(-25).
+_MIDDLE = (
+    (59.109374720, 159.29113202, 50.434271938, 3.3871327179),
+    (67.187563600, 78.757757664, 17.895169469, 1.0),
+)
+_INTERMEDIATE = (
+    (0.17023821103, 1.3067284816, 2.7568153900, 1.4234372777),
+    (0.12021132975, 0.73700164250, 1.0),
+)
+_TAIL = (
+    (0.017337203997, 0.42868294337, 3.0812263860, 6.6579051150),
+    (0.012258202635, 0.24197894225, 1.0),
+)
+
+
+def _normal_quantile(centred: TensorOp, depth: TensorOp) -> TensorOp:
+    """Return the quantile of the normal distribution for a probability p.
+
+    It is given by p - 1/2, and by the root of the negative logarithm of p or 1 - p, the smaller.
+    Three rational functions (Wichura: The percentage points of the normal distribution, algorithm
+    AS 241, 1988, PPND7). Unlike `erfinv` they stay accurate for p close to 0.
+    """
+    outside = where(
+        less(depth, 5.0), _quotient(_INTERMEDIATE, depth - 1.6), _quotient(_TAIL, depth - 5.0)
+    )
+    outside = where(greater(centred, 0), outside, negative(outside))
+    middle = centred * _quotient(_MIDDLE, 0.180625 - square(centred))
+    return where(less(absolute(centred), 0.425), middle, outside)
+
+
+def _quotient(rows: tuple[tuple[float, ...], tuple[float, ...]], x: TensorOp) -> TensorOp:
+    above, below = rows
+    result: TensorOp = polynomial(x, above) / polynomial(x, below)
+    return result

@@ -1,0 +1,210 @@
+"""Counting: unique values, nonzero positions and histograms, up to a declared size."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.ir import dtypes
+from weft.ir.axes import Axes, broadcast_axes, make_axes
+from weft.ir.dtypes import accumulator_dtype
+from weft.ir.op import explain
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import TensorOp
+from weft.ops.arguments import checked_integer
+from weft.ops.indexing.gathering import ScatterOp, TakeOp
+from weft.ops.indexing.slicing import SliceOp
+from weft.ops.pointwise.comparison import (
+    equal,
+    less,
+    less_equal,
+    where,
+)
+from weft.ops.pointwise.elementwise import FloatOp, add, align, cast
+from weft.ops.pointwise.rounding import isnan
+from weft.ops.reductions.cumulative import CumsumOp
+from weft.ops.reductions.reduction import SumOp, truth
+from weft.ops.reductions.sorting import ArgsortOp, SearchSortedOp, SortOp, flat, searchsorted
+from weft.ops.shape.joining import pad, stack
+from weft.ops.shape.movement import IotaOp, broadcast, cast_axes
+
+__all__ = [
+    "bincount",
+    "histogram",
+    "masked_select",
+    "nonzero",
+    "unique",
+]
+
+
+class Occurrences(NamedTuple):
+    """The positions where a mask is true, up to a declared number.
+
+    Attributes
+    ----------
+    running
+        The running count of true elements.
+    places
+        The first positions where it is true, followed by the length of the mask.
+    number
+        The number of true elements.
+    """
+
+    running: TensorOp
+    places: TensorOp
+    number: TensorOp
+
+
+def _occurrences(function: str, mask: TensorOp, size: Any) -> Occurrences:
+    """Return the positions where a flat mask is true."""
+    wanted = make_axes((checked_integer(function, "size", size, 0),))
+    counts = cast(mask, dtypes.int64)
+    running = CumsumOp(counts, position=0, reverse=False, exclusive=False)
+    places = SearchSortedOp(running, add(_index(wanted), 1), side="left")
+    return Occurrences(running, places, SumOp(counts, positions=(0,)))
+
+
+def _taken_or(x: TensorOp, places: TensorOp, fill_value: Any) -> TensorOp:
+    """Return the elements of a vector at positions; its length gives the fill value."""
+    return TakeOp(pad(x, [(0, 1)], fill_value), places, position=0)
+
+
+class Unique(NamedTuple):
+    """The distinct elements of a tensor, with inverse indices, counts, and their number."""
+
+    values: TensorOp
+    inverse: TensorOp
+    counts: TensorOp
+    number: TensorOp
+
+
+def unique(x: Any, size: int, fill_value: Any = 0) -> Unique:
+    """Return the distinct elements in ascending order, their indices, counts, and their number.
+
+    The results are four tensors: `values` of length `size`, padded with `fill_value`; `inverse`,
+    with x's axes, the index of each element among the values; `counts`, the occurrences of each
+    value, 0 for padding; and `number`, a scalar. All but the values are int64. If there are more
+    than `size` distinct elements, the smallest are kept; inverse and number refer to all. All NaNs
+    count as one value, the largest. The gradient of a value goes to its first occurrence.
+    """
+    x = as_op(x)
+    elements = flat(x)
+    order = ArgsortOp(elements, position=0, descending=False)
+    ordered = SortOp(elements, position=0, descending=False)
+    before = SliceOp(pad(ordered, [(1, 0)], 0), bounds=((0, x.axes.size, 1),))
+    is_new = equal(_index(elements.axes), 0) | ~_same(before, ordered)
+    running, firsts, number = _occurrences("unique", is_new, size)
+    values = _taken_or(ordered, firsts, fill_value)
+    ends = SearchSortedOp(running, add(_index(firsts.axes), 1), side="right")
+    # The argsort of a permutation is its inverse.
+    back = ArgsortOp(order, position=0, descending=False)
+    inverse = cast_axes(TakeOp(running, back, position=0) - 1, x.axes)
+    return Unique(values, inverse, ends - firsts, number)
+
+
+class Nonzero(NamedTuple):
+    """The indices of the nonzero elements, a row for each axis, and their number."""
+
+    indices: TensorOp
+    number: TensorOp
+
+
+def nonzero(x: Any, size: int, fill_value: int = 0) -> Nonzero:
+    """Return the indices of the nonzero elements, in row-major order, and their number.
+
+    The indices are an int64 tensor with a row for each axis of x and `size` columns; the number is
+    an int64 scalar. Unused columns hold `fill_value`; of more than `size` elements the first are
+    kept. NaN counts as nonzero.
+    """
+    x = as_op(x)
+    if not x.axes or not x.axes[1:].is_static:
+        problem = f"needs at least one axis, and known lengths of all but the first: {x.axes}"
+        raise AxesError(explain("nonzero", problem, (x,)))
+    _, rest, number = _occurrences("nonzero", flat(truth(x)), size)
+    is_there = less(_index(rest.axes), number)
+    rows = []
+    for axis in reversed(x.axes[1:]):
+        rows.append(rest % axis.length)
+        rest = rest // axis.length
+    return Nonzero(stack([where(is_there, row, fill_value) for row in (rest, *rows[::-1])]), number)
+
+
+class MaskedSelect(NamedTuple):
+    """The elements selected by a mask, and their number."""
+
+    values: TensorOp
+    number: TensorOp
+
+
+def masked_select(x: Any, mask: Any, size: int, fill_value: Any = 0) -> MaskedSelect:
+    """Return the elements where a mask is true, in row-major order, and their number (int64).
+
+    The elements are a vector of length `size`, padded with `fill_value`; of more elements the first
+    are kept. x and the mask are broadcast; the mask is true where it is not 0.
+    """
+    x, mask = as_op(x), truth(as_op(mask))
+    axes = broadcast_axes(x.axes, mask.axes)
+    _, places, number = _occurrences("masked_select", flat(broadcast(mask, axes)), size)
+    return MaskedSelect(_taken_or(flat(broadcast(x, axes)), places, fill_value), number)
+
+
+def bincount(x: Any, length: int, weights: Any = None) -> TensorOp:
+    """Return the count of each integer from 0 to `length` - 1, or the sum of its weights.
+
+    Integers outside that range are ignored. Counts are int64. `weights` has the axes of x; the sums
+    have its dtype.
+    """
+    x = as_op(x)
+    number = checked_integer("bincount", "length", length, 0)
+    if not dtypes.is_integer(x.dtype):
+        raise DTypeError(explain("bincount", f"takes integers, not {x.dtype}", (x,)))
+    weights = as_op(np.int64(1) if weights is None else weights)
+    if weights.axes and weights.axes != x.axes:
+        problem = f"the weights have {weights.axes}, but must have {x.axes}"
+        raise AxesError(explain("bincount", problem, (x, weights)))
+    # Integers outside the range go to an extra bin, which is cut off.
+    bins = cast(flat(x), dtypes.int64)
+    is_inside = less_equal(0, bins) & less(bins, number)
+    into = broadcast(constant(0, dtype=weights.dtype), make_axes(number + 1))
+    put = flat(broadcast(weights, x.axes))
+    sums = ScatterOp(into, where(is_inside, bins, number), put, position=0, reduction="add")
+    return SliceOp(sums, bounds=((0, number, 1),))
+
+
+class Histogram(NamedTuple):
+    """The number of elements in each bin, and the edges of the bins."""
+
+    counts: TensorOp
+    edges: TensorOp
+
+
+def histogram(x: Any, bins: int, range: tuple[float, float], weights: Any = None) -> Histogram:
+    """Return the number of elements in each of equal bins of a range, and the edges of the bins.
+
+    A bin includes its lower edge, the last bin its upper edge too. Elements outside the range and
+    NaN are ignored. The edges have the dtype of x, float32 for 16-bit floats. For the dtype of
+    counts and for weights see `bincount`.
+    """
+    (x,) = align(FloatOp, x)
+    number = checked_integer("histogram", "bins", bins, 0)
+    if not isinstance(range, tuple | list) or len(range) != 2 or not range[0] < range[1]:
+        problem = f"the range must be a pair of two numbers, the lower first, not {range!r}"
+        raise ArgumentError(explain("histogram", problem, (x,)))
+    # Narrow edges would coincide, and the bins between them lose their elements.
+    x = cast(x, accumulator_dtype(x.dtype))
+    edges = constant(np.linspace(*range, number + 1), dtype=x.dtype)
+    bin_of = searchsorted(edges, x, "right") - 1
+    is_last = equal(x, float(edges.const[-1]))
+    return Histogram(bincount(where(is_last, number - 1, bin_of), number, weights), edges)
+
+
+def _index(axes: Axes) -> TensorOp:
+    return IotaOp(target_axes=axes, target_dtype=dtypes.int64, position=0)
+
+
+def _same(x: TensorOp, y: TensorOp) -> TensorOp:
+    if not dtypes.is_float(x.dtype):
+        return equal(x, y)
+    return equal(x, y) | isnan(x) & isnan(y)

@@ -1,0 +1,490 @@
+"""Reductions along axes.
+
+By default all positional axes are reduced, and all named axes but the batch axis ``N`` and the
+recurrent axis ``REC``. `reduction_axes`, or `axis` as in NumPy, are the axes to reduce. `out_axes`
+are the axes to keep, in the order of the result. `keepdims` keeps reduced axes with length 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.errors import AxesError, DTypeError
+from weft.ir import dtypes
+from weft.ir.axes import Axes
+from weft.ir.dtypes import DType, accumulator_dtype
+from weft.ir.storage import as_op
+from weft.ir.tensor import CompositeOp, TensorOp, operators
+from weft.ops.pointwise.bits import bitwise_not
+from weft.ops.pointwise.comparison import equal, greater, logical_not, maximum, not_equal
+from weft.ops.pointwise.elementwise import (
+    cast,
+    divide,
+    multiply,
+    negative,
+    reciprocal,
+    square,
+    subtract,
+)
+from weft.ops.reductions.cumulative import CumprodOp
+from weft.ops.reductions.reduced_axes import arranged, joined, reduce, reduced_positions, takes_axis
+from weft.ops.shape.movement import BroadcastOp, size_of
+
+__all__ = [
+    "AllOp",
+    "AnyOp",
+    "ArgExtremumOp",
+    "ArgmaxOp",
+    "ArgminOp",
+    "ExtremumOp",
+    "MaxOp",
+    "MeanOp",
+    "MinOp",
+    "ProdOp",
+    "ReductionOp",
+    "SumOp",
+    "VarianceOp",
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "batch_size",
+    "count_nonzero",
+    "max",
+    "mean",
+    "min",
+    "prod",
+    "sum",
+    "tensor_size",
+]
+
+
+class ReductionOp(TensorOp):
+    """The base of reductions.
+
+    Attributes
+    ----------
+    positions
+        The positions of the reduced axes, increasing.
+    """
+
+    positions: tuple[int, ...]
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Return the kept axes and the dtype of the result."""
+        (x,) = self.args
+        if self.positions != tuple(i for i in range(x.rank) if i in self.positions):
+            raise AxesError(f"{self.positions} are not increasing positions in {x.axes}")
+        return Axes(x.axes[place] for place in self.kept()), self.result_dtype(x.dtype)
+
+    @property
+    def flops(self) -> int:
+        """One for each element of the operand."""
+        size: int = self.args[0].axes.size
+        return size
+
+    def kept(self) -> tuple[int, ...]:
+        """Return the positions of the kept axes."""
+        return tuple(place for place in range(self.args[0].rank) if place not in self.positions)
+
+    def result_dtype(self, operand: DType) -> DType:
+        """Return the dtype of the result for the operand's dtype."""
+        return operand
+
+    def spread(self, value: TensorOp, x: TensorOp) -> TensorOp:
+        """Return a tensor of the result's axes, broadcast over the reduced ones."""
+        if not self.positions:
+            return value
+        return BroadcastOp(value, target_axes=x.axes, dims=self.kept())
+
+
+class SumOp(ReductionOp):
+    """The sum; 0 for no elements, bool counts as int32.
+
+    16-bit floats are summed in float32.
+    """
+
+    def result_dtype(self, operand: DType) -> DType:
+        """Keep the dtype, with bool as int32."""
+        return dtypes.int32 if dtypes.is_bool(operand) else operand
+
+    def reference(self, x: Any) -> Any:
+        """Call NumPy's sum."""
+        wide = accumulator_dtype(self.dtype)
+        return np.sum(x, axis=self.positions, dtype=wide).astype(self.dtype)
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Broadcast the adjoint."""
+        return (self.spread(delta, x),)
+
+
+class ProdOp(ReductionOp):
+    """The product; 1 for no elements, bool counts as int32.
+
+    16-bit floats are multiplied in float32.
+    """
+
+    def result_dtype(self, operand: DType) -> DType:
+        """Keep the dtype, with bool as int32."""
+        return dtypes.int32 if dtypes.is_bool(operand) else operand
+
+    def reference(self, x: Any) -> Any:
+        """Call NumPy's prod."""
+        wide = accumulator_dtype(self.dtype)
+        return np.prod(x, axis=self.positions, dtype=wide).astype(self.dtype)
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Multiply the adjoint by the products of the elements before and after each element.
+
+        There is no division, so derivatives of every order are exact at zeros.
+        """
+        wide = accumulator_dtype(x.dtype)
+        rows, back = joined(cast(x, wide), self.positions)
+        before, after = (
+            CumprodOp(rows, position=rows.rank - 1, exclusive=True, reverse=reverse)
+            for reverse in (False, True)
+        )
+        share = self.spread(cast(delta, wide), x) * back(before * after)
+        return (cast(share, x.dtype),)
+
+
+def reversed_order(x: TensorOp) -> TensorOp:
+    """Return numbers in the reversed order: negated floats, or integers with inverted bits.
+
+    The negative of the least integer would be itself. The function is its own inverse.
+    """
+    return negative(x) if dtypes.is_inexact(x.dtype) else bitwise_not(x)
+
+
+class ExtremumOp(ReductionOp):
+    """The base of maximum and minimum; the gradient is split evenly among ties."""
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Refuse complex numbers and empty axes, which have no extremum."""
+        (x,) = self.args
+        if x.dtype.kind == "c":
+            raise DTypeError(f"{x.dtype} numbers have no order: take real() or absolute()")
+        if 0 in (x.axes[place].length for place in self.positions):
+            raise AxesError(f"{x.axes} has no elements to compare along {self.positions}")
+        return super().infer()
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp | None]:
+        """Split the adjoint evenly among the elements that equal the result."""
+        wide = accumulator_dtype(x.dtype)
+        chosen = equal(x, self.spread(self, x))
+        count = SumOp(cast(chosen, wide), positions=self.positions)
+        share = cast(divide(cast(delta, wide), count), x.dtype)
+        return (cast(chosen, x.dtype) * self.spread(share, x),)
+
+
+class MaxOp(ExtremumOp):
+    """The maximum; NaN if an element is NaN."""
+
+    def reference(self, x: Any) -> Any:
+        """Call NumPy's max."""
+        return np.max(x, axis=self.positions)
+
+
+class MinOp(ExtremumOp, CompositeOp):
+    """The minimum; NaN if an element is NaN."""
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Compute the maximum in the reversed order."""
+        return reversed_order(MaxOp(reversed_order(x), positions=self.positions))
+
+    def reference(self, x: Any) -> Any:
+        """Call NumPy's min."""
+        return np.min(x, axis=self.positions)
+
+
+class ArgExtremumOp(ExtremumOp):
+    """The base of argmax and argmin: the first index of an extremum along one axis, as int64."""
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Check that there is one reduced axis."""
+        if len(self.positions) != 1:
+            raise AxesError("exactly one axis must be reduced: flatten several first")
+        return super().infer()
+
+    def result_dtype(self, operand: DType) -> DType:
+        """Return int64."""
+        return dtypes.int64
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
+        """Return None: there is no gradient."""
+        return (None,)
+
+
+class ArgmaxOp(ArgExtremumOp):
+    """The index of the first maximum, or of the first NaN."""
+
+    def reference(self, x: Any) -> Any:
+        """Call NumPy's argmax."""
+        return np.argmax(x, axis=self.positions[0])
+
+
+class ArgminOp(ArgExtremumOp, CompositeOp):
+    """The index of the first minimum, or of the first NaN."""
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Compute the argmax in the reversed order."""
+        return ArgmaxOp(reversed_order(x), positions=self.positions)
+
+    def reference(self, x: Any) -> Any:
+        """Call NumPy's argmin."""
+        return np.argmin(x, axis=self.positions[0])
+
+
+class AnyOp(ReductionOp, CompositeOp):
+    """Whether any element is true: nonzero or NaN; False for no elements."""
+
+    def result_dtype(self, operand: DType) -> DType:
+        """Return bool."""
+        return dtypes.bool_
+
+    def reference(self, x: Any) -> Any:
+        """Call NumPy's any."""
+        return np.any(np.not_equal(x, 0), axis=self.positions)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Compare the number of true elements with 0."""
+        return greater(SumOp(truth(x), positions=self.positions), 0)
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
+        """Return None: there is no gradient."""
+        return (None,)
+
+
+class AllOp(AnyOp):
+    """Whether all elements are true: nonzero or NaN; True for no elements."""
+
+    def reference(self, x: Any) -> Any:
+        """Call NumPy's all."""
+        return np.all(np.not_equal(x, 0), axis=self.positions)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Negate any over the negated elements."""
+        return logical_not(AnyOp(logical_not(truth(x)), positions=self.positions))
+
+
+def truth(x: TensorOp) -> TensorOp:
+    """Return the elements as bool: whether they are nonzero."""
+    return x if dtypes.is_bool(x.dtype) else not_equal(x, 0)
+
+
+class MeanOp(ReductionOp, CompositeOp):
+    """The arithmetic mean; integers give float32, no elements NaN.
+
+    16-bit floats are summed and counted in float32.
+    """
+
+    def result_dtype(self, operand: DType) -> DType:
+        """Return the dtype of floats and complex numbers, and float32 for others."""
+        return operand if dtypes.is_inexact(operand) else dtypes.DEFAULT
+
+    @property
+    def accumulator_dtype(self) -> DType:
+        """The dtype of the sum and the count."""
+        return accumulator_dtype(self.dtype)
+
+    def share(self, x: TensorOp) -> TensorOp:
+        """Return the reciprocal of the number of reduced elements."""
+        reduced = Axes(x.axes[place] for place in self.positions)
+        return reciprocal(size_of(reduced, self.accumulator_dtype))
+
+    def reference(self, x: Any) -> Any:
+        """Divide the sum by the count."""
+        total = np.sum(x, axis=self.positions, dtype=self.accumulator_dtype)
+        count = np.asarray(np.asarray(x).size / (total.size or 1), total.dtype)
+        return (total / count).astype(self.dtype)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Multiply the sum by the reciprocal of the count."""
+        total = SumOp(cast(x, self.accumulator_dtype), positions=self.positions)
+        return cast(multiply(total, self.share(x)), self.dtype)
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Broadcast the adjoint divided by the count."""
+        share = multiply(cast(delta, self.accumulator_dtype), self.share(x))
+        return (self.spread(cast(share, self.dtype), x),)
+
+
+class VarianceOp(MeanOp):
+    """The variance: the mean of squared deviations from the mean, without Bessel's correction."""
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Refuse complex numbers."""
+        if self.args[0].dtype.kind == "c":
+            problem = "the variance takes no complex numbers: add those of real() and imag()"
+            raise DTypeError(problem)
+        return super().infer()
+
+    def reference(self, x: Any) -> Any:
+        """Call NumPy's var; NaN for no elements."""
+        wide = np.asarray(x, self.accumulator_dtype)
+        if not wide.size:
+            return super().reference(wide)
+        return np.var(wide, axis=self.positions).astype(self.dtype)
+
+    def distance(self, x: TensorOp) -> TensorOp:
+        """Return the deviation of each element from the mean, corrected for its rounding error."""
+        near, rest = around_mean(cast(x, self.accumulator_dtype), self.positions)
+        return subtract(near, self.spread(rest, x))
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Compute in two passes, corrected for the rounding error of the mean.
+
+        (Chan, Golub and LeVeque, Algorithms for computing the sample variance, 1983: the corrected
+        two-pass algorithm.) A single pass cancels if the mean is far from 0.
+        """
+        near, rest = around_mean(cast(x, self.accumulator_dtype), self.positions)
+        return cast(mean_square(near, rest, self.positions), self.dtype)
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Multiply the adjoint by 2 (x - mean) / count."""
+        share = multiply(multiply(cast(delta, self.accumulator_dtype), 2), self.share(x))
+        return (cast(self.distance(x) * self.spread(share, x), self.dtype),)
+
+
+def around_mean(x: TensorOp, positions: tuple[int, ...]) -> tuple[TensorOp, TensorOp]:
+    """Return x minus its rounded mean over axes, and the mean of the result, which is almost 0."""
+    mean = MeanOp(x, positions=positions)
+    near = subtract(x, mean.spread(mean, x))
+    return near, MeanOp(near, positions=positions)
+
+
+def mean_square(near: TensorOp, rest: TensorOp, positions: tuple[int, ...]) -> TensorOp:
+    """Return the variance, at least 0, from the results of `around_mean`."""
+    # The rest comes first, so that the squares can be computed in place afterwards.
+    return maximum(negative(square(rest)) + MeanOp(square(near), positions=positions), 0)
+
+
+def sum_over(x: TensorOp, positions: tuple[int, ...]) -> TensorOp:
+    """Return the sum over the axes at given positions; the tensor itself for none."""
+    return SumOp(x, positions=positions) if positions else x
+
+
+@takes_axis("reduction_axes")
+def sum(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the sum over axes; integers keep their dtype, bool gives int32."""
+    return reduce(SumOp, x, reduction_axes, out_axes, keepdims)
+
+
+@takes_axis("reduction_axes")
+def prod(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the product over axes; integers keep their dtype, bool gives int32.
+
+    The gradient is exact at zeros.
+    """
+    return reduce(ProdOp, x, reduction_axes, out_axes, keepdims)
+
+
+@takes_axis("reduction_axes")
+def max(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the maximum over axes; NaN if an element is NaN.
+
+    The gradient is split evenly among ties. Empty axes are refused.
+    """
+    return reduce(MaxOp, x, reduction_axes, out_axes, keepdims)
+
+
+@takes_axis("reduction_axes")
+def min(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the minimum over axes; NaN if an element is NaN.
+
+    The gradient is split evenly among ties. Empty axes are refused.
+    """
+    return reduce(MinOp, x, reduction_axes, out_axes, keepdims)
+
+
+@takes_axis("reduction_axes")
+def mean(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the mean over axes; integers give float32, no elements NaN."""
+    return reduce(MeanOp, x, reduction_axes, out_axes, keepdims)
+
+
+@takes_axis("reduction_axes")
+def any(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return whether any element over axes is nonzero; False for no elements."""
+    return reduce(AnyOp, x, reduction_axes, out_axes, keepdims)
+
+
+@takes_axis("reduction_axes")
+def all(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return whether all elements over axes are nonzero; True for no elements."""
+    return reduce(AllOp, x, reduction_axes, out_axes, keepdims)
+
+
+@takes_axis("reduction_axes")
+def count_nonzero(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the number of nonzero elements over axes, as int32; NaN counts."""
+    return reduce(SumOp, truth(as_op(x)), reduction_axes, out_axes, keepdims)
+
+
+def _arg(
+    kind: type[ArgExtremumOp], x: Any, reduction_axes: Any, out_axes: Any, keepdims: bool
+) -> TensorOp:
+    x = as_op(x)
+    positions = reduced_positions(x, reduction_axes, out_axes)
+    if len(positions) == 1:
+        found = kind(x, positions=positions)
+    else:
+        rows, _ = joined(x, positions)
+        found = kind(rows, positions=(rows.rank - 1,))
+    return arranged(found, x, positions, out_axes, keepdims)
+
+
+@takes_axis("reduction_axes")
+def argmax(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the index of the first maximum; over several axes, in row-major order.
+
+    If there is NaN, it is the index of the first NaN. The index is int64 and has no gradient.
+    """
+    return _arg(ArgmaxOp, x, reduction_axes, out_axes, keepdims)
+
+
+@takes_axis("reduction_axes")
+def argmin(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the index of the first minimum; over several axes, in row-major order.
+
+    If there is NaN, it is the index of the first NaN. The index is int64 and has no gradient.
+    """
+    return _arg(ArgminOp, x, reduction_axes, out_axes, keepdims)
+
+
+@takes_axis("reduction_axes")
+def tensor_size(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:
+    """Return the number of elements over axes as a float32 scalar."""
+    x = as_op(x)
+    positions = reduced_positions(x, reduction_axes, out_axes)
+    return size_of(Axes(x.axes[place] for place in positions), dtypes.DEFAULT)
+
+
+def batch_size(x: Any) -> TensorOp:
+    """Return the length of the batch axis as a float32 scalar; 1 without one."""
+    return size_of(as_op(x).axes.batch_axes(), dtypes.DEFAULT)
+
+
+operators["sum_over"] = sum_over

@@ -1,0 +1,452 @@
+"""Variances, quantiles, norms and other composite reductions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.errors import ArgumentError, AxesError
+from weft.ir import dtypes
+from weft.ir.axes import Axes
+from weft.ir.dtypes import DType, accumulator_dtype
+from weft.ir.op import explain
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import CompositeOp, TensorOp
+from weft.ops.arguments import as_number
+from weft.ops.control.effects import stop_gradient
+from weft.ops.indexing.slicing import slice_along_axis
+from weft.ops.pointwise.comparison import equal, greater, less, maximum, where
+from weft.ops.pointwise.elementwise import (
+    FloatOp,
+    InexactOp,
+    absolute,
+    align,
+    cast,
+    real_dtype,
+    sign,
+    square,
+)
+from weft.ops.pointwise.math import power, sqrt
+from weft.ops.pointwise.rounding import isnan
+from weft.ops.reductions.probabilities import LogSumExpOp
+from weft.ops.reductions.reduced_axes import joined, reduce, reduced_positions, takes_axis
+from weft.ops.reductions.reduction import (
+    MaxOp,
+    MinOp,
+    ReductionOp,
+    SumOp,
+    VarianceOp,
+    all,
+    count_nonzero,
+    max,
+    min,
+    sum,
+)
+from weft.ops.reductions.sorting import SortOp
+from weft.ops.shape.movement import size_of
+
+__all__ = [
+    "L1_norm",
+    "L2_norm",
+    "NormOp",
+    "QuantileOp",
+    "StdOp",
+    "logsumexp",
+    "median",
+    "nanmax",
+    "nanmean",
+    "nanmin",
+    "nansum",
+    "norm",
+    "quantile",
+    "squared_L2",
+    "std",
+    "var",
+    "variance",
+]
+
+
+class NormOp(ReductionOp, CompositeOp):
+    """The p-norm ``(sum abs(x) ** p) ** (1 / p)``, scaled so that no power overflows.
+
+    The gradient is 0 where the norm is 0, and for elements that are 0. 16-bit floats are computed
+    in float32.
+
+    Attributes
+    ----------
+    exponent
+        The number p, finite and not 0.
+    """
+
+    exponent: float
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Check the exponent."""
+        if not math.isfinite(self.exponent) or self.exponent == 0:
+            raise ArgumentError(f"the exponent must be finite and not 0, not {self.exponent}")
+        return super().infer()
+
+    def reference(self, x: Any) -> Any:
+        """Scale, take the root of the sum of powers, and scale back."""
+        size = np.abs(np.asarray(x, accumulator_dtype(self.dtype)))
+        choose, other = (np.max, 0) if self.exponent > 0 else (np.min, np.inf)
+        scale = choose(size, axis=self.positions, keepdims=True, initial=other)
+        scale = np.where((scale > 0) & (scale < np.inf), scale, 1)
+        total = np.sum(np.power(size / scale, self.exponent), axis=self.positions, keepdims=True)
+        result = np.power(total, 1 / self.exponent) * scale
+        return np.squeeze(result, axis=self.positions).astype(self.dtype)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Scale, take the root of the sum of powers, and scale back."""
+        size = absolute(cast(x, accumulator_dtype(self.dtype)))
+        scale = self._scale(size)
+        parts = size / self.spread(scale, x)
+        powers = square(parts) if self.exponent == 2 else power(parts, self.exponent)
+        total = SumOp(powers, positions=self.positions)
+        root = sqrt(total) if self.exponent == 2 else power(total, 1 / self.exponent)
+        return cast(root * scale, self.dtype)
+
+    def _scale(self, size: TensorOp) -> TensorOp:
+        """Return the absolute value with the largest power, or 1 if that is 0 or infinite."""
+        if 0 in (size.axes[place].length for place in self.positions):
+            return constant(np.ones(self.axes.shape, size.dtype), self.axes)
+        choose = MaxOp if self.exponent > 0 else MinOp
+        chosen = choose(size, positions=self.positions)
+        return where(greater(chosen, 0) & less(chosen, math.inf), chosen, 1)
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Multiply the adjoint by sign(x) (abs(x) / norm) ** (p - 1)."""
+        wide, share = (cast(y, accumulator_dtype(self.dtype)) for y in (x, delta))
+        # The norm itself may exceed the range of 16 bits.
+        total = self if wide is x else type(self)(wide, **self.attributes())
+        is_zero = equal(total, 0)
+        parts = wide / self.spread(where(is_zero, 1, total), x)
+        if self.exponent != 2:
+            safe = where(equal(parts, 0), 1, absolute(parts))
+            parts = sign(parts) * power(safe, self.exponent - 1)
+        share = self.spread(where(is_zero, 0, share), x)
+        return (cast(share * parts, self.dtype),)
+
+
+class StdOp(VarianceOp):
+    """The standard deviation, of elements moved and scaled to the interval from 0 to 1.
+
+    So neither a sum nor a square leaves the range of a dtype, and that of equal numbers is 0. The
+    gradient of a standard deviation of 0 is 0. 16-bit floats are computed in float32.
+
+    Attributes
+    ----------
+    correction
+        What is subtracted from the count of elements to give the divisor, which is at least 0.
+    """
+
+    correction: float
+
+    def reference(self, x: Any) -> Any:
+        """Move, scale, take the root of the corrected variance, and scale back."""
+        wide = np.asarray(x, self.accumulator_dtype)
+        if not wide.size:
+            return super().reference(wide)
+        low, high = (
+            choose(wide, axis=self.positions, keepdims=True) for choose in (np.min, np.max)
+        )
+        half = np.where((low < -1) & (high > 1), 0.5, 1)
+        span = high * half - low * half
+        span = np.where(span == 0, 1, span)
+        parts = (wide * half - low * half) / span
+        square = np.var(parts, axis=self.positions, keepdims=True)
+        count = wide.size // low.size
+        root = np.sqrt(square * (count / np.maximum(np.float64(count - self.correction), 0)))
+        return np.squeeze(root * span / half, axis=self.positions).astype(self.dtype)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Move, scale, take the root of the corrected variance, and scale back."""
+        parts, span, half = self._parts(cast(x, self.accumulator_dtype))
+        square = VarianceOp(parts, positions=self.positions)
+        count, divisor = self._counts(x)
+        return cast(sqrt(square * (count / divisor)) * span / half, self.dtype)
+
+    def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
+        """Multiply the adjoint by (x - mean) / std / divisor, of the scaled elements."""
+        parts, _, _ = self._parts(cast(x, self.accumulator_dtype))
+        square = VarianceOp(parts, positions=self.positions)
+        is_zero = equal(square, 0)
+        count, divisor = self._counts(x)
+        root = sqrt(where(is_zero, 1, square) * (count / divisor))
+        share = where(is_zero, 0, cast(delta, self.accumulator_dtype) / divisor)
+        unit = self.distance(parts) / self.spread(root, x)
+        return (cast(self.spread(share, x) * unit, self.dtype),)
+
+    def _parts(self, x: TensorOp) -> tuple[TensorOp, TensorOp, TensorOp]:
+        """Return elements from 0 to 1; their range, halved where it may overflow; and the factor.
+
+        The last two and the minimum are constants for differentiation: what the adjoint has of the
+        elements does not depend on how they are moved and scaled.
+        """
+        if 0 in (x.axes[place].length for place in self.positions):
+            one = constant(1, dtype=x.dtype)
+            return x, one, one
+        low, high = (stop_gradient(op(x, positions=self.positions)) for op in (MinOp, MaxOp))
+        half = cast(where(less(low, -1) & greater(high, 1), 0.5, 1), x.dtype)
+        least = low * half
+        span = high * half - least
+        span = where(equal(span, 0), 1, span)
+        parts = (x * self.spread(half, x) - self.spread(least, x)) / self.spread(span, x)
+        return parts, span, half
+
+    def _counts(self, x: TensorOp) -> tuple[TensorOp, TensorOp]:
+        """Return the number of reduced elements, and that minus the correction."""
+        count = size_of(Axes(x.axes[place] for place in self.positions), self.accumulator_dtype)
+        return count, maximum(count - self.correction, 0)
+
+
+class QuantileOp(ReductionOp, CompositeOp):
+    """The quantile, linearly interpolated between two neighbours.
+
+    It is NaN if an element is NaN. 16-bit floats are interpolated in float32.
+
+    Attributes
+    ----------
+    share
+        The probability, from 0 for the minimum to 1 for the maximum.
+    """
+
+    share: float
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Check the probability, and refuse empty axes."""
+        (x,) = self.args
+        if not 0 <= self.share <= 1:
+            raise ArgumentError(f"the probability must be from 0 to 1, not {self.share}")
+        if 0 in (x.axes[place].length for place in self.positions):
+            raise AxesError(f"{x.axes} has no elements to compare along {self.positions}")
+        return super().infer()
+
+    def neighbours(self, count: int) -> tuple[int, int, float]:
+        """Return the indices of two sorted elements, and the weight of the second."""
+        place = self.share * (count - 1)
+        low = math.floor(place)
+        return low, math.ceil(place), place - low
+
+    def reference(self, x: Any) -> Any:
+        """Sort and interpolate."""
+        kept = self.kept()
+        shape = (*(np.shape(x)[place] for place in kept), -1)
+        rows = np.transpose(np.asarray(x, accumulator_dtype(self.dtype)), (*kept, *self.positions))
+        ordered = np.sort(np.reshape(rows, shape), axis=-1)
+        low, high, weight = self.neighbours(ordered.shape[-1])
+        result = ordered[..., low]
+        if weight:
+            result = result * (1 - weight) + ordered[..., high] * weight
+        return np.where(np.isnan(ordered[..., -1]), np.nan, result).astype(self.dtype)
+
+    def decompose(self, x: TensorOp) -> TensorOp:
+        """Sort and interpolate."""
+        rows, _ = joined(x, self.positions)
+        count = rows.axes[-1].length
+        if not isinstance(count, int):
+            problem = f"a quantile needs the number of elements, {count} is unknown until a call"
+            raise AxesError(self.explain(problem))
+        ordered = SortOp(rows, position=rows.rank - 1, descending=False)
+        low, high, weight = self.neighbours(count)
+        below, above, last = (
+            cast(slice_along_axis(ordered, rows.rank - 1, place), accumulator_dtype(self.dtype))
+            for place in (low, high, count - 1)
+        )
+        result = below * (1 - weight) + above * weight if weight else below
+        return cast(where(isnan(last), last, result), self.dtype)
+
+
+@takes_axis("reduction_axes")
+def variance(
+    x: Any,
+    reduction_axes: Any = None,
+    out_axes: Any = None,
+    keepdims: bool = False,
+    correction: float = 0,
+) -> TensorOp:
+    """Return the variance over axes: squared deviations divided by the count minus `correction`.
+
+    A correction of 1 is Bessel's correction. The divisor is at least 0. Integers count as float32.
+    """
+    (x,) = align(FloatOp, x)
+    if math.isnan(as_number(correction)):
+        problem = f"correction must be a number, not {correction!r}"
+        raise ArgumentError(explain("variance", problem, (x,)))
+    if correction == 0:
+        return reduce(VarianceOp, x, reduction_axes, out_axes, keepdims)
+    wide = cast(x, accumulator_dtype(x.dtype))
+    positions = reduced_positions(x, reduction_axes, out_axes)
+    count = size_of(Axes(x.axes[place] for place in positions), wide.dtype)
+    result = reduce(VarianceOp, wide, reduction_axes, out_axes, keepdims)
+    return cast(result * (count / maximum(count - correction, 0)), x.dtype)
+
+
+var = variance
+
+
+@takes_axis("reduction_axes")
+def std(
+    x: Any,
+    reduction_axes: Any = None,
+    out_axes: Any = None,
+    keepdims: bool = False,
+    correction: float = 0,
+) -> TensorOp:
+    """Return the standard deviation over axes, the square root of the `variance`.
+
+    The elements are scaled by their range, so it is found where the variance is out of range. The
+    gradient of a standard deviation of 0 is 0.
+    """
+    (x,) = align(FloatOp, x)
+    number = as_number(correction)
+    if math.isnan(number):
+        problem = f"correction must be a number, not {correction!r}"
+        raise ArgumentError(explain("std", problem, (x,)))
+    return reduce(StdOp, x, reduction_axes, out_axes, keepdims, correction=number)
+
+
+@takes_axis("reduction_axes")
+def quantile(
+    x: Any, q: float, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the q-quantile over axes, for q from 0 to 1.
+
+    It is linearly interpolated between two elements, which both get a gradient. It is NaN if an
+    element is NaN. Empty axes are refused; a gradient needs known lengths. Integers count as
+    float32.
+    """
+    (x,) = align(FloatOp, x)
+    if math.isnan(as_number(q)):
+        problem = f"q must be a number from 0 to 1, not {q!r}"
+        raise ArgumentError(explain("quantile", problem, (x,)))
+    return reduce(QuantileOp, x, reduction_axes, out_axes, keepdims, share=as_number(q))
+
+
+@takes_axis("reduction_axes")
+def median(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the median over axes, the mean of two for an even number; see `quantile`."""
+    return quantile(x, 0.5, reduction_axes, out_axes, keepdims)
+
+
+@takes_axis("reduction_axes")
+def logsumexp(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the logarithm of the sum of exponentials over axes, without overflow.
+
+    It is minus infinity for no elements and if all elements are; the gradient is then 0. Integers
+    count as float32.
+    """
+    (x,) = align(FloatOp, x)
+    return reduce(LogSumExpOp, x, reduction_axes, out_axes, keepdims)
+
+
+@takes_axis("reduction_axes")
+def norm(
+    x: Any,
+    ord: Any = 2,
+    reduction_axes: Any = None,
+    out_axes: Any = None,
+    keepdims: bool = False,
+) -> TensorOp:
+    """Return the vector norm of order `ord` over axes.
+
+    That is ``(sum abs(x) ** ord) ** (1 / ord)``; for 0 the number of nonzero elements, for infinity
+    the largest absolute value, for minus infinity the smallest. ``"fro"`` is the Frobenius norm of
+    a matrix, the order 2 over two axes. It does not overflow if the norm is in range. The gradient
+    is 0 where the norm is 0, and for elements that are 0; ties share the gradient of an extremum.
+    Integers count as float32.
+    """
+    (x,) = align(InexactOp, x)
+    arguments = (reduction_axes, out_axes, keepdims)
+    if isinstance(ord, str) and ord == "fro":
+        if len(reduced_positions(x, reduction_axes, out_axes)) != 2:
+            problem = f"a Frobenius norm takes two axes of {x.axes}: give them"
+            raise ArgumentError(explain("norm", problem, (x,)))
+        ord = 2
+    if math.isnan(as_number(ord)):
+        problem = f"ord must be a number or 'fro', not {ord!r}"
+        raise ArgumentError(explain("norm", problem, (x,)))
+    ord = as_number(ord)
+    if ord == 0:
+        return cast(count_nonzero(x, *arguments), real_dtype(x.dtype))
+    if x.dtype.kind == "c" or abs(ord) in (1, math.inf):
+        x = absolute(x)
+    simple = {1: sum, math.inf: max, -math.inf: min}.get(ord)
+    if simple is not None:
+        return simple(x, *arguments)
+    return reduce(NormOp, x, *arguments, exponent=ord)
+
+
+@takes_axis("reduction_axes")
+def L2_norm(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:  # noqa: N802
+    """Return the Euclidean norm over axes; see `norm`."""
+    return norm(x, 2, reduction_axes, out_axes)
+
+
+@takes_axis("reduction_axes")
+def L1_norm(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:  # noqa: N802
+    """Return the sum of absolute values over axes; integers keep their dtype."""
+    return sum(absolute(x), reduction_axes, out_axes)
+
+
+@takes_axis("reduction_axes")
+def squared_L2(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:  # noqa: N802
+    """Return the sum of squares, by default over all axes; integers keep their dtype."""
+    x = as_op(x)
+    if reduction_axes is None and out_axes is None:
+        reduction_axes = range(x.rank)
+    total = sum(square(cast(x, accumulator_dtype(x.dtype))), reduction_axes, out_axes)
+    return cast(total, x.dtype) if dtypes.is_inexact(x.dtype) else total
+
+
+@takes_axis("reduction_axes")
+def nansum(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the sum over axes of the elements that are not NaN."""
+    return sum(where(isnan(x), 0, x), reduction_axes, out_axes, keepdims)
+
+
+@takes_axis("reduction_axes")
+def nanmean(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the mean over axes of the elements that are not NaN; NaN if there are none."""
+    (x,) = align(InexactOp, x)
+    wide = cast(x, accumulator_dtype(x.dtype))
+    total = nansum(wide, reduction_axes, out_axes, keepdims)
+    count = sum(~isnan(x), reduction_axes, out_axes, keepdims)
+    return cast(total / cast(count, wide.dtype), x.dtype)
+
+
+@takes_axis("reduction_axes")
+def nanmax(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the maximum over axes of the elements that are not NaN; NaN if there are none."""
+    return _known_extremum(max, -math.inf, x, reduction_axes, out_axes, keepdims)
+
+
+@takes_axis("reduction_axes")
+def nanmin(
+    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+) -> TensorOp:
+    """Return the minimum over axes of the elements that are not NaN; NaN if there are none."""
+    return _known_extremum(min, math.inf, x, reduction_axes, out_axes, keepdims)
+
+
+def _known_extremum(
+    choose: Callable[..., TensorOp], instead: float, x: Any, *arguments: Any
+) -> TensorOp:
+    x = as_op(x)
+    if not dtypes.is_float(x.dtype):
+        return choose(x, *arguments)
+    chosen = choose(where(isnan(x), instead, x), *arguments)
+    return where(all(isnan(x), *arguments), math.nan, chosen)

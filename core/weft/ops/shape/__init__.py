@@ -1,0 +1,1 @@
+"""Shapes, axes and new tensors."""

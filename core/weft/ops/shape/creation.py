@@ -1,0 +1,266 @@
+"""Tensor creation: constants, ranges, identity matrices and meshes.
+
+Ranges of integers are int64, like the results of `argmax`; the default of the others is float32.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.ir import dtypes
+from weft.ir.axes import Axes, Axis, make_axes
+from weft.ir.dtypes import DType
+from weft.ir.lengths import Length, floor_divide
+from weft.ir.op import Op, explain
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import TensorOp
+from weft.ops.arguments import checked_integer
+from weft.ops.pointwise.comparison import equal, greater_equal, less, where
+from weft.ops.pointwise.elementwise import add, cast, common_dtype, divide, multiply, subtract
+from weft.ops.shape.movement import BroadcastOp, IotaOp, broadcast
+
+__all__ = [
+    "arange",
+    "eye",
+    "full",
+    "full_like",
+    "linspace",
+    "meshgrid",
+    "ones",
+    "ones_like",
+    "tri",
+    "zeros",
+    "zeros_like",
+]
+
+
+def full(axes: Any, value: Any, dtype: Any = None) -> TensorOp:
+    """Return a tensor filled with a number, or with a tensor that is broadcast.
+
+    It is a view without memory of its own. The default dtype is that of the value, float32 for
+    numbers.
+    """
+    if isinstance(value, Op):
+        op = as_op(value) if dtype is None else cast(value, dtype)
+    else:
+        op = constant(value, dtype=None if dtype is None else dtypes.as_dtype(dtype))
+    return broadcast(op, make_axes(axes))
+
+
+def zeros(axes: Any, dtype: Any = dtypes.DEFAULT) -> TensorOp:
+    """Return zeros of the given axes or shape."""
+    return full(axes, 0, dtype)
+
+
+def ones(axes: Any, dtype: Any = dtypes.DEFAULT) -> TensorOp:
+    """Return ones of the given axes or shape."""
+    return full(axes, 1, dtype)
+
+
+def full_like(x: Any, value: Any, dtype: Any = None) -> TensorOp:
+    """Return a tensor filled with a value, with the axes and, by default, the dtype of x."""
+    x = as_op(x)
+    return full(x.axes, value, x.dtype if dtype is None else dtype)
+
+
+def zeros_like(x: Any, dtype: Any = None) -> TensorOp:
+    """Return zeros with the axes and, by default, the dtype of x."""
+    return full_like(x, 0, dtype)
+
+
+def ones_like(x: Any, dtype: Any = None) -> TensorOp:
+    """Return ones with the axes and, by default, the dtype of x."""
+    return full_like(x, 1, dtype)
+
+
+def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> TensorOp:
+    """Return evenly spaced numbers from start (by default 0) up to, but not including, stop.
+
+    The default dtype is int64 for integers, float32 for floats. Start, stop and step are numbers,
+    not tensors. `stop` may also be an unknown length (as in ``x.axes[0].length``), or an axis,
+    which the result then has. Raises DTypeError if an integer dtype cannot hold all the numbers.
+    """
+    if stop is None:
+        start, stop = 0, start
+    axis = stop if isinstance(stop, Axis) else None
+    numbers = _checked_range(start, stop if axis is None else axis.length, step)
+    is_whole = all(isinstance(number, int | Length) for number in numbers)
+    default = dtypes.int64 if is_whole else dtypes.DEFAULT
+    target = default if dtype is None else dtypes.as_dtype(dtype)
+    length = _steps(numbers, is_whole)
+    _require_fit(numbers, length, target)
+    if axis is None or axis.length != length:
+        axis = Axis(length, None if axis is None else axis.name)
+    working = _working_dtype(target)
+    count: TensorOp = IotaOp(target_axes=Axes((axis,)), target_dtype=working, position=0)
+    first, _, each = numbers
+    if each != 1:
+        each = each % 2**64 if working == dtypes.uint64 else each
+        count = multiply(count, constant(each, dtype=working))
+    if first != 0:
+        count = add(count, constant(first, dtype=working))
+    return cast(count, target)
+
+
+def _checked_range(start: Any, stop: Any, step: Any) -> list[Any]:
+    """Return start, stop and step as int or float; stop may be an unknown length."""
+    found: list[Any] = []
+    for what, number in (("start", start), ("stop", stop), ("step", step)):
+        if what == "stop" and isinstance(number, Length):
+            found.append(number)
+        elif hasattr(number, "__index__") and not isinstance(number, bool):
+            found.append(number.__index__())
+        elif isinstance(number, float | np.floating) and math.isfinite(number):
+            found.append(float(number))
+        else:
+            hint = ": the length must be known" if isinstance(number, Op) else ""
+            raise ArgumentError(f"arange: {what} must be a finite number, not {number!r}{hint}")
+    if found[-1] == 0:
+        raise ArgumentError("arange: the step must not be 0")
+    return found
+
+
+def _steps(numbers: list[Any], is_whole: bool) -> Any:
+    """Return the number of elements of a range."""
+    start, stop, step = numbers
+    if isinstance(stop, Length) and not is_whole:
+        raise ArgumentError(
+            f"arange: up to an unknown length {stop}, start and step must be integers"
+        )
+    if not is_whole:
+        return max(0, math.ceil((stop - start) / step))
+    count = floor_divide(stop - start + step - (1 if step > 0 else -1), step)
+    return count if isinstance(count, Length) else max(0, count)
+
+
+def _require_fit(numbers: list[Any], length: Any, target: DType) -> None:
+    """Check that the first and the last number fit the dtype."""
+    if dtypes.is_bool(target) or target.kind == "c":
+        raise DTypeError(f"arange takes an integer or float dtype, not {target}")
+    if dtypes.is_integer(target) and length != 0:
+        start, _, step = numbers
+        last = start if isinstance(length, Length) else start + (length - 1) * step
+        dtypes.host_array([start, last], target, "arange")
+
+
+def _working_dtype(target: DType) -> DType:
+    """Return the dtype of the computation: float32 for 16-bit floats, 64 bits for integers."""
+    if dtypes.is_float(target):
+        return dtypes.float32 if target.itemsize == 2 else target
+    return dtypes.uint64 if target == dtypes.uint64 else dtypes.int64
+
+
+def linspace(
+    start: Any, stop: Any, num: Any = 50, endpoint: bool = True, dtype: Any = None
+) -> TensorOp:
+    """Return `num` evenly spaced numbers from start to stop.
+
+    Stop is the last number, or with `endpoint` False the number after the last. Start and stop are
+    numbers, or scalar tensors, which get gradients; both ends are exact. `num` may be an axis. The
+    dtype is that of start and stop, float32 for numbers; it must be a float.
+    """
+    axis = (
+        make_axes(num)[0]
+        if isinstance(num, Axis)
+        else Axis(checked_integer("linspace", "num", num, 0))
+    )
+    target = common_dtype((start, stop)) if dtype is None else dtypes.as_dtype(dtype)
+    target = target if dtype is not None or dtypes.is_inexact(target) else dtypes.DEFAULT
+    if not dtypes.is_float(target):
+        raise DTypeError(f"linspace needs a float dtype, not {target}: cast the result")
+    first, last = (_end("linspace", end, target) for end in (start, stop))
+    if not isinstance(axis.length, int):
+        raise AxesError(f"linspace needs an axis of known length, not {axis!r}")
+    return cast(_between(first, last, axis, axis.length - bool(endpoint)), target)
+
+
+def _end(function: str, value: Any, dtype: DType) -> TensorOp:
+    working = _working_dtype(dtype)
+    end = cast(value, working) if isinstance(value, Op) else as_op(value, working)
+    if end.axes:
+        problem = f"start and stop must be scalars, not {end.axes}"
+        raise AxesError(explain(function, problem, (end,)))
+    return end
+
+
+def _between(start: TensorOp, stop: TensorOp, axis: Axis, steps: int) -> TensorOp:
+    """Interpolate from the nearer end, so that both ends are exact."""
+    axes = Axes((axis,))
+    if steps < 1:
+        return broadcast(start, axes)
+    count = IotaOp(target_axes=axes, target_dtype=start.dtype, position=0)
+    each = subtract(divide(stop, steps), divide(start, steps))
+    below, above = add(start, each * count), subtract(stop, each * (steps - count))
+    return where(less(count, (steps + 1) / 2), below, above)
+
+
+def eye(rows: Any, columns: Any = None, k: int = 0, dtype: Any = dtypes.DEFAULT) -> TensorOp:
+    """Return a matrix with ones on the k-th diagonal and zeros elsewhere.
+
+    Diagonal 0 is the main one, positive ones are above. Rows and columns are lengths or axes; the
+    default is a square matrix.
+    """
+    row, column = _row_and_column(_matrix_axes("eye", rows, columns), "eye", k)
+    return cast(equal(row, column), dtype)
+
+
+def tri(rows: Any, columns: Any = None, k: int = 0, dtype: Any = dtypes.DEFAULT) -> TensorOp:
+    """Return a matrix with ones on and below the k-th diagonal and zeros elsewhere.
+
+    Diagonal 0 is the main one, positive ones are above. Rows and columns are lengths or axes; the
+    default is a square matrix.
+    """
+    row, column = _row_and_column(_matrix_axes("tri", rows, columns), "tri", k)
+    return cast(greater_equal(row, column), dtype)
+
+
+def _matrix_axes(function: str, rows: Any, columns: Any) -> Axes:
+    if columns is None and isinstance(rows, Axis) and rows.name is not None:
+        raise AxesError(f"{function}: columns need a name as {rows!r} has one: give their axis too")
+    if isinstance(rows, tuple | list):
+        raise ArgumentError(f"{function} takes rows and columns as two arguments, not {rows!r}")
+    return make_axes((rows, rows if columns is None else columns))
+
+
+def _row_and_column(axes: Axes, function: str, k: Any) -> tuple[TensorOp, TensorOp]:
+    """Return the row index plus k, and the column index, of each element of a matrix."""
+    offset = checked_integer(function, "k", k)
+    row, column = (
+        IotaOp(target_axes=Axes((axis,)), target_dtype=dtypes.int64, position=0) for axis in axes
+    )
+    moved = add(row, offset) if offset else row
+    return (
+        BroadcastOp(moved, target_axes=axes, dims=(0,)),
+        BroadcastOp(column, target_axes=axes, dims=(1,)),
+    )
+
+
+def below_diagonal(axes: Axes, function: str, k: Any) -> TensorOp:
+    """Return the bool mask of the elements on or below the k-th diagonal of a matrix."""
+    return greater_equal(*_row_and_column(axes, function, k))
+
+
+def meshgrid(*vectors: Any, indexing: str = "xy") -> list[TensorOp]:
+    """Return coordinate tensors from coordinate vectors, each broadcast along the other axes.
+
+    With ``"ij"`` the axes are in the vectors' order; with ``"xy"``, as in NumPy, the first two are
+    swapped. Axes keep their names.
+    """
+    if indexing not in ("xy", "ij"):
+        raise ArgumentError(f"meshgrid: indexing must be 'xy' or 'ij', not {indexing!r}")
+    ops = [as_op(vector) for vector in vectors]
+    for op in ops:
+        if op.rank != 1:
+            raise AxesError(explain("meshgrid", f"takes vectors, not {op.axes}", ops))
+    order = list(range(len(ops)))
+    if indexing == "xy":
+        order[:2] = reversed(order[:2])
+    target = Axes(ops[place].axes[0] for place in order)
+    return [
+        BroadcastOp(op, target_axes=target, dims=(order.index(place),))
+        for place, op in enumerate(ops)
+    ]

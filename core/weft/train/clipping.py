@@ -1,0 +1,90 @@
+"""Gradient clipping by value and by norm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+from weft.errors import ArgumentError
+from weft.ir import dtypes
+from weft.ir.dtypes import accumulator_dtype
+from weft.ir.op import Op, explain
+from weft.ir.storage import constant
+from weft.ir.tensor import TensorOp
+from weft.ops.arguments import checked_number
+from weft.ops.control.effects import stop_gradient
+from weft.ops.pointwise.comparison import clip, maximum
+from weft.ops.pointwise.elementwise import FloatOp, absolute, align, cast, square
+from weft.ops.pointwise.math import sqrt
+from weft.ops.reductions.reduction import MaxOp, sum_over
+from weft.ranks.collectives import all_reduce
+from weft.ranks.sharding import shard_axis
+
+__all__ = ["clip_by_global_norm", "clip_by_norm", "clip_by_value"]
+
+
+def clip_by_value(x: Any, low: Any, high: Any) -> TensorOp:
+    """Return a gradient or other tensor, clipped elementwise to the range from `low` to `high`.
+
+    The gradient is 1 where x is within the bounds, else 0. NaN is kept.
+    """
+    both_known = isinstance(low, int | float) and isinstance(high, int | float)
+    if both_known and not low <= high:
+        problem = f"low must not be above high, as {low!r} is above {high!r}"
+        raise ArgumentError(explain("clip_by_value", problem, ()))
+    return clip(x, low, high)
+
+
+def clip_by_norm(x: Any, limit: float) -> TensorOp:
+    """Return a gradient or other tensor, scaled down to a Euclidean norm of at most `limit`.
+
+    The norm is over all elements; it may exceed the range of the dtype.
+    """
+    return _clipped("clip_by_norm", [x], limit)[0]
+
+
+def clip_by_global_norm(gradients: Sequence[Any], limit: float) -> list[TensorOp]:
+    """Return a list of gradients, scaled down by one factor to a joint norm of at most `limit`.
+
+    The norm is over all elements of all gradients, those of other ranks too where they are shards.
+    (Pascanu, Mikolov and Bengio: On the difficulty of training recurrent neural networks, 2013.)
+    """
+    if isinstance(gradients, Op) or not isinstance(gradients, Sequence):
+        problem = f"takes a list of gradients, not {gradients!r}"
+        raise ArgumentError(explain("clip_by_global_norm", problem, ()))
+    return _clipped("clip_by_global_norm", list(gradients), limit)
+
+
+def _clipped(function: str, tensors: list[Any], limit: float) -> list[TensorOp]:
+    if not checked_number(function, "limit", limit):
+        raise ArgumentError(explain(function, "limit must be more than 0", ()))
+    ops = [x for each in tensors for x in align(FloatOp, each)]
+    wide = [cast(x, accumulator_dtype(x.dtype)) for x in ops if x.axes.size != 0]
+    dtype = reduce(dtypes.promote, (x.dtype for x in wide), dtypes.float32)
+    # Elements are divided by the largest first, so that no square overflows; the factor cancels.
+    top = constant(limit, dtype=dtype)
+    for x in wide:
+        size = absolute(cast(x, dtype))
+        top = maximum(top, MaxOp(size, positions=tuple(range(x.rank))))
+    shards: dict[str, list[TensorOp]] = {}
+    for x in wide:
+        if (axis := shard_axis(x)) is not None:
+            shards.setdefault(axis.communicator, []).append(x)
+    for communicator in shards:
+        top = all_reduce(top, "max", communicator)
+    top = stop_gradient(top)
+    share = limit / top
+    total = _sum_of_squares([x for x in wide if shard_axis(x) is None], top)
+    for communicator, parts in shards.items():
+        total = total + all_reduce(_sum_of_squares(parts, top), communicator=communicator)
+    scale = share / sqrt(maximum(square(share), total))
+    return [cast(cast(x, dtype) * scale, x.dtype) for x in ops]
+
+
+def _sum_of_squares(tensors: list[TensorOp], unit: TensorOp) -> TensorOp:
+    """Return the sum of the squares of all elements, each divided by a unit first."""
+    total = constant(0, dtype=unit.dtype)
+    for x in tensors:
+        total = total + sum_over(square(cast(x, unit.dtype) / unit), tuple(range(x.rank)))
+    return total

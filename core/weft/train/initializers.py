@@ -1,0 +1,268 @@
+"""Weight initialisers, scaled by fan-in and fan-out.
+
+Each is a function of the axes of a weight, as in ``variable(axes, initial_value=glorot_uniform)``;
+`functools.partial` sets its options. The *fan-in* of a weight is the number of inputs summed in
+each output: the length of the input axis times those of all axes that are neither input nor output,
+such as a filter's height and width. The *fan-out* is defined likewise.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from weft.errors import ArgumentError, AxesError
+from weft.ir import dtypes
+from weft.ir.axes import Axes, make_axes
+from weft.ir.lengths import product
+from weft.ir.op import explain, explained
+from weft.ir.tensor import TensorOp
+from weft.ops.arguments import checked_number
+from weft.ops.pointwise.elementwise import cast
+from weft.ops.products.decompositions import cholesky, triangular_solve
+from weft.ops.products.linalg import matmul, matrix_transpose
+from weft.ops.random.distributions import truncated_normal
+from weft.ops.random.philox import axes_of, float_to_compute_in, normal, uniform
+from weft.ops.shape.creation import eye
+from weft.ops.shape.movement import cast_axes, transpose
+
+__all__ = [
+    "glorot_normal",
+    "glorot_uniform",
+    "he_normal",
+    "he_uniform",
+    "lecun_normal",
+    "lecun_uniform",
+    "orthogonal",
+    "variance_scaling",
+]
+
+MODES = ("fan_in", "fan_out", "fan_avg")
+DISTRIBUTIONS = ("uniform", "normal", "truncated_normal")
+TRUNCATED_DEVIATION = 0.8796256610342398
+"""The standard deviation of the standard normal distribution truncated to [-2, 2]."""
+
+
+def _places(function: str, axes: Axes, in_axes: Any, out_axes: Any) -> tuple[Any, Any]:
+    """Return the positions of the input and the output axes of a weight."""
+    found = [
+        None if given is None else explained(function, (), axes.positions, given)
+        for given in (in_axes, out_axes)
+    ]
+    # The order of `conv` and recurrent layers: outputs first, then inputs.
+    for number in (1, 0):
+        if found[number] is None:
+            taken = found[1 - number] or ()
+            rest = [place for place in range(len(axes)) if place not in taken]
+            found[number] = tuple(rest[:1])
+    if not found[0] or not found[1] or set(found[0]) & set(found[1]):
+        problem = f"{axes} need an axis of inputs and another of outputs: give in_axes=, out_axes="
+        raise AxesError(explain(function, problem, ()))
+    return found[0], found[1]
+
+
+def _fans(function: str, axes: Axes, in_axes: Any, out_axes: Any) -> tuple[int, int]:
+    """Return the fan-in and the fan-out of a weight."""
+    if not axes.is_static:
+        problem = f"the lengths of {axes} must be known: they determine the variance"
+        raise AxesError(explain(function, problem, ()))
+    inputs, outputs = _places(function, axes, in_axes, out_axes)
+    sizes = [product(axes[place].length for place in places) for places in (inputs, outputs)]
+    rest = (n for i, n in enumerate(axes.lengths) if i not in (*inputs, *outputs))
+    field = math.prod(rest)
+    return sizes[0] * field, sizes[1] * field
+
+
+def variance_scaling(
+    axes: Any,
+    scale: float = 1.0,
+    mode: str = "fan_in",
+    distribution: str = "truncated_normal",
+    in_axes: Any = None,
+    out_axes: Any = None,
+    dtype: Any = dtypes.DEFAULT,
+    seed: int = 0,
+    stream: int | None = None,
+) -> TensorOp:
+    """Return random weights of mean 0 and variance ``scale / fan``.
+
+    The `mode` selects the fan: ``fan_in``, ``fan_out``, or their mean ``fan_avg``. The
+    `distribution` is ``uniform``, ``normal``, or ``truncated_normal``, which is truncated at two
+    standard deviations and scaled to the same variance.
+
+    `in_axes` and `out_axes` are axes, names, positions or lists of them. The default output axis is
+    the first that is no input, the default input axis the first that is no output. For `seed` and
+    `stream` see `random_bits`.
+    """
+    return _scaled(
+        "variance_scaling", axes, scale, mode, distribution, in_axes, out_axes, dtype, seed, stream
+    )
+
+
+def _scaled(
+    function: str,
+    axes: Any,
+    scale: float,
+    mode: str,
+    distribution: str,
+    in_axes: Any,
+    out_axes: Any,
+    dtype: Any,
+    seed: int,
+    stream: int | None,
+) -> TensorOp:
+    target = axes_of(axes)
+    scale = checked_number(function, "scale", scale)
+    for what, value, known in (
+        ("mode", mode, MODES),
+        ("distribution", distribution, DISTRIBUTIONS),
+    ):
+        if value not in known:
+            problem = f"the {what} {value!r} must be one of {', '.join(known)}"
+            raise ArgumentError(explain(function, problem, ()))
+    float_to_compute_in(function, dtype)
+    fan_in, fan_out = _fans(function, target, in_axes, out_axes)
+    fan = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[mode]
+    deviation = math.sqrt(scale / max(fan, 1))
+    if distribution == "uniform":
+        bound = math.sqrt(3) * deviation
+        return uniform(target, -bound, bound, dtype, seed, stream)
+    if distribution == "normal":
+        return normal(target, 0.0, deviation, dtype, seed, stream)
+    wider = deviation / TRUNCATED_DEVIATION
+    return truncated_normal(target, 0.0, wider, dtype=dtype, seed=seed, stream=stream)
+
+
+def glorot_uniform(
+    axes: Any, gain: float = 1.0, in_axes: Any = None, out_axes: Any = None,
+    dtype: Any = dtypes.DEFAULT, seed: int = 0, stream: int | None = None,
+) -> TensorOp:  # fmt: skip
+    """Return weights drawn uniformly from ``±gain * sqrt(6 / (fan_in + fan_out))``.
+
+    Also called Xavier initialization (Glorot and Bengio: Understanding the difficulty of training
+    deep feedforward neural networks, 2010, equation 16). See `variance_scaling` for the rest.
+    """
+    scale = checked_number("glorot_uniform", "gain", gain) ** 2
+    return _scaled("glorot_uniform", axes, scale, "fan_avg", "uniform", in_axes, out_axes, dtype,
+                   seed, stream)  # fmt: skip
+
+
+def glorot_normal(
+    axes: Any, gain: float = 1.0, in_axes: Any = None, out_axes: Any = None,
+    dtype: Any = dtypes.DEFAULT, seed: int = 0, stream: int | None = None,
+) -> TensorOp:  # fmt: skip
+    """Return normal weights of standard deviation ``gain * sqrt(2 / (fan_in + fan_out))``.
+
+    Glorot and Bengio, 2010, equation 12. See `variance_scaling` for the rest.
+    """
+    scale = checked_number("glorot_normal", "gain", gain) ** 2
+    return _scaled("glorot_normal", axes, scale, "fan_avg", "normal", in_axes, out_axes, dtype,
+                   seed, stream)  # fmt: skip
+
+
+def he_uniform(
+    axes: Any, slope: float = 0.0, mode: str = "fan_in", in_axes: Any = None, out_axes: Any = None,
+    dtype: Any = dtypes.DEFAULT, seed: int = 0, stream: int | None = None,
+) -> TensorOp:  # fmt: skip
+    """Return weights drawn uniformly from ``±sqrt(6 / ((1 + slope²) fan))``.
+
+    Also called Kaiming initialization, for `relu`, or `leaky_relu` with that `slope` (He, Zhang,
+    Ren and Sun: Delving deep into rectifiers, 2015, equations 10, 14 and 15). See
+    `variance_scaling` for the rest.
+    """
+    scale = 2 / (1 + checked_number("he_uniform", "slope", slope) ** 2)
+    return _scaled("he_uniform", axes, scale, mode, "uniform", in_axes, out_axes, dtype, seed,
+                   stream)  # fmt: skip
+
+
+def he_normal(
+    axes: Any, slope: float = 0.0, mode: str = "fan_in", in_axes: Any = None, out_axes: Any = None,
+    dtype: Any = dtypes.DEFAULT, seed: int = 0, stream: int | None = None,
+) -> TensorOp:  # fmt: skip
+    """Return normal weights of standard deviation ``sqrt(2 / ((1 + slope²) fan))``.
+
+    Also called Kaiming initialization; see `he_uniform`.
+    """
+    scale = 2 / (1 + checked_number("he_normal", "slope", slope) ** 2)
+    return _scaled("he_normal", axes, scale, mode, "normal", in_axes, out_axes, dtype, seed,
+                   stream)  # fmt: skip
+
+
+def lecun_uniform(
+    axes: Any, in_axes: Any = None, out_axes: Any = None, dtype: Any = dtypes.DEFAULT,
+    seed: int = 0, stream: int | None = None,
+) -> TensorOp:  # fmt: skip
+    """Return weights drawn uniformly from ``±sqrt(3 / fan_in)``.
+
+    LeCun, Bottou, Orr and Müller: Efficient BackProp, 1998, section 4.6. See `variance_scaling` for
+    the rest.
+    """
+    return _scaled("lecun_uniform", axes, 1.0, "fan_in", "uniform", in_axes, out_axes, dtype, seed,
+                   stream)  # fmt: skip
+
+
+def lecun_normal(
+    axes: Any, in_axes: Any = None, out_axes: Any = None, dtype: Any = dtypes.DEFAULT,
+    seed: int = 0, stream: int | None = None,
+) -> TensorOp:  # fmt: skip
+    """Return normal weights of standard deviation ``sqrt(1 / fan_in)``, for `selu`.
+
+    LeCun and others, 1998; Klambauer and others: Self-normalizing neural networks, 2017. See
+    `variance_scaling` for the rest.
+    """
+    return _scaled("lecun_normal", axes, 1.0, "fan_in", "normal", in_axes, out_axes, dtype, seed,
+                   stream)  # fmt: skip
+
+
+def orthogonal(
+    axes: Any,
+    gain: float = 1.0,
+    out_axes: Any = None,
+    dtype: Any = dtypes.DEFAULT,
+    seed: int = 0,
+    stream: int | None = None,
+) -> TensorOp:
+    """Return `gain` times a random matrix with orthonormal rows, or columns if these are fewer.
+
+    The rows are the output axes, by default the first; the columns are all other axes. The
+    distribution is uniform over such matrices (Saxe, McClelland and Ganguli: Exact solutions to the
+    nonlinear dynamics of learning in deep linear neural networks, 2014; Mezzadri: How to generate
+    random matrices from the classical compact groups, 2007).
+    """
+    target = axes_of(axes)
+    gain = checked_number("orthogonal", "gain", gain)
+    working = float_to_compute_in("orthogonal", dtype)
+    chosen = 0 if out_axes is None and target else out_axes
+    rows = () if chosen is None else explained("orthogonal", (), target.positions, chosen)
+    columns = [place for place in range(len(target)) if place not in rows]
+    if not rows or not columns or not target.is_static:
+        problem = f"{target} must have known lengths, an axis of outputs and another axis"
+        raise AxesError(explain("orthogonal", problem, ()))
+    sizes = [math.prod(target[place].length for place in places) for places in (rows, columns)]
+    drawn = normal(make_axes((max(sizes), min(sizes))), dtype=working, seed=seed, stream=stream)
+    matrix = _orthonormal(drawn)
+    if sizes[0] < sizes[1]:
+        matrix = matrix_transpose(matrix)
+    order = (*rows, *columns)
+    turned = cast_axes(matrix * gain, Axes(target[place] for place in order))
+    return cast(transpose(turned, [order.index(place) for place in range(len(order))]), dtype)
+
+
+def _orthonormal(x: TensorOp) -> TensorOp:
+    """Return the factor Q of the QR decomposition, R with a positive diagonal, for normal x.
+
+    By Cholesky decomposition of ``xᵀ x``, repeated because the rounding error grows with the square
+    of the condition number. A shift in the first steps ensures that it exists for any x (Fukaya and
+    others: Shifted Cholesky QR, 2020).
+    """
+    rows, columns = x.axes.lengths
+    shift = float(np.finfo(x.dtype).eps) * columns
+    largest = (math.sqrt(rows) + math.sqrt(columns)) ** 2  # approximate largest eigenvalue
+    for added in (shift * largest, shift, 0.0, 0.0):
+        gram = matmul(matrix_transpose(x), x)
+        if added:
+            gram = gram + eye(columns, dtype=x.dtype) * added
+        x = matrix_transpose(triangular_solve(cholesky(gram), matrix_transpose(x)))
+    return x

@@ -1,0 +1,501 @@
+"""Optimisers: an op that updates all variables, from a loss or from gradients.
+
+All gradients and new values are computed from the values before the step. The state of an optimiser
+is in persistent tensors, its slots, which start at 0 and are named after the variable, as in
+``weight_velocity``. Slots of 16-bit variables are float32, and so is the update.
+
+The writes are scoped as by `saved_user_deps`: only a computation of the op performs them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from weft.autodiff.reverse import deriv
+from weft.errors import ArgumentError, AxesError, DTypeError, WeftError
+from weft.ir import dtypes, scope
+from weft.ir.axes import ShardAxis
+from weft.ir.dtypes import DType, accumulator_dtype
+from weft.ir.op import Op, explain
+from weft.ir.storage import as_op, persistent_tensor
+from weft.ir.tensor import TensorOp
+from weft.ops.arguments import as_number, checked_number
+from weft.ops.control.effects import doall
+from weft.ops.control.state import assign, value_of
+from weft.ops.pointwise.comparison import equal, logical_or, maximum, where
+from weft.ops.pointwise.elementwise import cast, negative, sign, square
+from weft.ops.pointwise.math import expm1, sqrt
+from weft.ops.reductions.reduction import sum_over
+from weft.ops.shape.joining import stack
+from weft.ops.shape.movement import broadcast
+from weft.ranks.collectives import all_reduce, rank_index
+from weft.ranks.sharding import gathered, own_shard, shard_axis, without_padding
+
+__all__ = [
+    "adadelta",
+    "adagrad",
+    "adam",
+    "adamw",
+    "lamb",
+    "lion",
+    "rmsprop",
+    "sgd",
+]
+
+
+class Slots:
+    """The slots of an optimiser, and all writes of its step.
+
+    Attributes
+    ----------
+    function
+        The optimiser's name.
+    variable
+        The current variable.
+    dtype
+        The dtype of its update.
+    axis
+        The axis of its shard; None where this rank updates all of it.
+    writes
+        Pairs of a state and its new value, or its shard.
+    """
+
+    def __init__(self, function: str) -> None:
+        self.function = function
+        self.variable: Any = None
+        self.dtype: DType = dtypes.DEFAULT
+        self.axis: ShardAxis | None = None
+        self.writes: list[tuple[TensorOp, TensorOp]] = []
+        self._steps: TensorOp | None = None
+        self._rank_of: dict[str, TensorOp] = {}
+
+    def select(self, variable: Any, axis: ShardAxis | None) -> TensorOp:
+        """Set the current variable, and return its value, or this rank's shard of it."""
+        self.variable = variable
+        self.dtype = accumulator_dtype(variable.dtype)
+        self.axis = axis
+        value = variable if axis is None else own_shard(variable, axis, self._rank(axis))
+        return cast(value, self.dtype)
+
+    def _rank(self, axis: ShardAxis) -> TensorOp:
+        """Return the number of this rank, the same op for all variables."""
+        name = axis.communicator
+        if name not in self._rank_of:
+            self._rank_of[name] = rank_index(name)
+        return self._rank_of[name]
+
+    def old(self, name: str) -> TensorOp:
+        """Return a new slot of the current variable, 0 at the first step."""
+        label = f"{self.variable.name}_{name}"
+        axes = self.variable.axes if self.axis is None else self.axis
+        slot: TensorOp = persistent_tensor(axes, self.dtype, name=label)
+        return slot
+
+    def write(self, state: TensorOp, value: TensorOp) -> TensorOp:
+        """Record the new value of a state, and return it."""
+        self.writes.append((state, value))
+        return value
+
+    def average(self, name: str, value: TensorOp, decay: float) -> TensorOp:
+        """Return the new exponential moving average of a value, kept in a slot."""
+        old = self.old(name)
+        return self.write(old, old * decay + value * (1 - decay))
+
+    def whole_writes(self) -> list[tuple[TensorOp, TensorOp]]:
+        """Return the writes with whole variables, gathered from the shards of all ranks."""
+        shards = [
+            cast(value, state.dtype)
+            for state, value in self.writes
+            if shard_axis(value) != shard_axis(state)
+        ]
+        wholes = iter(gathered(shards))
+        return [
+            (state, value if shard_axis(value) == shard_axis(state) else next(wholes))
+            for state, value in self.writes
+        ]
+
+    def norms(self, *tensors: TensorOp) -> list[TensorOp]:
+        """Return the norms of tensors over all elements of the current variable."""
+        axis, places = self.axis, tuple(range(tensors[0].rank))
+        if axis is None:
+            return [sqrt(sum_over(square(x), places)) for x in tensors]
+        shards = [without_padding(x, axis, self._rank(axis)) for x in tensors]
+        own = stack([sum_over(square(x), places) for x in shards])
+        total = sqrt(all_reduce(own, communicator=axis.communicator))
+        return [total[place] for place in range(len(tensors))]
+
+    def unbiased(self, average: TensorOp, decay: float) -> TensorOp:
+        """Return a bias-corrected average: without the weight of its initial 0."""
+        if self._steps is None:
+            count = persistent_tensor((), dtypes.int32, name=f"{self.function}_steps")
+            self._steps = self.write(count, count + 1)
+        # 1 - decay ** steps, without cancellation for a decay close to 1.
+        rest = negative(expm1(cast(self._steps, self.dtype) * math.log(decay))) if decay else 1.0
+        return average / rest
+
+
+Rule = Callable[[TensorOp, TensorOp, Slots], TensorOp]
+"""A function of value, gradient and slots that returns the update before the learning rate."""
+
+
+def _optimised(function: str, given: Any, variables: Any, learning_rate: Any, rule: Rule) -> Op:
+    """Return the op that subtracts ``learning_rate`` times the rule's update from all variables."""
+    pairs = _pairs(function, given, variables)
+    rate = _rate(function, learning_rate)
+    outer, slots = scope.current.get().scope, Slots(function)
+    with scope.saved_user_deps() as inner:
+        for variable, _ in pairs:
+            write = variable.last_write(outer)
+            if write is not None:
+                variable.record_write(inner, write)
+        for variable, gradient in pairs:
+            value = slots.select(variable, shard_axis(gradient))
+            change = rule(value, cast(gradient, slots.dtype), slots)
+            slots.write(variable, value - change * _in_dtype(rate, slots.dtype))
+        writes = slots.whole_writes()
+        # In a sequence writes are visible at once, so all values are computed before the first.
+        values = [value for _, value in writes]
+        return doall([*values, *(assign(state, value) for state, value in writes)])
+
+
+def _pairs(function: str, given: Any, variables: Any) -> list[tuple[Any, TensorOp]]:
+    """Return each variable with its gradient."""
+    if isinstance(given, TensorOp):
+        chosen = list(given.variables() if variables is None else _variables(function, variables))
+        if not chosen:
+            raise ArgumentError(explain(function, "the loss depends on no variable", (given,)))
+        check_variables(function, chosen)
+        return [(variable, deriv(given, variable)) for variable in chosen]
+    if variables is None or not _is_listed(given):
+        problem = f"takes a scalar loss, or a list of gradients and their variables, not {given!r}"
+        raise ArgumentError(explain(function, problem, ()))
+    gradients, chosen = list(given), _variables(function, variables)
+    if len(gradients) != len(chosen):
+        problem = f"{len(gradients)} gradients were given for {len(chosen)} variables"
+        raise ArgumentError(explain(function, problem, chosen))
+    check_variables(function, chosen)
+    return [
+        (variable, gradient_for(function, variable, gradient))
+        for variable, gradient in zip(chosen, gradients, strict=True)
+    ]
+
+
+def _is_listed(several: Any) -> bool:
+    return isinstance(several, Iterable) and not isinstance(several, Op | str)
+
+
+def _variables(function: str, several: Any) -> list[Any]:
+    if not _is_listed(several):
+        is_number = not math.isnan(as_number(several))
+        hint = f": for the rate say learning_rate={several!r}" if is_number else ""
+        problem = f"variables must be a list of variables, not {several!r}{hint}"
+        raise ArgumentError(explain(function, problem, ()))
+    return list(several)
+
+
+def check_variables(function: str, variables: list[Any]) -> None:
+    """Raise ArgumentError or DTypeError unless these are different states of floats."""
+    for variable in variables:
+        if not isinstance(variable, Op) or not variable.is_state:
+            problem = f"{variable!r} is no variable, so it cannot be optimised"
+            raise ArgumentError(explain(function, problem, ()))
+        if getattr(variable, "is_placeholder", False):
+            problem = f"{variable} is a placeholder, which keeps no step: make it a variable"
+            raise ArgumentError(explain(function, problem, (variable,)))
+        if not dtypes.is_float(variable.dtype):
+            problem = f"{variable} holds {variable.dtype}, but a step needs floats"
+            raise DTypeError(explain(function, problem, (variable,)))
+    if len(set(variables)) != len(variables):
+        raise ArgumentError(explain(function, "a variable is listed twice", variables))
+
+
+def gradient_for(function: str, variable: Any, gradient: Any) -> TensorOp:
+    """Return a gradient with the axes of its variable, or a shard of it.
+
+    Raises AxesError for one that does not fit.
+    """
+    op = _current(as_op(gradient))
+    axis = shard_axis(op)
+    if axis is not None and axis.axes == variable.axes:
+        return op
+    try:
+        return broadcast(op, variable.axes)
+    except WeftError:
+        problem = f"a gradient with {op.axes} does not fit {variable} {variable.axes}"
+        raise AxesError(explain(function, problem, (variable, op))) from None
+
+
+def _current(x: TensorOp) -> TensorOp:
+    """Return the present value of a state; other tensors unchanged."""
+    return value_of(x) if x.is_state else x
+
+
+def _rate(function: str, learning_rate: Any) -> TensorOp | float:
+    if isinstance(learning_rate, TensorOp):
+        is_real = dtypes.is_float(learning_rate.dtype) or dtypes.is_integer(learning_rate.dtype)
+        if learning_rate.axes or not is_real:
+            problem = f"learning_rate must be a real scalar, not {learning_rate.dtype} "
+            raise AxesError(explain(function, f"{problem}{learning_rate.axes}", (learning_rate,)))
+        return _current(learning_rate)
+    return checked_number(function, "learning_rate", learning_rate)
+
+
+def _in_dtype(x: TensorOp | float, dtype: DType) -> TensorOp | float:
+    return x if isinstance(x, float) else cast(x, dtype)
+
+
+def _check_numbers(function: str, **numbers: Any) -> None:
+    """Raise ArgumentError unless all are finite numbers of at least 0."""
+    for name, value in numbers.items():
+        checked_number(function, name, value)
+
+
+def _check_decays(function: str, **decays: Any) -> None:
+    """Raise ArgumentError unless all are numbers from 0 to less than 1."""
+    _check_numbers(function, **decays)
+    for name, value in decays.items():
+        if value >= 1:
+            problem = f"{name} must be less than 1, not {value!r}"
+            raise ArgumentError(explain(function, problem, ()))
+
+
+def sgd(
+    loss_or_gradients: Any,
+    variables: Any = None,
+    learning_rate: Any = 0.01,
+    momentum: float = 0.0,
+    nesterov: bool = False,
+    weight_decay: float = 0.0,
+    dampening: float = 0.0,
+) -> Op:
+    """Return an op that performs a step of gradient descent, optionally with momentum.
+
+    ``g += weight_decay * w; v = momentum * v + (1 - dampening) * g; w -= learning_rate * v``;
+    with `nesterov` the last term is ``g + momentum * v`` instead of v. (Polyak, 1964; Sutskever,
+    Martens, Dahl and Hinton: On the importance of initialization and momentum, 2013.) The velocity
+    v starts at 0, so `dampening` applies to the first step too.
+
+    Every optimiser takes a scalar loss, and `variables`, by default all that the loss depends on;
+    or a list of gradients and a list of their variables. `learning_rate` is a number or a scalar
+    op, such as a state or a schedule. Only a computation of the op writes the variables.
+    """
+    _check_numbers("sgd", momentum=momentum, weight_decay=weight_decay, dampening=dampening)
+    if nesterov and (not momentum or dampening):
+        problem = "nesterov needs a momentum, and no dampening"
+        raise ArgumentError(explain("sgd", problem, ()))
+
+    def rule(value: TensorOp, gradient: TensorOp, slots: Slots) -> TensorOp:
+        gradient = _decayed(gradient, value, weight_decay)
+        if not momentum:
+            return gradient
+        old = slots.old("velocity")
+        velocity = slots.write(old, old * momentum + gradient * (1 - dampening))
+        return gradient + velocity * momentum if nesterov else velocity
+
+    return _optimised("sgd", loss_or_gradients, variables, learning_rate, rule)
+
+
+def _decayed(gradient: TensorOp, value: TensorOp, weight_decay: float) -> TensorOp:
+    """Add the gradient of ``weight_decay / 2 * value²``."""
+    return gradient + value * weight_decay if weight_decay else gradient
+
+
+def adam(
+    loss_or_gradients: Any,
+    variables: Any = None,
+    learning_rate: Any = 0.001,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-8,
+    weight_decay: float = 0.0,
+) -> Op:
+    """Return an op that performs a step of Adam.
+
+    ``w -= learning_rate * m̂ / (sqrt(v̂) + epsilon)`` with bias-corrected moving averages m̂ of the
+    gradient and v̂ of its square (Kingma and Ba: Adam, 2015). `weight_decay` adds
+    ``weight_decay * w`` to the gradient; for decoupled weight decay see `adamw`. For the first
+    three arguments see `sgd`. Only a computation of the op writes the variables.
+    """
+    _check_decays("adam", beta1=beta1, beta2=beta2)
+    _check_numbers("adam", epsilon=epsilon, weight_decay=weight_decay)
+
+    def rule(value: TensorOp, gradient: TensorOp, slots: Slots) -> TensorOp:
+        gradient = _decayed(gradient, value, weight_decay)
+        return _adam_step(gradient, slots, beta1, beta2, epsilon)
+
+    return _optimised("adam", loss_or_gradients, variables, learning_rate, rule)
+
+
+def _adam_step(
+    gradient: TensorOp, slots: Slots, beta1: float, beta2: float, epsilon: float
+) -> TensorOp:
+    first = slots.unbiased(slots.average("first_moment", gradient, beta1), beta1)
+    second = slots.unbiased(slots.average("second_moment", square(gradient), beta2), beta2)
+    return first / (sqrt(second) + epsilon)
+
+
+def adamw(
+    loss_or_gradients: Any,
+    variables: Any = None,
+    learning_rate: Any = 0.001,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-8,
+    weight_decay: float = 0.01,
+) -> Op:
+    """Return an op that performs a step of AdamW: `adam` with decoupled weight decay.
+
+    ``w -= learning_rate * (m̂ / (sqrt(v̂) + epsilon) + weight_decay * w)`` (Loshchilov and Hutter:
+    Decoupled weight decay regularization, 2019). For the first three arguments see `sgd`. Only a
+    computation of the op writes the variables.
+    """
+    _check_decays("adamw", beta1=beta1, beta2=beta2)
+    _check_numbers("adamw", epsilon=epsilon, weight_decay=weight_decay)
+
+    def rule(value: TensorOp, gradient: TensorOp, slots: Slots) -> TensorOp:
+        return _decayed(_adam_step(gradient, slots, beta1, beta2, epsilon), value, weight_decay)
+
+    return _optimised("adamw", loss_or_gradients, variables, learning_rate, rule)
+
+
+def lamb(
+    loss_or_gradients: Any,
+    variables: Any = None,
+    learning_rate: Any = 0.001,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-6,
+    weight_decay: float = 0.01,
+) -> Op:
+    """Return an op that performs a step of LAMB: `adamw` with a trust ratio for each variable.
+
+    The trust ratio is the norm of the variable divided by that of the step, or 1 if either is 0; it
+    multiplies the step (You and others: Large batch optimization for deep learning, 2020). For the
+    first three arguments see `sgd`. Only a computation of the op writes the variables.
+    """
+    _check_decays("lamb", beta1=beta1, beta2=beta2)
+    _check_numbers("lamb", epsilon=epsilon, weight_decay=weight_decay)
+
+    def rule(value: TensorOp, gradient: TensorOp, slots: Slots) -> TensorOp:
+        step = _decayed(_adam_step(gradient, slots, beta1, beta2, epsilon), value, weight_decay)
+        norm, length = slots.norms(value, step)
+        is_none = logical_or(equal(norm, 0), equal(length, 0))
+        return step * where(is_none, 1, norm / where(is_none, 1, length))
+
+    return _optimised("lamb", loss_or_gradients, variables, learning_rate, rule)
+
+
+def rmsprop(
+    loss_or_gradients: Any,
+    variables: Any = None,
+    learning_rate: Any = 0.01,
+    decay: float = 0.99,
+    epsilon: float = 1e-8,
+    momentum: float = 0.0,
+    centered: bool = False,
+    weight_decay: float = 0.0,
+) -> Op:
+    """Return an op that performs a step of RMSprop.
+
+    ``v = decay * v + (1 - decay) * g²; w -= learning_rate * g / (sqrt(v) + epsilon)`` (Tieleman and
+    Hinton: Lecture 6.5, 2012). `centered` uses the variance instead of v (Graves: Generating
+    sequences with recurrent neural networks, 2013). With `momentum` the steps accumulate in a
+    velocity. `weight_decay` adds ``weight_decay * w`` to the gradient. For the first three
+    arguments see `sgd`. Only a computation of the op writes the variables.
+    """
+    _check_decays("rmsprop", decay=decay)
+    _check_numbers("rmsprop", epsilon=epsilon, momentum=momentum, weight_decay=weight_decay)
+
+    def rule(value: TensorOp, gradient: TensorOp, slots: Slots) -> TensorOp:
+        gradient = _decayed(gradient, value, weight_decay)
+        spread = slots.average("mean_square", square(gradient), decay)
+        if centered:
+            mean = slots.average("mean", gradient, decay)
+            spread = maximum(spread - square(mean), 0.0)
+        step = gradient / (sqrt(spread) + epsilon)
+        if not momentum:
+            return step
+        old = slots.old("velocity")
+        return slots.write(old, old * momentum + step)
+
+    return _optimised("rmsprop", loss_or_gradients, variables, learning_rate, rule)
+
+
+def adagrad(
+    loss_or_gradients: Any,
+    variables: Any = None,
+    learning_rate: Any = 0.01,
+    epsilon: float = 1e-10,
+    weight_decay: float = 0.0,
+) -> Op:
+    """Return an op that performs a step of Adagrad.
+
+    ``s += g²; w -= learning_rate * g / (sqrt(s) + epsilon)`` (Duchi, Hazan and Singer: Adaptive
+    subgradient methods, 2011). `weight_decay` adds ``weight_decay * w`` to the gradient. For the
+    first three arguments see `sgd`. Only a computation of the op writes the variables.
+    """
+    _check_numbers("adagrad", epsilon=epsilon, weight_decay=weight_decay)
+
+    def rule(value: TensorOp, gradient: TensorOp, slots: Slots) -> TensorOp:
+        gradient = _decayed(gradient, value, weight_decay)
+        old = slots.old("sum_of_squares")
+        return gradient / (sqrt(slots.write(old, old + square(gradient))) + epsilon)
+
+    return _optimised("adagrad", loss_or_gradients, variables, learning_rate, rule)
+
+
+def adadelta(
+    loss_or_gradients: Any,
+    variables: Any = None,
+    learning_rate: Any = 1.0,
+    decay: float = 0.9,
+    epsilon: float = 1e-6,
+    weight_decay: float = 0.0,
+) -> Op:
+    """Return an op that performs a step of Adadelta.
+
+    ``d = g * sqrt(u + epsilon) / sqrt(v + epsilon)`` with moving averages v of g² and u of d², the
+    latter before the step; ``w -= learning_rate * d`` (Zeiler: Adadelta, 2012). `weight_decay` adds
+    ``weight_decay * w`` to the gradient. For the first three arguments see `sgd`. Only a
+    computation of the op writes the variables.
+    """
+    _check_decays("adadelta", decay=decay)
+    _check_numbers("adadelta", epsilon=epsilon, weight_decay=weight_decay)
+
+    def rule(value: TensorOp, gradient: TensorOp, slots: Slots) -> TensorOp:
+        gradient = _decayed(gradient, value, weight_decay)
+        spread = slots.average("mean_square", square(gradient), decay)
+        old = slots.old("mean_square_step")
+        step = gradient * (sqrt(old + epsilon) / sqrt(spread + epsilon))
+        slots.write(old, old * decay + square(step) * (1 - decay))
+        return step
+
+    return _optimised("adadelta", loss_or_gradients, variables, learning_rate, rule)
+
+
+def lion(
+    loss_or_gradients: Any,
+    variables: Any = None,
+    learning_rate: Any = 0.0001,
+    beta1: float = 0.9,
+    beta2: float = 0.99,
+    weight_decay: float = 0.0,
+) -> Op:
+    """Return an op that performs a step of Lion, by the sign of a moving average.
+
+    ``w -= learning_rate * (sign(beta1 * m + (1 - beta1) * g) + weight_decay * w)``, and then
+    ``m = beta2 * m + (1 - beta2) * g`` (Chen and others: Symbolic discovery of optimization
+    algorithms, 2023). For the first three arguments see `sgd`. Only a computation of the op writes
+    the variables.
+    """
+    _check_decays("lion", beta1=beta1, beta2=beta2)
+    _check_numbers("lion", weight_decay=weight_decay)
+
+    def rule(value: TensorOp, gradient: TensorOp, slots: Slots) -> TensorOp:
+        old = slots.old("momentum")
+        slots.write(old, old * beta2 + gradient * (1 - beta2))
+        return _decayed(sign(old * beta1 + gradient * (1 - beta1)), value, weight_decay)
+
+    return _optimised("lion", loss_or_gradients, variables, learning_rate, rule)
