@@ -28,7 +28,7 @@ TENTH ?= $(shell expr $$(git rev-list --count HEAD 2>/dev/null || echo 0) % 10)
 demo: $(DEMO)
 	$(BIN)/python examples/digits.py --out out
 
-# tiers.py says which tests are in which tier.
+# tests/tiers.py says which tests are in which tier.
 fast: $(READY)
 	$(BIN)/python -m pytest -n auto --dist worksteal --tier=fast $(PYTEST_ARGS)
 
@@ -110,8 +110,8 @@ $(VENV)/ready-for-demo: pyproject.toml | $(VENV)/pyvenv.cfg
 	touch $@
 
 # A C compiler and an OpenCL driver, where the system has none and a wheel brings one.
-$(TESTS): needs.py $(READY)
-	wheels=$$($(BIN)/python needs.py) && { [ -z "$$wheels" ] || $(INSTALL) $$wheels; }
+$(TESTS): tests/needs.py $(READY)
+	wheels=$$($(BIN)/python tests/needs.py) && { [ -z "$$wheels" ] || $(INSTALL) $$wheels; }
 	touch $@
 
 $(VENV)/pyvenv.cfg:

@@ -13,6 +13,7 @@ import pytest
 from needs import EXTRAS, NEEDS, VARIABLE
 
 ROOT = Path(__file__).parents[2]
+TESTS = ROOT / "tests"
 FILES = [*ROOT.glob("tests/**/*.py")]
 
 PLUGIN = """
@@ -65,9 +66,9 @@ def suite(tmp_path: Path) -> Path:
 def run(suite: Path, *options: str, require: str = "") -> subprocess.CompletedProcess[str]:
     plugins = ["-p", "tiers", "-p", "needs", "-p", "sold", "-p", "no:cacheprovider"]
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-o", f"pythonpath={ROOT} .", *plugins, *options],
+        [sys.executable, "-m", "pytest", "-o", f"pythonpath={TESTS} .", *plugins, *options],
         capture_output=True, text=True, cwd=suite, check=False,
-        env={**os.environ, VARIABLE: require, "COLUMNS": "200", "PYTHONPATH": f"{ROOT}:{suite}"},
+        env={**os.environ, VARIABLE: require, "COLUMNS": "200", "PYTHONPATH": f"{TESTS}:{suite}"},
     )  # fmt: skip
 
 

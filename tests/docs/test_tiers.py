@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -11,7 +12,8 @@ import pytest
 from tiers import LONG, SHARES, SLOW, TENTHS
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = (ROOT / "tests", ROOT / "core" / "weft" / "testing")
+TESTS = ROOT / "tests"
+FOLDERS = (TESTS, ROOT / "core" / "weft" / "testing")
 FILES = [path for folder in FOLDERS for path in folder.rglob("test_*.py")]
 MODULES = {name for path in FILES for name in (path.stem, f"{path.parent.name}/{path.stem}")}
 FUNCTIONS = {
@@ -49,7 +51,7 @@ def suite(tmp_path: Path) -> Path:
 def chosen(suite: Path, *options: str) -> set[str]:
     command = [sys.executable, "-m", "pytest", "-p", "tiers", "-p", "no:cacheprovider", "-q"]
     done = subprocess.run(
-        [*command, "--collect-only", "-o", f"pythonpath={ROOT}", *options],
+        [*command, "--collect-only", "-o", f"pythonpath={TESTS}", *options],
         capture_output=True, text=True, cwd=suite, check=False,
     )  # fmt: skip
     return set(re.findall(r"^test_suite.py::(\S+)$", done.stdout, flags=re.MULTILINE))
@@ -70,3 +72,28 @@ def test_tenths_are_shares_of_what_is_above_a_tier(suite: Path) -> None:
     assert first | last < above
     assert first.isdisjoint(last)
     assert 0 < len(first) < 10
+
+
+def test_what_takes_long_is_in_a_later_tier(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = suite / "tiers.py"
+    copy.write_text((TESTS / "tiers.py").read_text())
+    times = {f"test_suite.py::test_many[{number}]": number / 2 for number in range(40)}
+    (suite / "durations.json").write_text(json.dumps(times))
+    monkeypatch.setattr(sys.modules[__name__], "TESTS", suite)
+    many = {name for name in chosen(suite, "--tier=test") if name.startswith("test_many")}
+    assert many == {f"test_many[{number}]" for number in range(8)}
+    (fast,) = chosen(suite, "--tier=fast") or {"none"}
+    assert fast in {"none", "test_many[0]", "test_many[1]"}
+
+
+def test_durations_are_recorded(suite: Path) -> None:
+    suite.joinpath("tiers.py").write_text((TESTS / "tiers.py").read_text())
+    suite.joinpath("durations.json").write_text('{"gone.py::test_gone": 2.0}')
+    busy = "import time\n\ndef test_busy():\n    while time.process_time() - START < 1.1: pass\n"
+    suite.joinpath("test_busy.py").write_text(f"{busy}\nSTART = time.process_time()\n")
+    command = [sys.executable, "-m", "pytest", "-p", "tiers", "-q", "--record-durations", "-n", "1"]
+    subprocess.run([*command, "-o", "pythonpath=."], cwd=suite, check=True, capture_output=True)
+    found = json.loads(suite.joinpath("durations.json").read_text())
+    assert found.pop("gone.py::test_gone") == 2.0
+    assert list(found) == ["test_busy.py::test_busy"]
+    assert found["test_busy.py::test_busy"] >= 1.0

@@ -21,7 +21,7 @@ def run_kit(folder: Path, form: str, *arguments: str) -> tuple[int, str]:
         "-p", "no:cacheprovider",
         "--weft-backend=cupy", f"--form={form}", f"--kernels={folder}", "--pyargs", *arguments,
     ]  # fmt: skip
-    folders = str(Path(__file__).parent), str(ROOT), os.environ.get("PYTHONPATH", "")
+    folders = str(Path(__file__).parent), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")
     path = os.pathsep.join(folders)
     environment = os.environ | {"PYTHONPATH": path, "WEFT_CACHE": "0"}
     done = subprocess.run(

@@ -6,6 +6,8 @@ The fast tier runs one case of each test function.
 
 from __future__ import annotations
 
+import json
+import os
 import zlib
 from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
@@ -152,6 +154,15 @@ WHOLE_TABLE = "numpy"
 another it runs one row of each function."""
 
 
+DURATIONS = Path(__file__).with_name("durations.json")
+"""The seconds of the processor of each test that takes `LEAST` of them or more, by its name."""
+LEAST = 1.0
+MOST = {FAST: 1.0, TEST: 4.0}
+"""The seconds from which a test is in a later tier."""
+
+SECONDS = pytest.StashKey[float]()
+"""The time of the processor when a test began."""
+
 LOST = pytest.StashKey[list[str]]()
 """For each test that was left out because its backend has no device, that backend."""
 
@@ -162,6 +173,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--tier", choices=TIERS, default=ALL, help="up to which tier tests are run")
     group.addoption(
         "--above", choices=TIERS[:-1], default=None, help="leave out what this tier runs"
+    )
+    group.addoption(
+        "--record-durations", action="store_true", help=f"write {DURATIONS.name} for what is run"
     )
     group.addoption(
         "--tenth",
@@ -176,6 +190,46 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marks."""
     config.addinivalue_line("markers", "slow: not in the fast tier (make fast)")
     config.addinivalue_line("markers", "long: in the last tier alone (make test-all)")
+    if config.getoption("--record-durations") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Note when a test begins."""
+    item.stash[SECONDS] = sum(os.times()[:4])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Send the time of a test, and of the processes that it waited for, along with its report."""
+    item.user_properties.append(("seconds", sum(os.times()[:4]) - item.stash[SECONDS]))
+
+
+class Recorder:
+    """Writes the file of durations: new ones of the tests that are run."""
+
+    def __init__(self) -> None:
+        self.found = durations()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take the time of a test that passed."""
+        if report.when != "teardown":
+            return
+        self.found.pop(report.nodeid, None)
+        seconds = dict(report.user_properties).get("seconds", 0.0)
+        if seconds >= LEAST:
+            self.found[report.nodeid] = round(seconds, 1)
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the file."""
+        DURATIONS.write_text(json.dumps(dict(sorted(self.found.items())), indent=0) + "\n")
+
+
+def durations() -> dict[str, float]:
+    """Return the seconds in the file, by the names of tests."""
+    found: dict[str, float] = json.loads(DURATIONS.read_text())
+    return found
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -217,10 +271,13 @@ def members(items: Sequence[pytest.Item], tier: str) -> list[pytest.Item]:
     left = [item for item in items if not any(map(item.get_closest_marker, marks))]
     left = [item for item in left if LONG.isdisjoint((item.name, _function(item)))]
     if tier == TEST:
-        return [item for item in _shares(left, _group, _one_in) if not _is_sparse(item)]
-    left = [item for item in left if _module(item) not in SLOW]
-    left = [item for item in left if _parameters(item).get("backend") not in DEVICES]
-    return _shares(left, _test, lambda item: 0)
+        left = [item for item in _shares(left, _group, _one_in) if not _is_sparse(item)]
+    else:
+        left = [item for item in left if _module(item) not in SLOW]
+        left = [item for item in left if _parameters(item).get("backend") not in DEVICES]
+        left = _shares(left, _test, lambda item: 0)
+    taken = durations()
+    return [item for item in left if taken.get(item.nodeid, 0.0) < MOST[tier]]
 
 
 def _is_sparse(item: pytest.Item) -> bool:
