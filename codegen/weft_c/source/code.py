@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 UNROLL = "#pragma unroll"
 """The pragma before a loop to unroll."""
@@ -51,6 +54,7 @@ class Code:
         self._first: list[str] = []
         self._depth = 1
         self._counts: dict[str, int] = dict.fromkeys(taken, 1)
+        self._in_scope: list[dict[Hashable, Any]] = [{}]
 
     def line(self, text: str) -> None:
         """Add a line."""
@@ -66,7 +70,9 @@ class Code:
         """Enclose the lines added in the ``with`` block in braces after `head`."""
         self.line(f"{head} {{".lstrip())
         self._depth += 1
+        self._in_scope.append({})
         yield
+        self._in_scope.pop()
         self._depth -= 1
         self.line("}")
 
@@ -81,6 +87,15 @@ class Code:
         name = self.name(hint)
         self.line(f"{kind} {name} = {value};")
         return name
+
+    def shared(self, key: Hashable, write: Callable[[], T]) -> T:
+        """Return the names of constants that `write` defines, once in a block and those inside."""
+        for known in self._in_scope:
+            if key in known:
+                found: T = known[key]
+                return found
+        made = self._in_scope[-1][key] = write()
+        return made
 
     def call(self, helper: str, *args: str | Address) -> str:
         """Return a call of a helper, which the program will contain."""

@@ -157,4 +157,9 @@ class _Lookup:
     def _unravel(
         self, builder: KernelBuilder, shape: tuple[int, ...], place: str
     ) -> tuple[str, ...]:
-        return unravel_index(builder.code, shape, place, self.kind)
+        """Return the index along each dimension, which both operands of a product share.
+
+        Intel's compiler for processors ends the process at some kernels that divide twice.
+        """
+        code = builder.code
+        return code.shared((shape, place), lambda: unravel_index(code, shape, place, self.kind))
