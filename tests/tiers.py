@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import os
 import zlib
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -155,10 +157,13 @@ another it runs one row of each function."""
 
 
 DURATIONS = Path(__file__).with_name("durations.json")
-"""The seconds of the processor of each test that takes `LEAST` of them or more, by its name."""
+"""Seconds of the processor: of each case that takes `LEAST` of them or more, by its name, and of
+the mean case of each function whose cases take `MOST_TOGETHER` or more, by the function."""
 LEAST = 1.0
 MOST = {FAST: 1.0, TEST: 4.0}
-"""The seconds from which a test is in a later tier."""
+"""The seconds from which a case is in a later tier."""
+MOST_TOGETHER = 10.0
+"""The seconds of the cases of a function in the second tier; the op table has its own rule."""
 
 SECONDS = pytest.StashKey[float]()
 """The time of the processor when a test began."""
@@ -211,18 +216,23 @@ class Recorder:
 
     def __init__(self) -> None:
         self.found = durations()
+        self.cases: dict[str, list[float]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take the time of a test that passed."""
         if report.when != "teardown":
             return
+        seconds = float(dict(report.user_properties).get("seconds", 0.0))
+        self.cases.setdefault(report.nodeid.partition("[")[0], []).append(seconds)
         self.found.pop(report.nodeid, None)
-        seconds = dict(report.user_properties).get("seconds", 0.0)
         if seconds >= LEAST:
             self.found[report.nodeid] = round(seconds, 1)
 
     def pytest_sessionfinish(self) -> None:
         """Write the file."""
+        for function, cases in self.cases.items():
+            if sum(cases) >= MOST_TOGETHER and len(cases) > 1:
+                self.found[function] = round(sum(cases) / len(cases), 3)
         DURATIONS.write_text(json.dumps(dict(sorted(self.found.items())), indent=0) + "\n")
 
 
@@ -276,8 +286,17 @@ def members(items: Sequence[pytest.Item], tier: str) -> list[pytest.Item]:
         left = [item for item in left if _module(item) not in SLOW]
         left = [item for item in left if _parameters(item).get("backend") not in DEVICES]
         left = _shares(left, _test, lambda item: 0)
-    taken = durations()
-    return [item for item in left if taken.get(item.nodeid, 0.0) < MOST[tier]]
+    seconds = durations()
+    left = [item for item in left if seconds.get(item.nodeid, 0.0) < MOST[tier]]
+
+    def one_in(item: pytest.Item) -> float:
+        """Return of how many cases of a function one is taken, so that all take no longer."""
+        if _function(item) == TABLE_TEST:
+            return 1.0
+        return max(counts[_test(item)] * seconds.get(_test(item), 0.0) / MOST_TOGETHER, 1.0)
+
+    counts = Counter(map(_test, left))
+    return _shares(left, _test, one_in)
 
 
 def _is_sparse(item: pytest.Item) -> bool:
@@ -289,7 +308,7 @@ def _is_sparse(item: pytest.Item) -> bool:
 def _shares(
     items: Sequence[pytest.Item],
     group_of: Callable[[pytest.Item], Hashable],
-    one_in: Callable[[pytest.Item], int],
+    one_in: Callable[[pytest.Item], float],
 ) -> list[pytest.Item]:
     """Return of each group one test in so many, and at least one; of 0, just one."""
     groups: dict[Hashable, list[pytest.Item]] = {}
@@ -298,7 +317,7 @@ def _shares(
     chosen: set[pytest.Item] = set()
     for group in groups.values():
         number = one_in(group[0])
-        count = -(-len(group) // number) if number else 1
+        count = ceil(len(group) / number) if number else 1
         chosen.update(sorted(group, key=checksum)[:count])
     return [item for item in items if item in chosen]
 
