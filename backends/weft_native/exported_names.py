@@ -15,14 +15,15 @@ PREFIX = "weft_"
 _KEYWORDS = """
     alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t
     char32_t class co_await co_return co_yield compl concept const const_cast consteval constexpr
-    constinit continue decltype default delete do double dynamic_cast else enum explicit export
-    extern false final float for friend goto if import inline int long module mutable namespace new
-    noexcept not not_eq nullptr operator or or_eq override private protected public register
-    reinterpret_cast requires restrict return short signed sizeof static static_assert static_cast
-    struct switch template this thread_local throw true try typedef typeid typename typeof
-    typeof_unqual union unsigned using virtual void volatile wchar_t while xor xor_eq
+    contract_assert constinit continue decltype default delete do double dynamic_cast else enum
+    explicit export extern false final float for friend goto if import inline int long module
+    mutable namespace new noexcept not not_eq nullptr operator or or_eq override private protected
+    public register reinterpret_cast requires restrict return short signed sizeof static
+    static_assert static_cast struct switch template this thread_local throw true try typedef typeid
+    typename typeof typeof_unqual union unsigned using virtual void volatile wchar_t while xor
+    xor_eq
 """
-"""The words of C23 and C++23."""
+"""The words of C23 and C++26."""
 
 _HEADERS = """
     assert complex ctype endian errno fcntl features fenv float inttypes iso646 limits locale malloc
