@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import weft
-from weft import plugins
 from weft_c.runtime import queue_limit
 from weft_c.runtime.queue_limit import BATCH_SECONDS, QueueLimit
 
@@ -73,7 +72,7 @@ def test_iterations_that_take_longer_than_a_batch_are_queued_one_by_one(
     assert limit.batch == 1
 
 
-@pytest.mark.skipif(not plugins.backend_status("opencl").usable, reason="no OpenCL device works")
+@pytest.mark.needs("opencl")
 def test_an_interrupt_ends_a_long_loop_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop takes a minute or more; on a busy machine the rest of a call may take seconds."""
     x, value = weft.placeholder((512, 512)), weft.placeholder((512, 512))
