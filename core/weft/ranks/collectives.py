@@ -398,6 +398,11 @@ def communications(graph: Graph) -> Iterator[CommunicationOp]:
     return (op for op in ops if isinstance(op, CommunicationOp))
 
 
+def communicators_of(graph: Graph) -> list[str]:
+    """Return the names of the communicators through which a graph exchanges tensors, in order."""
+    return sorted({op.communicator for op in communications(graph) if op.is_exchange})
+
+
 def _exchanged_axes(kind: Kind, x: TensorOp, ranks: int) -> Axes:
     """Return the axes of what a collective gives each rank.
 

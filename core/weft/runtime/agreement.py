@@ -21,7 +21,7 @@ from weft.errors import CommunicationError
 from weft.ir import scope
 from weft.ir.graph import Graph, exchanges
 from weft.ops.control.effects import sequential
-from weft.ranks.collectives import communications
+from weft.ranks.collectives import communications, communicators_of
 from weft.runtime.graph_comparison import comparable, graph_digest, listing
 from weft.support.digest import digest_of
 from weft.transforms.capture import capture
@@ -49,8 +49,7 @@ def compiling(
     """
     shared: dict[str, list[Program]] = {}
     for program in programs:
-        taking = (op for op in communications(program.captured) if op.is_exchange)
-        for name in sorted({op.communicator for op in taking}):
+        for name in communicators_of(program.captured):
             shared.setdefault(name, []).append(program)
     several = [
         (connected(name), found) for name, found in shared.items() if connected(name).size > 1

@@ -18,7 +18,7 @@ from weft.errors import CommunicationError
 from weft.ir.graph import Graph, exchanges
 from weft.ir.op import Op
 from weft.ir.traversal import dependencies, postorder
-from weft.ranks.collectives import communications
+from weft.ranks.collectives import communicators_of
 from weft.runtime.graph_comparison import comparable, graph_digest, kinds
 from weft.support.digest import digest_of
 from weft.support.locks import renewed
@@ -50,9 +50,7 @@ class Exchange:
         self.name = name
         self.identity = f"{content}.{number}"
         self.calls = 0
-        taking = (op for op in communications(graph) if op.is_exchange)
-        names = sorted({op.communicator for op in taking})
-        self._turns = _turns.setdefault(" ".join(names), _Turns())
+        self._turns = _turns.setdefault(" ".join(communicators_of(graph)), _Turns())
 
     def call(self) -> _Turn:
         """Count a call, and return what its ``with`` statement takes.
