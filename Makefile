@@ -20,10 +20,10 @@ PYTEST_ARGS ?=
 # Options of Sphinx: make docs SPHINXOPTS="--define plot_gallery=0" leaves the gallery's programs out.
 SPHINXOPTS ?=
 
-# Of what `make test` leaves out, the tenth that `make test-tenth` runs.
-TENTH ?= $(shell expr $$(git rev-list --count HEAD 2>/dev/null || echo 0) % 10)
+# Of what `make test` leaves out, the part that `make test-part` runs.
+PART ?= $(shell expr $$(git rev-list --count HEAD 2>/dev/null || echo 0) % 40)/40
 
-.PHONY: demo test test-all test-tenth test-targets test-lowest test-gpu test-intel fast lint types bench docs support clean
+.PHONY: demo test test-all test-part test-targets test-lowest test-gpu test-intel fast lint types bench docs support clean
 
 demo: $(DEMO)
 	$(BIN)/python examples/digits.py --out out
@@ -40,9 +40,9 @@ test-all: $(TESTS)
 	$(INSTALL) --editable '.[dev,docs,native-zig]'
 	$(BIN)/python -m pytest -n auto --dist worksteal --tier=all $(PYTEST_ARGS)
 
-# A tenth of what only test-all runs: another one after each commit.
-test-tenth: $(TESTS)
-	$(BIN)/python -m pytest -n auto --dist worksteal --above=test --tenth=$(TENTH) $(PYTEST_ARGS)
+# A fortieth of what only test-all runs: another one after each commit.
+test-part: $(TESTS)
+	$(BIN)/python -m pytest -n auto --dist worksteal --above=test --part=$(PART) $(PYTEST_ARGS)
 
 # Programs and the runtime of the native backend, compiled by Zig for Linux, Windows and macOS, and
 # run where QEMU or Wine can.

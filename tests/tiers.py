@@ -6,6 +6,7 @@ The fast tier runs one case of each test function.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import zlib
@@ -22,8 +23,6 @@ from weft_pytest import is_left_out
 
 TIERS = FAST, TEST, ALL = ("fast", "test", "all")
 """Each runs what the one before it does, and more."""
-
-TENTHS = 10
 
 SLOW = frozenset({
     # Programs, installed packages, and what the command line prints: a process for each test.
@@ -151,18 +150,20 @@ SPARSE = {"native": 4}
 their cases, and all of their own tests."""
 
 TABLE_TEST = "test_row_gives_what_the_reference_gives"
-WHOLE_TABLE = "numpy"
-"""The backend on which the second tier runs each row of the op table, in one of its dtypes. On
-another it runs one row of each function."""
+BATCHED = f"test_ops.py::{TABLE_TEST}"
+"""The test whose first row computes those beside it, too, and shows their time."""
+TABLE_SHARES = {"numpy": 5}
+"""By backend: of the cases of a function in the op table, the second tier runs one in so many. On
+another backend it runs one, and on all `DEVICES` together one."""
 
 
 DURATIONS = Path(__file__).with_name("durations.json")
 """Seconds of the processor: of each case that takes `LEAST` of them or more, by its name, and of
 the mean case of each function whose cases take `MOST_TOGETHER` or more, by the function."""
-LEAST = 1.0
-MOST = {FAST: 1.0, TEST: 4.0}
-"""The seconds from which a case is in a later tier."""
-MOST_TOGETHER = 10.0
+LEAST = 0.2
+MOST = {FAST: 0.2, TEST: 0.4}
+"""The seconds from which a case is in a later tier; but the second has a case of each file."""
+MOST_TOGETHER = 2.0
 """The seconds of the cases of a function in the second tier; the op table has its own rule."""
 
 SECONDS = pytest.StashKey[float]()
@@ -183,12 +184,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--record-durations", action="store_true", help=f"write {DURATIONS.name} for what is run"
     )
     group.addoption(
-        "--tenth",
-        type=int,
-        choices=range(TENTHS),
-        default=None,
-        help="of what is left, run one tenth, which is always the same",
+        "--part",
+        type=_part,
+        metavar="K/N",
+        default="0/1",
+        help="of what is left, run part K of N, which is always the same",
     )
+
+
+def _part(text: str) -> tuple[int, int]:
+    """Return which part is run, and how many there are."""
+    part, _, parts = text.partition("/")
+    if not (part.isdecimal() and parts.isdecimal() and int(part) < int(parts)):
+        raise argparse.ArgumentTypeError(f"{text} is not K/N, for a part from 0 to N - 1")
+    return int(part), int(parts)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -219,8 +228,8 @@ class Recorder:
         self.cases: dict[str, list[float]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take the time of a test; a row of the op table computes those beside it, too."""
-        if report.when != "teardown" or TABLE_TEST in report.nodeid:
+        """Take the time of a test, unless it is that of others."""
+        if report.when != "teardown" or BATCHED in report.nodeid:
             return
         seconds = float(dict(report.user_properties).get("seconds", 0.0))
         self.cases.setdefault(report.nodeid.partition("[")[0], []).append(seconds)
@@ -249,11 +258,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is above the tier, what is in the lower one, and the other tenths."""
+    """Leave out what is above the tier, what is in the lower one, and the other parts."""
     tier, below = config.getoption("--tier"), config.getoption("--above")
-    tenth = config.getoption("--tenth")
+    part, parts = config.getoption("--part")
     # A test of a backend without its device could only be skipped; `needs` counts these.
-    without = {item for item in items if _is_without_device(item, config)}
+    asked = {str(_parameters(item).get("backend")) for item in items}
+    installed = asked.intersection(plugins.names(plugins.BACKENDS))
+    lacking = [name for name in installed if is_left_out(config, name)]
+    without = {item for item in items if _parameters(item).get("backend") in lacking}
     usable = left = [item for item in items if item not in without]
     unusable = lost = [item for item in items if item in without]
     if tier != ALL:
@@ -262,17 +274,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if below is not None:
         lower = set(members(usable, below))
         left = [item for item in left if item not in lower]
-    if tenth is not None:
-        left = [item for item in left if checksum(item) % TENTHS == tenth]
+    left = [item for item in left if checksum(item) % parts == part]
     if len(left) < len(items):
         chosen = set(left)
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = left
-
-
-def _is_without_device(item: pytest.Item, config: pytest.Config) -> bool:
-    backend = _parameters(item).get("backend")
-    return backend in plugins.names(plugins.BACKENDS) and is_left_out(config, backend)
 
 
 def members(items: Sequence[pytest.Item], tier: str) -> list[pytest.Item]:
@@ -281,20 +287,29 @@ def members(items: Sequence[pytest.Item], tier: str) -> list[pytest.Item]:
     left = [item for item in items if not any(map(item.get_closest_marker, marks))]
     left = [item for item in left if LONG.isdisjoint((item.name, _function(item)))]
     if tier == TEST:
-        left = [item for item in _shares(left, _group, _one_in) if not _is_sparse(item)]
+        left = _shares(left, _group, _one_in)
+        left = [item for item in left if _function(item) == TABLE_TEST or not _is_sparse(item)]
     else:
         left = [item for item in left if _module(item) not in SLOW]
         left = [item for item in left if _parameters(item).get("backend") not in DEVICES]
         left = _shares(left, _test, lambda item: 0)
     seconds = durations()
-    left = [item for item in left if seconds.get(item.nodeid, 0.0) < MOST[tier]]
+    quick = [item for item in left if seconds.get(item.nodeid, 0.0) < MOST[tier]]
+    if tier == TEST:
+        # Of each file the last one stays in the dictionary, which is the quickest.
+        quickest = {
+            _path(item): item
+            for item in sorted(left, key=lambda item: -seconds.get(item.nodeid, 0.0))
+        }
+        tried = {*map(_path, quick)}
+        quick += [item for path, item in quickest.items() if path not in tried]
 
     def one_in(item: pytest.Item) -> float:
         """Return of how many cases of a function one is taken, so that all take no longer."""
         return max(counts[_test(item)] * seconds.get(_test(item), 0.0) / MOST_TOGETHER, 1.0)
 
-    counts = Counter(map(_test, left))
-    return _shares(left, _test, one_in)
+    counts = Counter(map(_test, quick))
+    return _shares(quick, _test, one_in)
 
 
 def _is_sparse(item: pytest.Item) -> bool:
@@ -325,18 +340,23 @@ def _test(item: pytest.Item) -> str:
     return item.nodeid.partition("[")[0]
 
 
+def _path(item: pytest.Item) -> str:
+    """Return the name of the file of a test."""
+    return item.nodeid.partition("::")[0]
+
+
 def _group(item: pytest.Item) -> Hashable:
     if _function(item) == TABLE_TEST:
         parameters = _parameters(item)
-        backend, row = parameters["backend"], parameters["row"]
-        return TABLE_TEST, backend, row.name if backend == WHOLE_TABLE else row.function
+        backend = "device" if parameters["backend"] in DEVICES else parameters["backend"]
+        return TABLE_TEST, parameters["row"].function, backend
     return _test(item)
 
 
 def _one_in(item: pytest.Item) -> int:
     """Return of how many tests that are alike one is taken; 0 for one in all."""
     if _function(item) == TABLE_TEST:
-        return 0
+        return TABLE_SHARES.get(_parameters(item)["backend"], 0)
     names = _function(item), f"{item.path.parent.name}/{_module(item)}", _module(item)
     return next((SHARES[name] for name in names if name in SHARES), 1)
 

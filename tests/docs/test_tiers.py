@@ -1,4 +1,4 @@
-"""The tables of tiers name tests that exist, and the tenths together are all of the rest."""
+"""The tables of tiers name tests that exist, and the parts together are all of the rest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tiers import LONG, SHARES, SLOW, TENTHS
+from tiers import LONG, MOST, MOST_TOGETHER, SHARES, SLOW
 
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
@@ -49,9 +49,10 @@ def suite(tmp_path: Path) -> Path:
 
 
 def chosen(suite: Path, *options: str) -> set[str]:
+    folder = suite if (suite / "tiers.py").exists() else TESTS
     command = [sys.executable, "-m", "pytest", "-p", "tiers", "-p", "no:cacheprovider", "-q"]
     done = subprocess.run(
-        [*command, "--collect-only", "-o", f"pythonpath={TESTS}", *options],
+        [*command, "--collect-only", "-o", f"pythonpath={folder}", *options],
         capture_output=True, text=True, cwd=suite, check=False,
     )  # fmt: skip
     return set(re.findall(r"^test_suite.py::(\S+)$", done.stdout, flags=re.MULTILINE))
@@ -65,27 +66,46 @@ def test_a_tier_runs_what_the_one_before_it_does(suite: Path) -> None:
     assert len(test) == 41
 
 
-def test_tenths_are_shares_of_what_is_above_a_tier(suite: Path) -> None:
+def test_parts_together_are_all_above_a_tier(suite: Path) -> None:
     above = chosen(suite, "--above=fast")
-    first, last = (chosen(suite, "--above=fast", f"--tenth={n}") for n in (0, TENTHS - 1))
+    parts = [chosen(suite, "--above=fast", f"--part={number}/3") for number in range(3)]
     assert len(above) == 41
-    assert first | last < above
-    assert first.isdisjoint(last)
-    assert 0 < len(first) < 10
+    assert sorted(above) == sorted(name for part in parts for name in part)
+    assert all(parts)
 
 
-def test_what_takes_long_is_in_a_later_tier(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    copy = suite / "tiers.py"
-    copy.write_text((TESTS / "tiers.py").read_text())
-    monkeypatch.setattr(sys.modules[__name__], "TESTS", suite)
-    times = {f"test_suite.py::test_many[{number}]": number / 2 for number in range(40)}
+@pytest.mark.parametrize("part", ["3", "3/3", "-1/3", "a/b", "0/0"])
+def test_a_part_that_is_not_one_is_refused(suite: Path, part: str) -> None:
+    command = [sys.executable, "-m", "pytest", "-p", "tiers", "-o", f"pythonpath={TESTS}"]
+    done = subprocess.run(
+        [*command, f"--part={part}"], capture_output=True, text=True, cwd=suite, check=False
+    )
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert f"{part} is not K/N, for a part from 0 to N - 1" in done.stderr
+
+
+def test_what_takes_long_is_in_a_later_tier(suite: Path) -> None:
+    suite.joinpath("tiers.py").write_text((TESTS / "tiers.py").read_text())
+    times = {
+        f"test_suite.py::test_many[{number}]": number * MOST["test"] / 8 for number in range(40)
+    }
     (suite / "durations.json").write_text(json.dumps(times))
     many = {name for name in chosen(suite, "--tier=test") if name.startswith("test_many")}
     assert many == {f"test_many[{number}]" for number in range(8)}
-    assert chosen(suite, "--tier=fast") <= {"test_many[0]", "test_many[1]"}
-    (suite / "durations.json").write_text(json.dumps({"test_suite.py::test_many": 2.0}))
+    at_once = MOST["fast"] / MOST["test"] * 8
+    assert chosen(suite, "--tier=fast") < {f"test_many[{number}]" for number in range(int(at_once))}
+    mean = MOST_TOGETHER / 5
+    (suite / "durations.json").write_text(json.dumps({"test_suite.py::test_many": mean}))
     many = {name for name in chosen(suite, "--tier=test") if name.startswith("test_many")}
     assert len(many) == 5
+
+
+def test_a_file_in_which_all_take_long_has_its_quickest_test(suite: Path) -> None:
+    suite.joinpath("tiers.py").write_text((TESTS / "tiers.py").read_text())
+    names = ["test_slow", *(f"test_many[{number}]" for number in range(40))]
+    times = {f"test_suite.py::{name}": 99.0 - place for place, name in enumerate(names)}
+    (suite / "durations.json").write_text(json.dumps(times))
+    assert chosen(suite, "--tier=test") == {"test_many[39]"}
 
 
 def test_durations_are_recorded(suite: Path) -> None:
