@@ -1,15 +1,13 @@
-"""Writes `public-names.txt`, the list of all public names, when a release is made.
+"""Writes `public-names.txt`, the list of all public names.
 
 Public is what `weft` exports, what the frontends export, and what the pages of the documentation
 import or use from other modules; and the hooks, entry-point groups, commands and environment
-variables. Between releases the list stays as it is: a test compares it with the code, and looks for
-every difference in the changelog.
+variables. A test compares the list with the code.
 """
 
 from __future__ import annotations
 
 import ast
-import hashlib
 import importlib
 import inspect
 import pkgutil
@@ -72,15 +70,9 @@ def used_names(page: str) -> Iterator[str]:
                     yield f"{module}.{name}"
 
 
-def digest(names: list[str]) -> str:
-    """Return the mark of a list by which the changelog names it."""
-    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
-
-
-def read() -> tuple[str, list[str]]:
-    """Return the version and the names of the list as it was written."""
-    head, *names = LIST.read_text(encoding="utf-8").splitlines()
-    return head.rpartition(" ")[2], names
+def read() -> list[str]:
+    """Return the names of the list as it was written."""
+    return LIST.read_text(encoding="utf-8").splitlines()
 
 
 def _is_error(value: object) -> bool:
@@ -103,7 +95,4 @@ def _commands() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    found = public_names()
-    lines = [f"# The public names of weft {weft.__version__}", *found, ""]
-    LIST.write_text("\n".join(lines), encoding="utf-8")
-    print(f"Public names: {len(found)}, `{digest(found)}`")
+    LIST.write_text("\n".join([*public_names(), ""]), encoding="utf-8")

@@ -146,7 +146,7 @@ __all__ += ops.__all__
 __all__ += ranks.__all__
 __all__ += train.__all__
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.1.0.dev0"
 
 
 def __getattr__(name: str) -> Any:

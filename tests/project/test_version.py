@@ -44,7 +44,7 @@ def test_a_version_is_that_of_the_latest_release_or_one_on_the_way_to_the_next()
     assert headings[0] == "Unreleased"
     number, _, suffix = weft.__version__.partition(".dev")
     if suffix:
-        assert _parts(number) > _parts(headings[1])
+        assert all(_parts(number) > _parts(each) for each in headings[1:])
     else:
         assert number == headings[1]
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +19,14 @@ from weft_opencl import drivers, scripts, trial, trials
 from weft_opencl.devices import best
 
 ABORTS = "import os; os.abort()"
-WORKS = f"print('noise'); print({trial.ENDED!r})"
+READS = """
+import sys
+size = sys.stdin.buffer.readline()
+if not size: sys.exit()
+source = sys.stdin.buffer.read(int(size)).decode()
+"""
+ANSWERS = f"print('noise'); print({trial.ENDED!r}, flush=True)"
+WORKS = f"{READS}\n{ANSWERS}"
 FAILURES = {
     "abort": (ABORTS, "SIGABRT"),
     "exit": ("import sys; sys.exit('LLVM ERROR: cannot select')", "cannot select"),
@@ -43,13 +53,15 @@ def test_drivers_that_have_ended_processes_are_known(
 
 
 @pytest.fixture
-def driver(device: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
+def driver(device: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     """Have the device's driver be one that is tried, and that works or not as a script does."""
     monkeypatch.setattr(trials, "is_needed", lambda handle: True)
     monkeypatch.setattr(trials, "_known", {})
     monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("WEFT_CACHE", raising=False)
-    return Driver(tmp_path, monkeypatch)
+    trials.close_servers()
+    yield Driver(tmp_path, monkeypatch)
+    trials.close_servers()
 
 
 def compute() -> Any:
@@ -78,7 +90,7 @@ def test_an_ended_process_is_an_error_with_the_kernel_and_the_users_line(
 
 def test_only_the_kernel_that_fails_is_shown(driver: Driver) -> None:
     """The driver aborts in a kernel of 64 work items, which has no other functions."""
-    driver.does(f"import os, sys\nif '(64, 1, 1)' in sys.stdin.read(): os.abort()\n{WORKS}")
+    driver.does(f"{READS}\nimport os\nif '(64, 1, 1)' in source: os.abort()\n{ANSWERS}")
     x = weft.placeholder((1, 4000))
     with transformer_for("groups") as transformer:
         computation = transformer.computation(weft.sum(weft.exp(x)) * weft.tanh(x), x)
@@ -108,6 +120,49 @@ def test_a_failure_is_remembered_too(driver: Driver, monkeypatch: pytest.MonkeyP
     assert driver.runs == runs
 
 
+COUNTS = f"""
+import os, sys
+for count in range(9):
+{textwrap.indent(READS, "    ")}
+    if "tan" in source and count: os.abort()
+    {ANSWERS}
+"""
+
+
+def compute_each(*functions: Any) -> None:
+    x = weft.placeholder((3,))
+    with weft.make_transformer("opencl", cache=False) as transformer:
+        for function in functions:
+            transformer.computation(function(x), x)(np.ones(3, np.float32))
+
+
+def test_one_process_tries_many_programs(driver: Driver) -> None:
+    driver.does(COUNTS)
+    compute_each(weft.exp, weft.sin, weft.cos)
+    assert driver.runs == 1
+
+
+def test_a_process_that_ends_after_other_programs_blames_none(driver: Driver) -> None:
+    driver.does(COUNTS)
+    compute_each(weft.exp, weft.tan)
+    assert driver.runs == 2
+
+
+@pytest.mark.needs("posix")
+def test_the_process_outlives_a_forked_one(driver: Driver) -> None:
+    driver.does(COUNTS)
+    compute_each(weft.exp)
+    child = os.fork()
+    if not child:
+        try:
+            trials.close_servers()  # as at the end of Python
+        finally:
+            os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    compute_each(weft.cos)
+    assert driver.runs == 1
+
+
 def test_no_process_can_be_started(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as broken:
         broken.setattr(scripts.sys, "executable", "/no/such/python")
@@ -123,6 +178,7 @@ def test_a_real_trial_compiles_what_the_driver_can_and_what_it_cannot(
 ) -> None:
     monkeypatch.setattr(trials, "_known", {})
     monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
+    trials.close_servers()
     handle = best(None)[0].handle
     assert trials.trouble_with("__kernel void f(__global int *x) { x[0] = 'é'; }", handle) == ""
     assert trials.trouble_with("an error of the program, not of the driver", handle) == ""
