@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import time
 import warnings
 from collections.abc import Callable
@@ -41,7 +40,9 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def refusing(function: Callable[..., Any], place: int) -> Callable[..., Any]:
         def refuse(*paths: Any, **options: Any) -> Any:
-            if os.path.realpath(paths[place]) in open_files():
+            folder = options.get("dir_fd")
+            parent = "" if folder is None else os.readlink(f"/proc/self/fd/{folder}")
+            if os.path.realpath(os.path.join(parent, paths[place])) in open_files():
                 raise PermissionError(errno.EACCES, "Access is denied", str(paths[place]))
             return function(*paths, **options)
 
@@ -49,7 +50,6 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(os, "unlink", refusing(os.unlink, 0))
     monkeypatch.setattr(os, "replace", refusing(os.replace, 1))
-    monkeypatch.setattr(shutil, "_use_fd_functions", False)
     monkeypatch.setattr(scratch, "fcntl", None)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -47,11 +48,11 @@ def checked_number(
 
 def checked_integer(function: str, what: str, value: Any, low: float = -math.inf) -> int:
     """Return an integer as an int; raises ArgumentError for other values or below a limit."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = None
-    if number is None or isinstance(value, bool) or number < low:
+    number = None
+    if not isinstance(value, (bool, np.bool)):
+        with suppress(TypeError):
+            number = operator.index(value)
+    if number is None or number < low:
         limit = "" if math.isinf(low) else f", at least {low}"
         problem = f"{what} must be a whole number{limit}, not {value!r}"
         raise ArgumentError(explain(function, problem, ()))

@@ -10,8 +10,9 @@ import pytest
 
 import weft
 
-PYTHON_OBJECTS = 4096
-"""Bytes: views of arguments, tuples of arguments and frames, whatever the size of the tensors."""
+PYTHON_OBJECTS = 8192
+"""Bytes: views of arguments, tuples of arguments, frames and iterators of NumPy 2.2, whatever the
+size of the tensors."""
 
 
 CONVERSION_BUFFER = 8192 * 4
