@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from weft import errors, nn, ops, ranks, train
+from weft import errors, nervana, nn, ops, ranks, train
 from weft.autodiff.gradient_graph import (
     GradientGraph,
     autodiff,
@@ -47,6 +47,7 @@ from weft.ir.op import Op, const, is_constant, is_scalar, with_op_metadata
 from weft.ir.scope import metadata, name_scope, saved_user_deps
 from weft.ir.target import Target
 from weft.ir.tensor import CompositeOp, TensorOp
+from weft.nervana import *
 from weft.nn import *
 from weft.ops import *
 from weft.passes.interface import GraphPass, PeepholeGraphPass
@@ -55,12 +56,8 @@ from weft.ranks import *
 from weft.runtime.computation import Computation
 from weft.runtime.device import DeviceBufferStorage, DeviceTensor
 from weft.runtime.factory import (
-    allocate_transformer,
     backend,
     make_transformer,
-    make_transformer_factory,
-    set_transformer_factory,
-    transformer_choices,
 )
 from weft.runtime.program import Program
 from weft.runtime.transformer import Transformer
@@ -96,7 +93,6 @@ __all__ = [
     "Transformer",
     "WeftError",
     "__version__",
-    "allocate_transformer",
     "autodiff",
     "ax",
     "backend",
@@ -124,16 +120,13 @@ __all__ = [
     "make_axes",
     "make_axis",
     "make_transformer",
-    "make_transformer_factory",
     "metadata",
     "name_scope",
     "ops",
     "parse",
     "promote",
     "saved_user_deps",
-    "set_transformer_factory",
     "symbol",
-    "transformer_choices",
     "uint8",
     "uint16",
     "uint32",
@@ -141,6 +134,7 @@ __all__ = [
     "visit",
     "with_op_metadata",
 ]
+__all__ += nervana.__all__
 __all__ += nn.__all__
 __all__ += ops.__all__
 __all__ += ranks.__all__

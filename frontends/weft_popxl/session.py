@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 import weft
+from weft import plugins
 from weft_popxl.arguments import flag, mapping, several, text
 from weft_popxl.data import as_array
 from weft_popxl.errors import UnknownDevice, popart_exception, refuse_type, refuse_value
@@ -253,7 +254,7 @@ def _backend(device: Any) -> str | None:
     name = text("the device of a session", device)
     if name in DEVICES:
         return DEVICES[name]
-    backends = weft.transformer_choices()
+    backends = plugins.names(plugins.BACKENDS)
     if name not in backends:
         raise UnknownDevice(
             f"there is no device {name!r}: say one of PopXL's, which are {', '.join(DEVICES)}, or "

@@ -63,7 +63,6 @@ __all__ = [
     "relu6",
     "selu",
     "sigmoid",
-    "sigmoidAtomic",
     "silu",
     "soft_shrink",
     "softplus",
@@ -422,9 +421,6 @@ def gelu(x: Any, approximate: str = "none") -> TensorOp:
 def sigmoid(x: Any) -> TensorOp:
     """Return the logistic function 1 / (1 + exp(-x))."""
     return build(SigmoidOp, x)
-
-
-sigmoidAtomic = sigmoid  # noqa: N816
 
 
 def log_sigmoid(x: Any) -> TensorOp:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from weft import plugins
 from weft.errors import ArgumentError, ArtefactError, WeftError
 from weft.ir import scope
 from weft.ir.graph import Graph
@@ -29,7 +30,7 @@ from weft.runtime.artefact_files import (
 )
 from weft.runtime.artefact_saving import facts
 from weft.runtime.computation import Computation
-from weft.runtime.factory import Chosen, is_chosen, make_transformer, transformer_choices
+from weft.runtime.factory import Chosen, is_chosen, make_transformer
 from weft.runtime.safetensors_content import arrays_in
 from weft.runtime.transformer import Transformer
 from weft.text.parser import Parsing
@@ -56,7 +57,12 @@ def load(
     if not isinstance(trust, bool):
         raise ArgumentError(f"trust= takes True or False, not {trust!r:.80}")
     read = _Reading(Path(path))
-    if backend is None and trust and not is_chosen() and read.backend in transformer_choices():
+    if (
+        backend is None
+        and trust
+        and not is_chosen()
+        and read.backend in plugins.names(plugins.BACKENDS)
+    ):
         backend = read.backend
     is_mine = not isinstance(backend, Transformer)
     transformer = make_transformer(backend, **read.options) if is_mine else backend  # type: ignore[arg-type]

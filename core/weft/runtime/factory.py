@@ -21,21 +21,21 @@ Chosen = str | type[Transformer]
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 _chosen: ContextVar[Callable[[], Transformer] | None] = ContextVar("weft_backend", default=None)
-_factory: Callable[[], Transformer] | None = None
+_default: Callable[[], Transformer] | None = None
 
 
 def make_transformer(name: Chosen | None = None, **options: Any) -> Transformer:
     """Return a transformer of the backend of that name, with the backend's own options.
 
     ``name`` may be a class of transformers as well. Without it: what `backend` or
-    `set_transformer_factory` chose, else the environment variable ``WEFT_BACKEND``, else `native`
+    `set_default` chose, else the environment variable ``WEFT_BACKEND``, else `native`
     where a C compiler works, else `numpy`.
     Raises UnknownPluginError (a ValueError) for a name that is not installed, listing those that
     are, PluginError for one that cannot be loaded, and ArgumentError for an option that the backend
     does not have.
     """
     if name is None:
-        factory = _chosen.get() or _factory
+        factory = _chosen.get() or _default
         if factory is not None:
             return factory()
     kind, name = _from_environment() if name is None else _kind(name)
@@ -56,19 +56,22 @@ def make_transformer(name: Chosen | None = None, **options: Any) -> Transformer:
 
 def is_chosen() -> bool:
     """Whether something outside the program's calls says which backend they use."""
-    return bool(_chosen.get() or _factory or os.environ.get("WEFT_BACKEND"))
+    return bool(_chosen.get() or _default or os.environ.get("WEFT_BACKEND"))
 
 
 def _kind(name: Chosen) -> tuple[type[Transformer], str]:
     """Return the class of a backend and its name for messages."""
-    _require(name)
+    require(name)
     if isinstance(name, str):
         return plugins.load(plugins.BACKENDS, name), name
     return name, name.__name__
 
 
-def _require(name: Chosen) -> None:
-    """Refuse values that cannot be a backend, without importing any."""
+def require(name: Chosen) -> None:
+    """Refuse values that cannot be a backend, without importing any.
+
+    Raises UnknownPluginError for a name that nothing installed has, ArgumentError for other values.
+    """
     if isinstance(name, str):
         plugins.require(plugins.BACKENDS, name)
     elif not (isinstance(name, type) and issubclass(name, Transformer)):
@@ -101,24 +104,10 @@ def _option_names(kind: type[Any]) -> list[str]:
     return sorted(known)
 
 
-allocate_transformer = make_transformer
-
-
-def transformer_choices() -> list[str]:
-    """Return the names of the installed backends, without importing any."""
-    return plugins.names(plugins.BACKENDS)
-
-
-def make_transformer_factory(name: Chosen, **options: Any) -> Callable[[], Transformer]:
-    """Return a function that makes transformers of a backend; raises for an unknown name."""
-    _require(name)
-    return lambda: make_transformer(name, **options)
-
-
-def set_transformer_factory(factory: Callable[[], Transformer] | None) -> None:
+def set_default(factory: Callable[[], Transformer] | None) -> None:
     """Make `make_transformer` without a name use a factory; None undoes it."""
-    global _factory
-    _factory = factory
+    global _default
+    _default = factory
 
 
 def backend(name: Chosen, **options: Any) -> AbstractContextManager[None]:
@@ -126,7 +115,8 @@ def backend(name: Chosen, **options: Any) -> AbstractContextManager[None]:
 
     Raises what `make_transformer` does for a name that nothing, or more than one plugin, has.
     """
-    return _choosing(make_transformer_factory(name, **options))
+    require(name)
+    return _choosing(lambda: make_transformer(name, **options))
 
 
 @contextmanager
