@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tiers", "needs"]
 
-# By default, PoCL 7.1 reads local memory after a barrier where a kernel reads it before. No kernel of
-# weft for a processor has barriers, but tests run those for GPUs there.
+# By default, PoCL 7.1 reads local memory after a barrier where a kernel reads it before. No kernel
+# of weft for a processor has barriers, but tests run those for GPUs there.
 os.environ.setdefault("POCL_WORK_GROUP_METHOD", "cbs")
 
 # The same examples every time; `--hypothesis-profile=explore` draws others.
