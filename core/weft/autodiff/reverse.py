@@ -160,7 +160,7 @@ def _check_not_bypassed(y: TensorOp, x: TensorOp, adjoints: dict[Op, Any]) -> No
 
 def _adjoints(y: TensorOp, error: TensorOp | None) -> dict[Op, Any]:
     """Return the adjoints of everything that y depends on, cached for each error."""
-    cache: dict[Any, dict[Op, Any]] = y.__dict__.setdefault("_adjoints", {})
+    cache: dict[Any, dict[Op, Any]] = y.memo("adjoints", dict)
     found = cache.get(error)
     if found is None:
         with scope.located(source.user_location()):

@@ -164,7 +164,7 @@ def _refuse_extra(op: Op, extra: set[str]) -> None:
 
 _ANNOTATIONS = frozenset({
     "args", "axes", "dtype", "is_constant", "is_state", "is_tensor", "label", "location", "order",
-    "reads", "serial", "_adjoints", "_initializers", "_metadata", "_name", "_results", "_writers",
+    "reads", "serial", "_metadata", "_name",
 })  # fmt: skip
 """What an op has beside its attributes and says nothing of what it computes."""
 

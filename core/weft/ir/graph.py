@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from weft.errors import GraphError, ImmutableError, NotPicklable, WeftError
 from weft.ir import scope, upcalls
@@ -21,9 +21,6 @@ from weft.ir.storage import AssignableTensorOp, ParameterOp, ReadOp
 from weft.ir.tensor import TensorOp
 from weft.ir.traversal import nested, postorder
 from weft.support.locks import cached_property
-
-if TYPE_CHECKING:
-    from weft.plan.plan import Plan
 
 T = TypeVar("T")
 
@@ -50,8 +47,6 @@ class Graph:
     ----------
     writes
         The user's writes that were captured as the updates, if they were captured here.
-    plan
-        The plan of a called graph, once passes have prepared it for a target.
     """
 
     inputs: tuple[ParameterOp, ...]
@@ -80,7 +75,6 @@ class Graph:
             name=name,
         )
         self.writes = frozenset()
-        self.plan: Plan | None = None
         self._made: tuple[Op, ...] = ()
         self._memo: dict[Any, Any] = {}
 

@@ -27,7 +27,10 @@ from weft.support.ordered_set import OrderedSet
 if TYPE_CHECKING:
     from weft.ir.description import TensorDescription
 
+T = TypeVar("T")
+
 _serials = itertools.count()
+_memo_lock = renewed(threading.RLock())
 _named: weakref.WeakValueDictionary[str, Op] = weakref.WeakValueDictionary()
 _naming = renewed(threading.RLock())
 _put = object.__setattr__
@@ -35,7 +38,8 @@ _NO_AXES = Axes()
 _SETTABLE = frozenset({"name", "metadata"})
 
 _RESERVED = frozenset(
-    {"args", "axes", "dtype", "label", "location", "metadata", "name", "order", "reads", "serial"}
+    {"args", "axes", "dtype", "label", "location", "memo", "metadata", "name", "order", "reads"}
+    | {"serial"}
 )
 
 AS_TEXT = "keep weft.capture(results, parameters).text(full=True), which weft.parse reads back"
@@ -73,6 +77,8 @@ class Op:
         The name as the user gave it, before it was made unique; None without one.
     """
 
+    __slots__ = ("__dict__", "__weakref__", "_memo")
+
     args: tuple[Any, ...]
     reads: tuple[Op | None, ...]
     axes: Axes
@@ -80,6 +86,7 @@ class Op:
     label: str | None = None
     location: source.Location
     serial: int
+    _memo: dict[Any, Any]
     _name: str | None = None
     _prefix: str = ""
     _metadata: dict[str, Any] | None = None
@@ -204,6 +211,23 @@ class Op:
 
     def __delattr__(self, name: str) -> None:
         raise ImmutableError(f"{self!r} is immutable: {name!r} cannot be deleted")
+
+    def memo(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what `make` returns; it is called once for each key, and the result is kept.
+
+        That is no part of the op, and copies do not have it. Of two threads that ask at once, both
+        may call `make`, and both get the same result.
+        """
+        kept: dict[Any, T] = self._kept
+        return kept[key] if key in kept else kept.setdefault(key, make())
+
+    @property
+    def _kept(self) -> dict[Any, Any]:
+        if not hasattr(self, "_memo"):
+            with _memo_lock:
+                if not hasattr(self, "_memo"):
+                    _put(self, "_memo", {})
+        return self._memo
 
     def __copy__(self) -> Self:
         return self
@@ -377,8 +401,6 @@ class Op:
         mine["serial"] = next(_serials)
         mine["reads"] = (None,) * len(args)
         mine.pop("_name", None)
-        mine.pop("_adjoints", None)
-        mine.pop("_results", None)
         new = object.__new__(type(self))
         _put(new, "__dict__", mine)
         return new

@@ -43,6 +43,8 @@ __all__ = [
 ]
 
 CONSTANT, PLACEHOLDER, VARIABLE, PERSISTENT = "constant", "placeholder", "variable", "persistent"
+INITIALIZERS = "initializers"
+"""The key in its memo of the ops that set a tensor before any computation."""
 _SIZES = (int, Axis, Length)
 _NO_AXES = Axes()
 _writing = renewed(threading.RLock())
@@ -66,8 +68,6 @@ class AssignableTensorOp(TensorOp):
     target_axes: Axes
     target_dtype: DType
     value: Any
-    _initializers: tuple[Op, ...] = ()
-    _writers: weakref.WeakKeyDictionary[scope.EffectScope, Op] | None = None
 
     def __init__(self, *args: Op, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -98,21 +98,28 @@ class AssignableTensorOp(TensorOp):
     @property
     def initializers(self) -> OrderedSet[Op]:
         """The op that sets the tensor before any computation; empty for an unset state."""
-        found = self._initializers
-        if not found and self.is_constant:
-            found = self.__dict__.setdefault("_initializers", (InitTensorOp(self),))
-        return OrderedSet(found)
+        return OrderedSet(self.memo(INITIALIZERS, self._own_initializers))
+
+    def _own_initializers(self) -> tuple[Op, ...]:
+        return (InitTensorOp(self),) if self.is_constant else ()
 
     def last_write(self, token: scope.EffectScope) -> Op | None:
         """Return the last op that wrote this state in an effect scope, or None."""
-        return None if self._writers is None else self._writers.get(token)
+        return self._writers.get(token)
 
     def record_write(self, token: scope.EffectScope, write: Op) -> None:
         """Make a write the last one in an effect scope; scopes are held weakly."""
-        if self._writers is None:
-            self.__dict__.setdefault("_writers", weakref.WeakKeyDictionary())
-        assert self._writers is not None
         self._writers[token] = write
+
+    @property
+    def _writers(self) -> weakref.WeakKeyDictionary[scope.EffectScope, Op]:
+        return self.memo("writers", weakref.WeakKeyDictionary)
+
+    def initialize_with(self, value: TensorOp) -> None:
+        """Set a state that was just built to a value before any computation."""
+        with scope.saved_user_deps():
+            write = AssignOp(self, value)
+        self._kept[INITIALIZERS] = (write,)
 
     def reference(self) -> Any:
         """Return the value of a constant."""
@@ -259,9 +266,7 @@ def _state(
     if callable(initial_value):
         initial_value = _called(initial_value, state)
     if initial_value is not None:
-        with scope.saved_user_deps():
-            write = AssignOp(state, _initial(state, initial_value))
-        object.__setattr__(state, "_initializers", (write,))
+        state.initialize_with(_initial(state, initial_value))
     return state
 
 

@@ -14,10 +14,17 @@ if TYPE_CHECKING:
     from weft.plan.plan import Plan
 
 
+PLAN = "plan"
+"""The key of a called graph's plan in its memo."""
+
+
 def plan_of(graph: Graph) -> Plan:
     """Return the plan of a called graph, which must exist."""
-    assert graph.plan is not None, f"{graph!r} has no plan"
-    return graph.plan
+
+    def missing() -> Plan:
+        raise AssertionError(f"{graph!r} has no plan")
+
+    return graph.memo(PLAN, missing)
 
 
 def workspace_of(op: Op, target: Target) -> int:

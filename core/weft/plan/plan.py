@@ -28,7 +28,7 @@ from weft.kernels import FusedOp
 from weft.ops.control.graph_ops import CallOp
 from weft.ops.shape.movement import ContiguousOp
 from weft.plan.buffers import ARENA, CONSTANT, INPUT, RESULT, STATE, Buffer
-from weft.plan.callee_plans import plan_of
+from weft.plan.callee_plans import PLAN, plan_of
 from weft.plan.dataflow import Dataflow
 from weft.plan.inplace import InPlaceAnalysis, buffer_owner
 from weft.plan.liveness import Liveness
@@ -218,8 +218,7 @@ def make_plan(graph: Graph, target: Target, memory_limit: int | None = None) -> 
     MemoryLimitError if that does not suffice.
     """
     for each in called_graphs(graph):
-        if each.plan is None:
-            each.plan = _planned(each, target, is_called=True)
+        each.memo(PLAN, partial(_planned, each, target, is_called=True))
     return _planned(graph, target, memory_limit)
 
 

@@ -14,10 +14,8 @@ from typing import Any
 
 from weft import plugins
 from weft.errors import ArgumentError, ArtefactError, WeftError
-from weft.ir import scope
 from weft.ir.graph import Graph
 from weft.ir.lengths import Length
-from weft.ir.storage import AssignOp
 from weft.ops.control.effects import doall
 from weft.runtime.artefact_files import (
     COMPUTED,
@@ -165,8 +163,7 @@ class _Reading:
         computed = []
         for state, value in initial.updates:
             if value.is_constant:
-                with scope.saved_user_deps():
-                    state.__dict__["_initializers"] = (AssignOp(state, value),)
+                state.initialize_with(value)
             else:
                 computed.append((state, value))
         if computed:

@@ -13,12 +13,22 @@ from weft.errors import ArgumentError, AxesError, DTypeError, StateError, WeftEr
 from weft.ir import dtypes, scope
 from weft.ir.graph import Graph, exchanges
 from weft.ir.op import Op, explain
+from weft.ir.results import results_of
 from weft.ir.state_lifting import Function, carrying, function_of, writing
 from weft.ir.storage import AssignOp, ParameterOp, as_op, constant
 from weft.ir.tensor import TensorOp
 from weft.ops.arguments import checked_integer
 from weft.ops.control.effects import DecisionOp
-from weft.ops.control.graph_ops import AfterOp, CallOp, CondOp, GraphsOp, LoopOp, SavedOp, WhileOp
+from weft.ops.control.graph_ops import (
+    RESULTS,
+    AfterOp,
+    CallOp,
+    CondOp,
+    GraphsOp,
+    LoopOp,
+    SavedOp,
+    WhileOp,
+)
 from weft.ops.pointwise.elementwise import cast
 from weft.ops.shape.movement import broadcast, transpose
 
@@ -275,14 +285,14 @@ def _reordered(
 
 def _with_writes(op: G, count: int, states: tuple[Any, ...]) -> G:
     """Write states at a call, and make its results depend on the writes."""
-    results = op.results
+    results = results_of(op)
     writes: list[Any] = [
         AssignOp(state, value) for state, value in zip(states, results[count:], strict=True)
     ]
     values: tuple[TensorOp, ...] = results[:count]
     if writes:
         values = tuple(AfterOp(value, *writes) for value in values)
-    op.__dict__["_results"] = values
+    op.memo(RESULTS, lambda: values)
     return op
 
 

@@ -26,13 +26,15 @@ Evaluate = Callable[[Graph, tuple[Any, ...]], tuple[Any, ...]]
 """A function that returns the outputs of a graph for values of its inputs."""
 
 
+RESULTS = "results"
+"""The key of an op's results in its memo."""
+
+
 class GraphsOp(TupleOp):
     """The base of ops that run graphs; its results are the outputs of the graphs.
 
     Backends build one function for each graph, so ops with equal graphs share one graph.
     """
-
-    _results: tuple[TensorOp, ...] | None = None
 
     @cached_property
     def has_effect(self) -> bool:
@@ -52,9 +54,7 @@ class GraphsOp(TupleOp):
     @property
     def results(self) -> tuple[TensorOp, ...]:
         """The results as ops."""
-        if self._results is None:
-            self.__dict__.setdefault("_results", results_of(self))
-        return self._results or ()
+        return self.memo(RESULTS, lambda: results_of(self))
 
     def run(self, evaluate: Evaluate, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the results for operands, using a function that evaluates graphs."""
