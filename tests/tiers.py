@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from weft import plugins
-from weft_pytest import is_left_out
+from weft_pytest import is_left_out, named_by
 
 TIERS = FAST, TEST, ALL = ("fast", "test", "all")
 """Each runs what the one before it does, and more."""
@@ -258,16 +258,24 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is above the tier, what is in the lower one, and the other parts."""
+    """Leave out what is above the tier, what is in the lower one, and the other parts.
+
+    So are tests of backends of other distributions, unless they are asked for.
+    """
     tier, below = config.getoption("--tier"), config.getoption("--above")
     part, parts = config.getoption("--part")
+    records = {record.name: record for record in plugins.records(plugins.BACKENDS)}
+    asked = {str(_parameters(item).get("backend")) for item in items}.intersection(records)
+    others = [name for name in asked if records[name].distribution not in (None, "weft")]
+    foreign = [name for name in others if name not in named_by(config)]
     # A test of a backend without its device could only be skipped; `needs` counts these.
-    asked = {str(_parameters(item).get("backend")) for item in items}
-    installed = asked.intersection(plugins.names(plugins.BACKENDS))
-    lacking = [name for name in installed if is_left_out(config, name)]
-    without = {item for item in items if _parameters(item).get("backend") in lacking}
-    usable = left = [item for item in items if item not in without]
-    unusable = lost = [item for item in items if item in without]
+    lacking = [name for name in asked if name not in foreign and is_left_out(config, name)]
+    usable, unusable = [], []
+    for item in items:
+        backend = _parameters(item).get("backend")
+        if backend not in foreign:
+            (unusable if backend in lacking else usable).append(item)
+    left, lost = usable, unusable
     if tier != ALL:
         left, lost = members(usable, tier), members(unusable, tier)
     config.stash[LOST] = [str(_parameters(item)["backend"]) for item in lost]

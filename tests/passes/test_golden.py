@@ -77,4 +77,5 @@ def test_pass_keeps_the_value(path: Path) -> None:
 
 def test_every_pass_has_a_golden_file() -> None:
     covered = {read(path)[0] for path in FOLDER.glob("*.txt")}
-    assert covered == {record.name for record in plugins.records(plugins.PASSES)}
+    records = plugins.records(plugins.PASSES)
+    assert covered == {each.name for each in records if each.distribution == "weft"}
