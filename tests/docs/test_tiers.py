@@ -119,3 +119,17 @@ def test_durations_are_recorded(suite: Path) -> None:
     assert found.pop("gone.py::test_gone") == 2.0
     assert list(found) == ["test_busy.py::test_busy"]
     assert found["test_busy.py::test_busy"] >= 1.0
+
+
+def test_backends_of_other_distributions_are_left_out_unless_named(
+    suite: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = suite / "other-1.0.dist-info"
+    info.mkdir()
+    info.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
+    info.joinpath("entry_points.txt").write_text("[weft.backends]\nother = weft_other\n")
+    cases = "@pytest.mark.parametrize('backend', ['numpy', 'other'])\ndef test_it(backend): pass\n"
+    suite.joinpath("test_suite.py").write_text(f"import pytest\n\n{cases}")
+    monkeypatch.setenv("PYTHONPATH", str(suite))
+    assert chosen(suite) == {"test_it[numpy]"}
+    assert chosen(suite, "--weft-backend=other") == {"test_it[numpy]", "test_it[other]"}
