@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tiers import LONG, MOST, MOST_TOGETHER, SHARES, SLOW
+from tiers import LONG, MOST, MOST_TOGETHER, SHARES, SLOW, durations
 
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
@@ -40,6 +40,8 @@ def test_each_name_in_the_tables_is_that_of_a_test_or_of_a_module() -> None:
     assert MODULES.issuperset(SLOW)
     assert FUNCTIONS.issuperset(name.partition("[")[0] for name in LONG)
     assert (FUNCTIONS | MODULES).issuperset(SHARES)
+    timed = {name.partition("::")[2].partition("[")[0] for name in durations()}
+    assert FUNCTIONS.issuperset(timed)
 
 
 @pytest.fixture
