@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from itertools import count
+from weakref import WeakValueDictionary
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -39,6 +40,14 @@ def _own_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     from weft.ops.random import philox
 
     monkeypatch.setattr(philox, "_streams", count(2**31 + 2**24))
+
+
+@pytest.fixture
+def fresh_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give ops the names that they ask for, also those of ops that other tests left."""
+    from weft.ir import op
+
+    monkeypatch.setattr(op, "_named", WeakValueDictionary())
 
 
 LONGEST = (

@@ -96,7 +96,7 @@ class OpenCLKernelGroup(GPUKernelGroup):
         if entry.has_cases:
             kernel.set_arg(0, np.int32(entry.case(name)))
             for index in range(1 + len(entry.functions[name].parameters), kernel.num_args):
-                # PyOpenCL before 2026.1.4 takes no None; to OpenCL a pointer to null is null.
+                # A null pointer in the bytes of an argument; many versions of PyOpenCL refuse None.
                 kernel.set_arg(index, np.intp(0))
         return kernel
 

@@ -36,11 +36,13 @@ def modules() -> list[str]:
 
 
 @pytest.mark.parametrize("name", modules())
+@pytest.mark.usefixtures("fresh_names")
 def test_examples_in_docstrings_run(name: str) -> None:
     failed, _ = doctest.testmod(importlib.import_module(name))
     assert not failed
 
 
+@pytest.mark.usefixtures("fresh_names")
 def test_the_example_of_the_package_runs() -> None:
     failed, attempted = doctest.testmod(weft)
     assert attempted
@@ -58,7 +60,7 @@ def _no_rules_are_left() -> Iterator[None]:
             del table._rules[kind]
 
 
-@pytest.mark.usefixtures("_no_rules_are_left")
+@pytest.mark.usefixtures("_no_rules_are_left", "fresh_names")
 @pytest.mark.parametrize(
     "page",
     [

@@ -28,6 +28,7 @@ def program(monkeypatch: pytest.MonkeyPatch) -> str:
     return source
 
 
+@pytest.mark.usefixtures("fresh_names")
 def test_each_block_runs_and_prints_what_the_page_says(
     program: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

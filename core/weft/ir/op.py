@@ -37,10 +37,10 @@ _put = object.__setattr__
 _NO_AXES = Axes()
 _SETTABLE = frozenset({"name", "metadata"})
 
-_RESERVED = frozenset(
-    {"args", "axes", "dtype", "label", "location", "memo", "metadata", "name", "order", "reads"}
-    | {"serial"}
-)
+_RESERVED = frozenset({
+    "args", "axes", "dtype", "label", "location", "memo", "metadata", "name", "order", "reads",
+    "serial",
+})  # fmt: skip
 
 AS_TEXT = "keep weft.capture(results, parameters).text(full=True), which weft.parse reads back"
 """What to do instead of pickling ops."""

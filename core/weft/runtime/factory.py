@@ -28,7 +28,7 @@ def make_transformer(name: Chosen | None = None, **options: Any) -> Transformer:
     """Return a transformer of the backend of that name, with the backend's own options.
 
     ``name`` may be a class of transformers as well. Without it: what `backend` or
-    `set_default` chose, else the environment variable ``WEFT_BACKEND``, else `native`
+    `weft.set_transformer_factory` chose, else the variable ``WEFT_BACKEND``, else `native`
     where a C compiler works, else `numpy`.
     Raises UnknownPluginError (a ValueError) for a name that is not installed, listing those that
     are, PluginError for one that cannot be loaded, and ArgumentError for an option that the backend
