@@ -96,12 +96,13 @@ class CompensatedAccumulator:
         code.line(f"{self.error} += ({total} - ({after} - {share})) + ({value} - {share});")
         code.line(f"{total} = {after};")
 
-    def multiply(self, code: Code, value: str) -> None:
-        """Write the multiplication by a value (two-product by FMA)."""
+    def multiply(self, code: Code, value: str, error_of_value: str | None = None) -> None:
+        """Write the multiplication by a value (two-product by FMA), which may have an error."""
         kind, total, error = f"const {self.emitter.type(self.dtype)}", self.total, self.error
         value = code.define(kind, "value", value)
         after = code.define(kind, "after", f"{total} * {value}")
-        code.line(f"{error} = FMA({total}, {value}, -{after}) + {error} * {value};")
+        of_value = "" if error_of_value is None else f" + {total} * {error_of_value}"
+        code.line(f"{error} = FMA({total}, {value}, -{after}) + {error} * {value}{of_value};")
         code.line(f"{total} = {after};")
 
     def accumulate(self, code: Code, instruction: Instruction, value: str) -> None:

@@ -375,9 +375,12 @@ class _SplitReduction:
                 code.line(f"{total} = {combine(instruction, emitter, total, value)};")
             else:
                 compensated.accumulate(code, instruction, value)
-        if compensated is not None:
+        if compensated is not None and (not self.is_for_groups or is_blocked(instruction)):
             code.line(f"{total} = {compensated.rounded};")
         if self.is_for_groups:
-            total = reduce_work_group(builder, instruction, total, builder.processor.group)
+            group, of_product = builder.processor.group, is_compensated(instruction)
+            total = reduce_work_group(
+                builder, instruction, total, group, compensated if of_product else None
+            )
         text = emitter.converted(dtype, instruction.dtype, total)
         return code.define(f"const {emitter.type(instruction.dtype)}", "v", text)

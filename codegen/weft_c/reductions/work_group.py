@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from math import prod
 
 from weft.kernels.kernel import Instruction
 from weft_c.loops.elementwise import ElementWiseKernel
 from weft_c.loops.parallel import unravel_index, work_group_loop
 from weft_c.lowering import KernelBuilder
-from weft_c.reductions.combiners import accumulation_dtype, combine
+from weft_c.reductions.combiners import (
+    CompensatedAccumulator,
+    accumulation_dtype,
+    combine,
+    is_compensated,
+)
 from weft_c.reductions.loops import ReductionLoops
 from weft_c.source.code import Code
 from weft_c.source.values import Emitter, register_type
@@ -108,12 +114,20 @@ class WorkGroupReductionLoops(ReductionLoops):
         with self.code.block(head):
             self.write_body((*outer, name), Emitter(self.code), accumulators, results, row_caches)
 
+    def accumulator(
+        self, instruction: Instruction, names: Sequence[str]
+    ) -> tuple[str, CompensatedAccumulator | None]:
+        """Return a work item's accumulator: a product with its error, or a rounded total."""
+        if is_compensated(instruction):
+            return names[0], self.compensated[names[0]]
+        return self.rounded(names)[0], None
+
     def finish_accumulator(self, number: int, names: Sequence[str], lanes: int) -> str:
         """Combine the accumulators of a row's work items; all of them get the result."""
         instruction = self.kernel.instruction(number)
         dtype = accumulation_dtype(instruction)
-        (total,) = self.rounded(names)
-        total = reduce_work_group(self.builder, instruction, total, self.width)
+        total, compensated = self.accumulator(instruction, names)
+        total = reduce_work_group(self.builder, instruction, total, self.width, compensated)
         if dtype == instruction.dtype or self.is_partial:
             return total
         emitter = Emitter(self.code)
@@ -135,17 +149,22 @@ class WorkGroupReductionLoops(ReductionLoops):
 
 
 def reduce_work_group(
-    builder: KernelBuilder, instruction: Instruction, total: str, width: int
+    builder: KernelBuilder,
+    instruction: Instruction,
+    total: str,
+    width: int,
+    compensated: CompensatedAccumulator | None = None,
 ) -> str:
     """Write the reduction of an accumulator over `width` neighbouring work items.
 
     All of them get the result. Warps reduce by shuffles where the device has them, and their
     results are combined sequentially in local memory; else a tree in local memory reduces all.
+    That of a product keeps the errors of its `compensated` accumulators: those of factors add up.
     """
     code, group, warp = builder.code, builder.processor.group, builder.processor.dialect.warp
     kind = register_type(accumulation_dtype(instruction))
     shared = f"shared_{kind}"
-    if warp and width % warp == 0:
+    if warp and width % warp == 0 and compensated is None:
         _reduce_warp(code, instruction, total, warp)
         code.declare(f"LOCAL {kind} {shared}[{group // warp}];")
         code.line(f"if (LOCAL_ID % {warp} == 0) {shared}[LOCAL_ID / {warp}] = {total};")
@@ -156,13 +175,10 @@ def reduce_work_group(
             text = combine(instruction, Emitter(code), found, f"{shared}[{first}{place}]")
             code.line(f"{found} = {text};")
     else:
-        code.declare(f"LOCAL {kind} {shared}[{group}];")
-        code.line(f"{shared}[LOCAL_ID] = {total};")
-        code.line("BARRIER();")
         member = "LOCAL_ID" if width == group else f"LOCAL_ID % {width}"
-        reduce_tree(code, instruction, shared, width // 2, 1, member)
         first = "0" if width == group else f"LOCAL_ID / {width} * {width}"
-        found = code.define(f"const {kind}", "v", f"{shared}[{first}]")
+        at = reduce_tree(code, instruction, (total, compensated), (group, width // 2, 1), member)
+        found = code.define(f"const {kind}", "v", at(first))
     code.line("BARRIER();")
     return found
 
@@ -177,16 +193,45 @@ def _reduce_warp(code: Code, instruction: Instruction, total: str, warp: int) ->
 
 
 def reduce_tree(
-    code: Code, instruction: Instruction, shared: str, widest: int, least: int, member: str
-) -> None:
-    """Write a tree reduction in local memory.
+    code: Code,
+    instruction: Instruction,
+    accumulator: tuple[str, CompensatedAccumulator | None],
+    sizes: tuple[int, int, int],
+    member: str,
+) -> Callable[[str], str]:
+    """Write a tree reduction of a total, or compensated accumulator, of all work items of a group.
 
-    The distances of the combined elements are `widest`, half of that, and so on down to `least`.
-    `member` is the index of a work item among those that are reduced together.
+    `sizes` are that of the group, and the largest and the smallest distance of elements that are
+    combined: one is half of the one before. `member` is the index of a work item among those that
+    are reduced together. Returns what gives the result in an element of local memory.
     """
-    name = code.name("half")
-    with code.block(f"for (i32 {name} = {widest}; {name} >= {least}; {name} /= 2)"):
-        with code.block(f"if ({member} < {name})"):
-            mine, other = f"{shared}[LOCAL_ID]", f"{shared}[LOCAL_ID + {name}]"
-            code.line(f"{mine} = {combine(instruction, Emitter(code), mine, other)};")
+    (total, compensated), (group, widest, least) = accumulator, sizes
+    kind = register_type(accumulation_dtype(instruction))
+    arrays = {f"shared_{kind}": total}
+    if compensated is not None:
+        arrays[f"errors_{kind}"] = compensated.error
+    for name, value in arrays.items():
+        code.declare(f"LOCAL {kind} {name}[{group}];")
+        code.line(f"{name}[LOCAL_ID] = {value};")
+    code.line("BARRIER();")
+
+    def elements(index: str) -> list[str]:
+        return [f"{name}[{index}]" for name in arrays]
+
+    half = code.name("half")
+    with code.block(f"for (i32 {half} = {widest}; {half} >= {least}; {half} /= 2)"):
+        with code.block(f"if ({member} < {half})"):
+            mine, others = elements("LOCAL_ID"), elements(f"LOCAL_ID + {half}")
+            if compensated is None:
+                code.line(f"{mine[0]} = {combine(instruction, Emitter(code), mine[0], others[0])};")
+            else:
+                replace(compensated, total=mine[0], error=mine[1]).multiply(code, *others)
         code.line("BARRIER();")
+
+    def result(index: str) -> str:
+        if compensated is None:
+            return elements(index)[0]
+        found, error = elements(index)
+        return replace(compensated, total=found, error=error).rounded
+
+    return result

@@ -147,15 +147,15 @@ class WorkGroupColumnReductionLoops(WorkGroupReductionLoops):
             self.code,
             Emitter(self.code),
         )
-        (total,), dtype = self.rounded(names), accumulation_dtype(instruction)
-        if self.lanes_of_rows > 1:
-            shared = f"shared_{emitter.type(dtype)}"
-            code.declare(f"LOCAL {emitter.type(dtype)} {shared}[{self.group}];")
+        dtype = accumulation_dtype(instruction)
+        if self.lanes_of_rows == 1:
+            (total,) = self.rounded(names)
+        else:
+            accumulator = total, _ = self.accumulator(instruction, names)
+            sizes = self.group, self.group // 2, self.width
             with self.each_accumulator():
-                code.line(f"{shared}[LOCAL_ID] = {total};")
-                code.line("BARRIER();")
-                reduce_tree(code, instruction, shared, self.group // 2, self.width, "LOCAL_ID")
-                code.line(f"{total} = {shared}[LOCAL_ID % {self.width}];")
+                at = reduce_tree(code, instruction, accumulator, sizes, "LOCAL_ID")
+                code.line(f"{total} = {at(f'LOCAL_ID % {self.width}')};")
                 code.line("BARRIER();")
         if dtype == instruction.dtype or self.is_partial:
             return total

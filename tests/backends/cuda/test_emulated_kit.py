@@ -43,3 +43,14 @@ def test_the_whole_kit(tmp_path: Path, form: str, part: int) -> None:
     launches, printed = run_kit(tmp_path, form, f"--part={part}/{PARTS}", "weft.testing")
     assert launches > 1_500
     assert re.search(r"\b[3-9]\d{2,} passed", printed)
+
+
+@pytest.mark.usefixtures("emulator")
+def test_long_products_on_many_units(tmp_path: Path) -> None:
+    """Parts, work items and rows of the product of a column multiply without rounding each time."""
+    module = "weft.testing.test_reductions"
+    launches, printed = run_kit(
+        tmp_path, "cuda", "--units=132", "-k=long_products and float32", module
+    )
+    assert launches > 5
+    assert "1 passed" in printed

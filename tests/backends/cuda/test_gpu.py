@@ -1,4 +1,4 @@
-"""What only a real GPU can show. These tests have never run: none was at hand."""
+"""What only a real GPU can show; docs/backends.md says on which they ran."""
 
 from __future__ import annotations
 
