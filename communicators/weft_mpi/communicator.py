@@ -48,6 +48,8 @@ LISTENING = 0.05
 """Seconds between looks for a rank that has given up."""
 GRACE = 1.0
 """Seconds for the other ranks to say what they wait for, or to show the error they share."""
+FORWARDING = 0.5
+"""Seconds for mpiexec to read what a rank has written: once told to abort, it may drop the rest."""
 TEXT = 600
 """The bytes that a rank sends of what it does."""
 DIGEST = 8
@@ -124,6 +126,7 @@ class MPICommunicator(Communicator):
         """End all processes through MPI."""
         atexit.unregister(self._leave)  # the process may live on for a while
         print(f"rank {self._rank}: {reason}", file=sys.stderr, flush=True)
+        time.sleep(FORWARDING)
         MPI.COMM_WORLD.Abort(1)
 
     def _leave(self) -> None:
