@@ -54,7 +54,7 @@ test-targets: $(READY)
 test-lowest: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python out/lowest
-	$(BIN)/uv pip install --quiet --python out/lowest --resolution lowest-direct --only-binary :all: --no-binary weft --editable '.[dev]'
+	$(BIN)/uv pip install --quiet --python out/lowest --resolution lowest-direct --only-binary :all: --no-binary weftc --editable '.[dev]'
 	$(subst $(VENV),out/lowest,$(BIN))/python -m pytest -n auto --dist worksteal --tier=fast $(PYTEST_ARGS)
 
 # Where there is an NVIDIA GPU: the kit on it, frontends and examples, and the tests that need one, or

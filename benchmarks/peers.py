@@ -3,7 +3,7 @@
 Every piece of work is written once, as a function of a namespace of array functions; each tool
 brings its namespace and compiles the function its own way. A result is compared with that of NumPy
 before anything is timed. A tool that is not installed, or has no way to do some work, is left out
-with the reason. ``pip install 'weft[bench]'`` installs them all.
+with the reason. ``pip install 'weftc[bench]'`` installs them all.
 """
 
 from __future__ import annotations

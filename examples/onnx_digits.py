@@ -21,7 +21,7 @@ import weft_onnx
 try:
     from sklearn.datasets import load_digits
 except ImportError as missing:
-    raise SystemExit(f"This example needs {missing.name}: pip install 'weft[demo]'") from None
+    raise SystemExit(f"This example needs {missing.name}: pip install 'weftc[demo]'") from None
 
 Array = np.ndarray[Any, Any]
 PIXELS, HIDDEN, DIGITS, BATCH = 64, 32, 10, 64

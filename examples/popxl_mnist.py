@@ -24,7 +24,7 @@ try:
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 except ImportError as missing:
-    raise SystemExit(f"This example needs {missing.name}: pip install 'weft[demo]'") from None
+    raise SystemExit(f"This example needs {missing.name}: pip install 'weftc[demo]'") from None
 
 Array = np.ndarray[Any, Any]
 PIXELS, HIDDEN, DIGITS = 64, 64, 10

@@ -135,7 +135,7 @@ NEEDS = {
     ),
     "compiler": Need(
         "a C compiler",
-        "apt-get install gcc libc6-dev, or pip install 'weft[native-zig]'",
+        "apt-get install gcc libc6-dev, or pip install 'weftc[native-zig]'",
         lambda: _backend("native"),
         ("ziglang",),
     ),
@@ -152,7 +152,7 @@ NEEDS = {
     "sanitizers": Need("GCC with sanitizers", "apt-get install gcc libc6-dev", _sanitizers),
     "g++": Need("g++, for kernels of GPUs", "apt-get install g++", lambda: _commands("g++")),
     "clang": Need("Clang", "apt-get install clang", lambda: _commands("clang")),
-    "zig": Need("Zig", "pip install 'weft[native-zig]'", lambda: _packages("ziglang")),
+    "zig": Need("Zig", "pip install 'weftc[native-zig]'", lambda: _packages("ziglang")),
     "qemu": Need(
         "QEMU",
         "apt-get install qemu-user libc6-arm64-cross libc6-riscv64-cross",
@@ -164,13 +164,13 @@ NEEDS = {
         "apt-get install chromium chromium-driver",
         lambda: _commands("chromium", "chromedriver"),
     ),
-    "mpi": Need("MPI", "pip install 'weft[mpi]'", _mpi),
+    "mpi": Need("MPI", "pip install 'weftc[mpi]'", _mpi),
     "gpu": Need(
         "an NVIDIA GPU", "make test-gpu where there is one", lambda: _backend("cupy")
     ),
     "gpus": Need("two NVIDIA GPUs", "make test-gpu where they are", _gpus),
     "nvrtc": Need("NVRTC", "pip install nvidia-cuda-nvrtc", _nvrtc),
-    "torch": Need("PyTorch", "pip install 'weft[bench]'", lambda: _packages("torch")),
+    "torch": Need("PyTorch", "pip install 'weftc[bench]'", lambda: _packages("torch")),
     "make": Need("make", "apt-get install make", lambda: _commands("make")),
     "blas": Need("NumPy with OpenBLAS", "pip install numpy", _blas),
     "root": Need(
@@ -290,7 +290,7 @@ def _counted(number: int, noun: str) -> str:
 
 def _package(name: str) -> Need:
     extra = next((extra for extra, names in EXTRAS.items() if name in names), "dev")
-    return Need(f"the package {name}", f"pip install 'weft[{extra}]'", lambda: _packages(name))
+    return Need(f"the package {name}", f"pip install 'weftc[{extra}]'", lambda: _packages(name))
 
 
 def missing_wheels() -> list[str]:

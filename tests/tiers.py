@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from weft import plugins
+from weft.plugins.entrypoints import OWN
 from weft_pytest import is_left_out, named_by
 
 TIERS = FAST, TEST, ALL = ("fast", "test", "all")
@@ -266,7 +267,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     part, parts = config.getoption("--part")
     records = {record.name: record for record in plugins.records(plugins.BACKENDS)}
     asked = {str(_parameters(item).get("backend")) for item in items}.intersection(records)
-    others = [name for name in asked if records[name].distribution not in (None, "weft")]
+    others = [name for name in asked if records[name].distribution not in (None, OWN)]
     foreign = [name for name in others if name not in named_by(config)]
     # A test of a backend without its device could only be skipped; `needs` counts these.
     lacking = [name for name in asked if name not in foreign and is_left_out(config, name)]

@@ -46,7 +46,7 @@ def cupy() -> Any:
     except ModuleNotFoundError as error:
         if error.name != "cupy":
             raise BackendError(f"CuPy cannot be imported: {error}") from error
-        raise BackendError("CuPy is not installed: pip install 'weft[cupy]'") from error
+        raise BackendError("CuPy is not installed: pip install 'weftc[cupy]'") from error
     except (ImportError, OSError) as error:
         raise BackendError(f"CuPy cannot be loaded: {error}") from error
     return cupy

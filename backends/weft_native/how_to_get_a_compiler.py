@@ -24,7 +24,7 @@ SYSTEMS = {
 
 OTHERWISE = "gcc or clang, by the package manager of the system"
 
-ZIG = 'pip install "weft[native-zig]"'
+ZIG = 'pip install "weftc[native-zig]"'
 """The command that works on every system, in double quotes, which every shell takes."""
 
 

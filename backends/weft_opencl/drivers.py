@@ -86,7 +86,7 @@ def opencl() -> Any:
     except ModuleNotFoundError as error:
         if error.name != "pyopencl":
             raise BackendError(f"pyopencl cannot be imported: {error}") from error
-        raise BackendError("pyopencl is not installed: pip install 'weft[opencl]'") from error
+        raise BackendError("pyopencl is not installed: pip install 'weftc[opencl]'") from error
     except (ImportError, OSError) as error:
         raise BackendError(
             f"pyopencl cannot be loaded: {error}: if libOpenCL is missing, install a loader of "

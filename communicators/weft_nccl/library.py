@@ -18,7 +18,7 @@ def cupy() -> Any:
         import cupy
     except (ImportError, OSError) as error:
         raise BackendError(
-            f"the communicator nccl needs CuPy ({error}): pip install 'weft[nccl]'"
+            f"the communicator nccl needs CuPy ({error}): pip install 'weftc[nccl]'"
         ) from error
     return cupy
 

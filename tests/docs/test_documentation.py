@@ -18,6 +18,7 @@ import weft_c
 import weft_numpy.rules
 from weft import plugins
 from weft.ir.op import op_classes
+from weft.plugins.entrypoints import OWN
 from weft.testing.table import TABLE
 
 ROOT = Path(__file__).parents[2]
@@ -125,7 +126,7 @@ def families() -> set[str]:
 def test_every_pass_is_on_the_page_of_passes() -> None:
     text = (ROOT / "docs" / "passes.md").read_text()
     records = plugins.records(plugins.PASSES)
-    names = {record.name for record in records if record.distribution == "weft"}
+    names = {record.name for record in records if record.distribution == OWN}
     assert {name for name in names if f"`{name}`" not in text} == set()
 
 

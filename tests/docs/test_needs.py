@@ -52,7 +52,7 @@ pytest.importorskip("no_such_package.part")
 EXPECTED = f"""
 3 tests need QEMU: {NEEDS["qemu"].source}
 1 test needs Wine: {NEEDS["wine"].source}
-1 file needs the package no_such_package: pip install 'weft[dev]'
+1 file needs the package no_such_package: pip install 'weftc[dev]'
 """
 
 

@@ -301,4 +301,4 @@ def test_a_missing_package_is_one_sentence(package: str, tmp_path: Path) -> None
         check=False,
     )
     assert done.returncode == 1
-    assert done.stderr == f"This example needs {package}: pip install 'weft[demo]'\n"
+    assert done.stderr == f"This example needs {package}: pip install 'weftc[demo]'\n"

@@ -14,6 +14,7 @@ from fusing import fusible
 
 import weft
 from weft import plugins
+from weft.plugins.entrypoints import OWN
 from weft.testing.reference import evaluate
 
 FOLDER = Path(__file__).parent / "golden"
@@ -78,4 +79,4 @@ def test_pass_keeps_the_value(path: Path) -> None:
 def test_every_pass_has_a_golden_file() -> None:
     covered = {read(path)[0] for path in FOLDER.glob("*.txt")}
     records = plugins.records(plugins.PASSES)
-    assert covered == {each.name for each in records if each.distribution == "weft"}
+    assert covered == {each.name for each in records if each.distribution == OWN}

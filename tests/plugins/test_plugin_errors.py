@@ -400,7 +400,7 @@ def test_defaults_are_wefts_own_with_a_warning_each() -> None:
     messages = [str(each.message) for each in caught]
     for name in ("backends:numpy", "passes:fusion"):
         (message,) = (each for each in messages if f"WEFT_PREFER={name}=weft-ghost" in each)
-        assert f"WEFT_PREFER={name}=weft and" in message
+        assert f"WEFT_PREFER={name}=weftc and" in message
         assert "also from weft-ghost 1.0.0 (ghost)" in message
     assert len(messages) == 2
     assert "ghost" not in sys.modules
@@ -410,9 +410,9 @@ def test_defaults_are_wefts_own_with_a_warning_each() -> None:
 @pytest.mark.parametrize(
     ("ask", "setting"),
     [
-        (lambda: weft.make_transformer("numpy"), "backends:numpy=weft"),
-        (lambda: weft.backend("numpy"), "backends:numpy=weft"),
-        (lambda: computed(weft.NumPyTransformer, passes=["fusion"]), "passes:fusion=weft"),
+        (lambda: weft.make_transformer("numpy"), "backends:numpy=weftc"),
+        (lambda: weft.backend("numpy"), "backends:numpy=weftc"),
+        (lambda: computed(weft.NumPyTransformer, passes=["fusion"]), "passes:fusion=weftc"),
     ],
 )
 @pytest.mark.filterwarnings("ignore::weft.plugins.PluginWarning")
@@ -434,7 +434,7 @@ def test_a_preference_holds_for_the_defaults_too(monkeypatch: pytest.MonkeyPatch
     assert type(transformer) is type(weft.make_transformer("numpy")) is ghost.Other
     assert ghost.Fusion in map(type, transformer.graph_passes)
     states = {r.distribution: r.state for r in plugins.records(BACKENDS) if r.name == "numpy"}
-    assert states == {"weft": "duplicate", "weft-ghost": "loaded"}
+    assert states == {"weftc": "duplicate", "weft-ghost": "loaded"}
 
 
 @pytest.mark.usefixtures("_clashes")

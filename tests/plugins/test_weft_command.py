@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 import weft.cli.app
 from weft import plugins
+from weft.cli import health
 from weft.cli.app import app
 from weft.plugins.registry import BACKENDS
 
@@ -186,6 +187,19 @@ def test_doctor_fails_if_the_backend_in_use_is_not_usable(
     assert result.exit_code == exit_code
     assert (f"The backend {chosen or 'numpy'!r} would be used" in result.output) is bool(exit_code)
     assert trouble in result.output
+
+
+def test_the_distribution_of_the_same_name_is_remarked_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert not list(health.other_weft())
+    folder = tmp_path / "weft-0.9.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: weft\nVersion: 0.9\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (remark,) = health.other_weft()
+    assert "the distribution weft 0.9 is installed, which is not this project" in remark
+    assert "pip uninstall weft, then pip install --force-reinstall weftc" in remark
 
 
 def test_doctor_fails_without_the_default_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:

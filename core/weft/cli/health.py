@@ -21,6 +21,7 @@ from weft.plugins import registry
 from weft.plugins.entrypoints import (
     DEFAULT_BACKENDS,
     DEFAULT_PIPELINE,
+    OWN,
     meant_group,
     preferences,
     preferred,
@@ -102,7 +103,12 @@ def health() -> Health:
         versions=dict(_versions()),
         backends=backends,
         unusable=[each.record for each in examined if each.record.state in states],
-        remarks=[*(str(each.message) for each in warned), *_slow(examined), *_misspelt()],
+        remarks=[
+            *(str(each.message) for each in warned),
+            *other_weft(),
+            *_slow(examined),
+            *_misspelt(),
+        ],
         variables=list(_variables(backends)),
         troubles=troubles,
     )
@@ -114,6 +120,16 @@ def version_of(distribution: str) -> str:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return ""
+
+
+def other_weft() -> Iterator[str]:
+    """Yield a remark if the distribution is installed whose name is that of weft's package."""
+    if version := version_of("weft"):
+        yield (
+            f"the distribution weft {version} is installed, which is not this project but has a "
+            "package of the same name: pip uninstall weft, then pip install --force-reinstall "
+            f"{OWN}"
+        )
 
 
 def _slow(examined: Iterable[Examined]) -> Iterator[str]:
@@ -175,18 +191,18 @@ def _why_not_used(backend: str, is_chosen: bool, backends: Iterable[Tried]) -> s
 
 def _versions() -> Iterator[tuple[str, str]]:
     yield "python", platform.python_version()
-    installed = "" if version_of("weft") else ", not installed as a distribution"
+    installed = "" if version_of(OWN) else ", not installed as a distribution"
     yield "weft", weft.__version__ + installed
     for requirement in _requirements():
         name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
         extra = re.search(r"extra == ['\"](.+?)['\"]", requirement)
-        missing = f"not installed: pip install 'weft[{extra[1]}]'" if extra else "not installed"
+        missing = f"not installed: pip install 'weftc[{extra[1]}]'" if extra else "not installed"
         yield name, version_of(name) or missing
 
 
 def _requirements() -> list[str]:
     try:
-        found = importlib.metadata.requires("weft")
+        found = importlib.metadata.requires(OWN)
     except importlib.metadata.PackageNotFoundError:
         found = None
     return [each for each in found or ["numpy", "pluggy"] if "extra == 'dev'" not in each]

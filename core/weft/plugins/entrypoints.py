@@ -38,8 +38,9 @@ GROUPS = {
 Key = tuple[str, str]
 """Group and name, which together are the address of a plugin."""
 
-OWN = "weft"
-"""The distribution whose backends and passes are the defaults."""
+OWN = "weftc"
+"""weft's own distribution, whose backends and passes are the defaults; on PyPI, `weft` is another
+project."""
 DEFAULT_BACKENDS = ("native", "numpy")
 """The backends of which a program that names none gets the first usable one; the last needs no
 device."""

@@ -34,7 +34,7 @@ def library() -> Any:
         import safetensors.numpy
     except ImportError as error:
         problem = "files of states and constants need the safetensors package: "
-        raise MissingPackage(f"{problem}pip install 'weft[safetensors]'") from error
+        raise MissingPackage(f"{problem}pip install 'weftc[safetensors]'") from error
     return safetensors
 
 

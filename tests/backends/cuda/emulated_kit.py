@@ -1,8 +1,8 @@
 """A pytest plugin with which the backend `cupy` finds a GPU that is made up.
 
 ``pytest -p emulated_kit --pyargs weft.testing --weft-backend=cupy`` is the conformance kit in CUDA
-C, with ``--form=opencl`` in OpenCL C; tests/backends/cuda must be on the path. ``--units=132`` makes
-it as large as an H200.
+C, with ``--form=opencl`` in OpenCL C; tests/backends/cuda must be on the path. ``--units=132``
+makes it as large as an H200.
 """
 
 from __future__ import annotations

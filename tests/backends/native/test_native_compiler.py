@@ -88,7 +88,7 @@ def test_without_a_compiler_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(compiler, "find_spec", lambda name: None)
     device, reason = NativeTransformer.probe()
     assert device is None
-    assert "weft[native-zig]" in reason
+    assert "weftc[native-zig]" in reason
     assert not plugins.backend_status("native").is_broken
 
 

@@ -160,7 +160,7 @@ print(plugins.backend_status("opencl").device.reason)
 
 def test_without_pyopencl_the_error_says_what_to_install() -> None:
     found = in_a_process("import sys; sys.modules['pyopencl'] = None\n" + CHOOSE)
-    assert found.count("pip install 'weft[opencl]'") == 2
+    assert found.count("pip install 'weftc[opencl]'") == 2
 
 
 def test_without_a_loader_of_drivers_the_error_says_so(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def _marked(monkeypatch):
 def test_without_a_choice_it_is_native_where_that_is_usable(
     monkeypatch, recwarn, steps, is_broken, expected
 ):
-    found = status_after(steps, "native", "weft", "the compiler crashed", is_broken)
+    found = status_after(steps, "native", "weftc", "the compiler crashed", is_broken)
     monkeypatch.setattr(registry, "backend_status", lambda name: found)
     assert plugins.default_backend() == plugins.default_backend() == expected
     messages = [str(each.message) for each in recwarn.list]
