@@ -6,13 +6,18 @@ None fails because the machine is busy, and each draws the same random numbers i
 from __future__ import annotations
 
 import os
+import sys
 from itertools import count
+from pathlib import Path
 from weakref import WeakValueDictionary
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tiers", "needs"]
+# Where the kit of a clone is run from another folder, pytest reads this file, but neither the
+# settings in pyproject.toml, which have the folder of these two in the path, nor more options.
+_IS_CONFIGURED = str(Path(__file__).parent / "tests") in sys.path
+pytest_plugins = ["tiers", "needs"] if _IS_CONFIGURED else []
 
 # By default, PoCL 7.1 reads local memory after a barrier where a kernel reads it before. No kernel
 # of weft for a processor has barriers, but tests run those for GPUs there.

@@ -34,8 +34,8 @@ class Case(NamedTuple):
     elements
         The number of elements reduced into one.
     mean
-        The mean that deviations are from, which is rounded: the square of that rounding error, in
-        the precision of results, is allowed as an absolute error.
+        The mean that deviations are from. Its rounding error, squared, is what a variance may have
+        instead of 0.
     """
 
     name: str
@@ -139,8 +139,8 @@ def problems(
         want = case.expected(array.astype(wide))
         relative, _ = target.tolerance(array.dtype)
         bound = relative * log2(case.elements) / SHARE
-        eps = np.finfo(array.dtype).eps
-        allowed = bound * np.abs(want) + eps * (eps * case.mean) ** 2
+        rounding = float(np.spacing(array.dtype.type(case.mean))) if case.mean else 0.0
+        allowed = bound * (np.abs(want) + rounding**2)
         close = np.abs(np.asarray(got).astype(wide) - want) <= allowed
         if not np.all(close):
             lines.append(f"{case.name}: {np.asarray(got)[~close][:3]} != {want[~close][:3]}")
