@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 
+from weft import settings
 from weft.communicators import local_rank
 from weft.errors import ArgumentError, BackendError
 from weft_c.runtime.device import requested_device
 from weft_cupy import blas, drivers
 from weft_cupy.device import Device
 from weft_cupy.drivers import Candidate
-
-VARIABLE = "WEFT_CUPY_DEVICE"
 
 _opened: dict[int, Device] = {}
 _after_fork = ""
@@ -40,7 +39,7 @@ def best(wanted: int | str | None) -> Candidate:
     Of several that match, the first; under a launcher, the ranks of a machine take them in turn.
     Raises ArgumentError if no device has the requested name, and BackendError if none is usable.
     """
-    wanted, source = requested_device(wanted, VARIABLE)
+    wanted, source = requested_device(wanted, settings.CUPY_DEVICE)
     if _after_fork:
         raise BackendError(_after_fork)
     found = drivers.candidates()

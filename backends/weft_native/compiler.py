@@ -15,7 +15,8 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from weft.cache.store import MEGABYTE, is_off, open_cache
+from weft import settings
+from weft.cache.store import is_off, open_cache
 from weft.errors import BackendError
 from weft.report.progress import Stage
 from weft.support.digest import digest_of
@@ -25,7 +26,6 @@ from weft_c.runtime.errors import build_error
 from weft_native.how_to_get_a_compiler import how_to_get_a_compiler
 from weft_native.processes import run_all
 
-VARIABLE = "WEFT_CC"
 FLAGS = (
     "-std=gnu11", "-O2", "-fvisibility=hidden", "-w", "-fno-math-errno", "-fno-trapping-math",
     "-fno-strict-aliasing", "-fwrapv", "-ffp-contract=fast",
@@ -136,15 +136,17 @@ def command() -> tuple[str, ...]:
     That is ``WEFT_CC``, else ``cc``, ``gcc`` or ``clang``, else that of the package `ziglang`.
     Raises NoCompilerError if there is none, and BackendError if ``WEFT_CC`` is no command.
     """
-    named = os.environ.get(VARIABLE, "").strip()
+    named = settings.CC.value
     if named:
         try:
             words = split_command(named)
         except ValueError as error:  # a quotation without an end
-            raise BackendError(f"{VARIABLE}={named!r} is no command: {error}") from None
+            raise BackendError(f"{settings.CC.name}={named!r} is no command: {error}") from None
         found = shutil.which(words[0]) if words else None
         if found is None:
-            raise BackendError(f"{VARIABLE}={named!r} is no command: {how_to_get_a_compiler()}")
+            raise BackendError(
+                f"{settings.CC.name}={named!r} is no command: {how_to_get_a_compiler()}"
+            )
         return (os.path.abspath(found), *words[1:])
     for name in ("cc", "gcc", "clang"):
         if found := shutil.which(name):
@@ -222,7 +224,7 @@ def _require_room(doing: str, log: str) -> None:
     """Raise BackendError if a compiler failed because the disk with its files is full."""
     if _FULL.search(log):
         where = tempfile.gettempdir()
-        free = shutil.disk_usage(where).free / MEGABYTE
+        free = shutil.disk_usage(where).free / settings.MEGABYTE
         raise BackendError(
             f"{doing}: the disk is full. The compiler's files did not fit into {where}, where "
             f"{free:.1f} MB are free: make room there, or set TMPDIR to a folder on another disk"

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
+from weft import settings
 from weft.errors import ArgumentError, BackendError
 from weft_c.runtime.device import requested_device
 from weft_opencl import drivers, verdicts
@@ -14,8 +15,6 @@ from weft_opencl.device import Device, described
 from weft_opencl.drivers import INTEL, POCL, Candidate
 from weft_opencl.errors import explained
 from weft_opencl.verdicts import Verdict
-
-VARIABLE = "WEFT_OPENCL_DEVICE"
 
 _opened: dict[tuple[int, int], Device] = {}
 _choosing = threading.RLock()
@@ -41,7 +40,7 @@ def best(wanted: int | str | None) -> tuple[Candidate, Verdict]:
 
     Raises ArgumentError if no device has the requested name, and BackendError if none works.
     """
-    wanted, source = requested_device(wanted, VARIABLE)
+    wanted, source = requested_device(wanted, settings.OPENCL_DEVICE)
     if _after_fork:
         raise BackendError(_after_fork)
     found = drivers.candidates()

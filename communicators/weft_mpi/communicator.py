@@ -26,13 +26,13 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from weft import settings
 from weft.communicators.interface import (
     Array,
     Collective,
     Communicator,
     Request,
     mismatch,
-    time_limit,
 )
 from weft.errors import BackendError, CommunicationError
 from weft_mpi.transfers import finish, transfer
@@ -79,7 +79,7 @@ class MPICommunicator(Communicator):
                 "MPI was initialised for one thread only: import weft before what initialises "
                 "MPI, or leave mpi4py.rc.thread_level at 'multiple'"
             )
-        self.timeout = time_limit()
+        self.timeout = settings.COLLECTIVE_TIMEOUT.value
         self._world = MPI.COMM_WORLD.Dup()
         self._alarm = MPI.COMM_WORLD.Dup()
         self._rank, self._size = self._world.rank, self._world.size

@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from weft import settings
 from weft.communicators import Collective, DeviceArray, DeviceCommunicator, Request, connected
-from weft.communicators.interface import Array, time_limit
+from weft.communicators.interface import Array
 from weft.errors import CommunicationError
 from weft_nccl import library, transfers
 from weft_nccl.connection import Connection
@@ -43,7 +44,7 @@ class NCCLCommunicator(DeviceCommunicator):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         library.nccl()
-        self.timeout = time_limit()
+        self.timeout = settings.COLLECTIVE_TIMEOUT.value
         self._control = connected("mpi")
         self._connections: dict[int, Connection] = {}
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()

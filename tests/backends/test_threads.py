@@ -15,7 +15,6 @@ from threadpoolctl import threadpool_limits
 import weft
 from weft.errors import ArgumentError, StateError
 from weft.ops.pointwise.elementwise import ElementwiseOp
-from weft.runtime import host_threads
 from weft_numpy import machine
 from weft_numpy.blas_threads import SingleThreadedBlas, blas
 from weft_numpy.codegen import Emitter
@@ -25,7 +24,7 @@ from weft_numpy.thread_pool import parallel_for
 
 
 def test_threads_default_to_the_processors_of_this_process(monkeypatch: Any) -> None:
-    monkeypatch.delenv(host_threads.VARIABLE, raising=False)
+    monkeypatch.delenv("WEFT_NUM_THREADS", raising=False)
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     assert this_machine().threads == available
     assert weft.make_transformer("numpy").machine.threads == available
@@ -46,7 +45,7 @@ def test_bad_threads_are_refused(threads: Any) -> None:
 @pytest.mark.parametrize("text", ["0", "-2", "two", "1.5"])
 def test_bad_threads_in_the_environment_are_refused(monkeypatch: Any, text: str) -> None:
     monkeypatch.setenv("WEFT_NUM_THREADS", text)
-    with pytest.raises(ArgumentError, match=f"WEFT_NUM_THREADS takes .* not '{text}'"):
+    with pytest.raises(ArgumentError, match=f"WEFT_NUM_THREADS={text} is not a whole"):
         weft.make_transformer("numpy")
 
 

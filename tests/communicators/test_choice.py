@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 import weft
-from weft import plugins
+from weft import plugins, settings
 from weft.communicators import Collective, communicator, connected, default_name, local_rank
 from weft.communicators.choice import LAUNCHERS, LOCAL_RANKS
-from weft.communicators.interface import TIMEOUT, time_limit
 from weft.communicators.local import Local
 from weft.errors import ArgumentError, UnknownPluginError
 
@@ -67,12 +66,12 @@ def test_what_is_no_communicator_is_refused() -> None:
 
 @pytest.mark.parametrize("setting", ["soon", "0", "-1", "nan"])
 def test_a_time_limit_is_a_number_of_seconds(setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert time_limit() == TIMEOUT
+    assert settings.COLLECTIVE_TIMEOUT.value == 300
     monkeypatch.setenv("WEFT_COLLECTIVE_TIMEOUT", "2.5")
-    assert time_limit() == 2.5
+    assert settings.COLLECTIVE_TIMEOUT.value == 2.5
     monkeypatch.setenv("WEFT_COLLECTIVE_TIMEOUT", setting)
     with pytest.raises(ArgumentError, match=f"WEFT_COLLECTIVE_TIMEOUT={setting} is not a positive"):
-        time_limit()
+        _ = settings.COLLECTIVE_TIMEOUT.value
 
 
 def test_one_rank_gathers_its_own_text() -> None:

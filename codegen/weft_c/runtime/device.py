@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from abc import ABC, abstractmethod
 
 from weft.errors import ArgumentError, BackendError
+from weft.settings import Setting
 from weft_c.processor import Processor
 from weft_c.runtime.errors import DeviceMemoryError
 
@@ -14,7 +14,9 @@ MAX_BYTES = sys.maxsize // 2
 """The largest size in bytes that is passed to a driver: larger ones overflow in some."""
 
 
-def requested_device(wanted: int | str | None, variable: str) -> tuple[int | str | None, str]:
+def requested_device(
+    wanted: int | str | None, setting: Setting[str]
+) -> tuple[int | str | None, str]:
     """Return the requested device, from the option ``device=`` or an environment variable.
 
     Returns the request, None for none, and its origin for messages. Raises ArgumentError for an
@@ -23,7 +25,7 @@ def requested_device(wanted: int | str | None, variable: str) -> tuple[int | str
     if wanted is not None and (isinstance(wanted, bool) or not isinstance(wanted, int | str)):
         raise ArgumentError(f"device= is a number or a name, not {wanted!r}")
     if wanted is None or wanted == "":
-        return os.environ.get(variable, "").strip() or None, f"{variable}="
+        return setting.value or None, f"{setting.name}="
     return wanted, "device="
 
 

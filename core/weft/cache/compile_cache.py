@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from weft import plugins
+from weft import plugins, settings
 from weft.cache.artefact import Artefact
 from weft.cache.fingerprint import fingerprint
 from weft.cache.serialisation import Deserializer, Serializer
@@ -118,7 +118,7 @@ class CompileCache:
         offered = self._offered.get(key.digest)
         if offered is not None and self._restored(program, key, offered):
             return True
-        if not self.is_on or os.environ.get("WEFT_DUMP"):
+        if not self.is_on or settings.DUMP.value:
             return False  # the dumps are wanted, and only passes that run make them
         content = _memory.read(key.digest)
         if content is not None and self._restored(program, key, content):

@@ -17,15 +17,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from weft.errors import ArgumentError
+from weft import settings
 from weft.support.digest import digest_of
 
 FORMAT = 2
 """Changes whenever the content of files changes its meaning."""
 SUFFIX = ".weft"
-MEGABYTE = 2**20
-LIMIT = 512
-"""Megabytes that a folder may hold unless ``WEFT_CACHE_SIZE`` says otherwise."""
 SHARE = 4
 """A file larger than one part in this many of the limit is not kept."""
 ABANDONED = 3600
@@ -33,8 +30,6 @@ ABANDONED = 3600
 
 _NAMES = re.compile(r"[0-9a-f]{40}(\.weft|\.[a-z0-9_]+\.tmp)")
 """The names of files that weft writes; no other file is counted or removed."""
-
-_OFF = ("0", "false", "no", "off")
 
 
 class CacheWarning(UserWarning):
@@ -55,7 +50,7 @@ class Cache:
     """
 
     def __init__(
-        self, folder: str | Path, limit: int = LIMIT * MEGABYTE, problem: str = ""
+        self, folder: str | Path, limit: int = settings.CACHE_SIZE.default, problem: str = ""
     ) -> None:
         self.folder = Path(folder)
         self.limit = limit
@@ -233,9 +228,9 @@ def default_folder() -> Path:
 
     It begins with ``~`` for a user without a home.
     """
-    named = os.environ.get("WEFT_CACHE_DIR")
-    if named:
-        return _expanded(Path(named))
+    named = settings.CACHE_DIR.value
+    if named is not None:
+        return _expanded(named)
     import platformdirs
 
     try:
@@ -253,7 +248,7 @@ def _expanded(path: Path) -> Path:
 
 def is_off() -> bool:
     """Whether ``WEFT_CACHE`` disables the cache."""
-    return os.environ.get("WEFT_CACHE", "").strip().lower() in _OFF
+    return not settings.CACHE.value
 
 
 _caches: dict[tuple[Path, int], Cache] = {}
@@ -265,11 +260,7 @@ def open_cache(folder: str | os.PathLike[str] | None = None) -> Cache:
     Raises ArgumentError if ``WEFT_CACHE_SIZE`` is no number of megabytes.
     """
     path = default_folder() if folder is None else _expanded(Path(folder))
-    text = os.environ.get("WEFT_CACHE_SIZE", "").strip()
-    try:
-        limit = int(float(text) * MEGABYTE) if text else LIMIT * MEGABYTE
-    except (ValueError, OverflowError):
-        raise ArgumentError(f"WEFT_CACHE_SIZE is a number of megabytes, not {text!r}") from None
+    limit = settings.CACHE_SIZE.value
     problem = ""
     if path.parts[:1] and path.parts[0].startswith("~"):
         problem = (

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from weft import plugins
+from weft import plugins, settings
 from weft.errors import PluginError
 from weft.passes.interface import PeepholeGraphPass
 from weft.plugins import registry
@@ -148,7 +148,7 @@ def _without(backend: str) -> str:
         if entry.group == HOOKS or (entry.group == RULES and entry.name.startswith(f"{backend}."))
     ]
     task = {"task": "backend", "name": backend, "try": True}
-    off = os.environ.get("WEFT_DISABLE_PLUGINS", "")
+    off = settings.DISABLE_PLUGINS.text
     for entry in suspects:
         setting = switching_off(entry).partition("=")[2]
         answer = _answer(task, WEFT_DISABLE_PLUGINS=f"{off},{setting}")

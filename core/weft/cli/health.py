@@ -12,8 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import weft
-from weft import plugins
-from weft.cache.store import LIMIT
+from weft import plugins, settings
 from weft.cli.examination import Examined, Tried, loaded, statuses
 from weft.errors import PluginError, WeftError
 from weft.passes.pipeline import switches
@@ -29,35 +28,13 @@ from weft.plugins.entrypoints import (
 )
 from weft.plugins.registry import BACKENDS, PASSES, PluginRecord
 from weft.report.progress import chosen_display
+from weft.settings import SETTINGS
 from weft.support.spelling import closest
 
 SLOW = 2.0
 """The seconds from which on loading a plugin is worth a remark."""
 
 _SLOW_CORETYPE = "Haswell"
-_VARIABLES = {
-    "WEFT_BACKEND": "the backend that is used where none is named",
-    "WEFT_CACHE": "0 compiles everything anew and keeps nothing",
-    "WEFT_CACHE_DIR": "the folder in which compiled programs are kept",
-    "WEFT_CACHE_SIZE": f"megabytes that this folder may hold; {LIMIT} where it is not set",
-    "WEFT_CHECK_FINITE": "1 has every call look for NaN and infinities in its results",
-    "WEFT_COLLECTIVE_TIMEOUT": "seconds that a rank waits for the others; 300 where it is not set",
-    "WEFT_COMMUNICATOR": "the communicator of collectives that name none",
-    "WEFT_CUPY_DEVICE": "the NVIDIA device of the cupy backend: its number, or a part of its name",
-    "WEFT_DISABLE_PLUGINS": "plugins that are left out: names or group:name, separated by commas",
-    "WEFT_DUMP": "a folder that gets the text of graphs before and after each pass",
-    "WEFT_CC": "the C compiler of the native backend; cc, gcc or clang where it is not set",
-    "WEFT_NUM_THREADS": "threads of the numpy and native backends; all processors by default",
-    "WEFT_OPENCL_DEVICE": "the OpenCL device: its number, a part of its name, or platform:device",
-    "WEFT_PASSES": "passes of the default pipeline: +name, +name@before or -name, with commas",
-    "WEFT_PREFER": "which distribution wins a clash: group:name=distribution, with commas",
-    "WEFT_PROGRESS": "where long work is shown: auto (a terminal or a notebook), on, or off",
-    "OPENBLAS_CORETYPE": f"{_SLOW_CORETYPE} makes matmul about half as fast",
-    "OPENBLAS_NUM_THREADS": "threads of a matmul; all cores where it is not set",
-    "POCL_AFFINITY": "1 binds PoCL's threads to a core each, 0 leaves them to the system",
-    "POCL_CACHE_DIR": "the folder in which PoCL keeps compiled kernels",
-    "POCL_DEVICES": "devices that PoCL offers; basic computes in one thread",
-}
 _PREFIXES = ("WEFT_", "OPENBLAS_", "POCL_")
 
 
@@ -153,13 +130,13 @@ def _misspelt() -> Iterator[str]:
 
 
 def _troubles(backends: Sequence[Tried], examined: Iterable[Examined]) -> Iterator[str]:
-    chosen = os.environ.get("WEFT_BACKEND")
+    chosen = settings.BACKEND.value
     usable = {each.status.name for each in backends if each.status.usable}
     default = next((name for name in DEFAULT_BACKENDS if name in usable), DEFAULT_BACKENDS[-1])
     backend = chosen or default
     reason = _why_not_used(backend, bool(chosen), backends)
     if reason:
-        setting = f"WEFT_BACKEND={chosen}: " if chosen else ""
+        setting = f"{settings.BACKEND}: " if chosen else ""
         yield f"{setting}The backend {backend!r} would be used and is not usable: {reason}"
     failures = {
         (each.record.name, each.record.distribution): each.record.reason
@@ -210,9 +187,10 @@ def _requirements() -> list[str]:
 
 def _variables(backends: Iterable[Tried]) -> Iterator[tuple[str, str | None, str]]:
     others = sorted(name for name in os.environ if name.startswith(_PREFIXES))
-    for name in dict.fromkeys([*_VARIABLES, *others]):
+    for name in dict.fromkeys([*SETTINGS, *others]):
         value = os.environ.get(name)
-        yield name, value, _VARIABLES.get(name, "") + _remark(name, value or "", backends)
+        meaning = SETTINGS[name].meaning.replace("`", "") if name in SETTINGS else ""
+        yield name, value, meaning + _remark(name, value or "", backends)
 
 
 def _remark(name: str, value: str, backends: Iterable[Tried]) -> str:
@@ -222,11 +200,11 @@ def _remark(name: str, value: str, backends: Iterable[Tried]) -> str:
         usable = {each.status.name for each in backends if each.status.usable}
         return "" if value in usable else "; this one is not usable"
     if name == "WEFT_DISABLE_PLUGINS":
-        return "".join(map(_remark_on_disabled, filter(None, map(str.strip, value.split(",")))))
+        return "".join(map(_remark_on_disabled, settings.DISABLE_PLUGINS.value))
     if name in ("WEFT_PASSES", "WEFT_PREFER", "WEFT_PROGRESS"):
         return _problem_of(name)
-    if name.startswith("WEFT_") and name not in _VARIABLES:
-        close = closest(name, _VARIABLES)
+    if name.startswith("WEFT_") and name not in SETTINGS:
+        close = closest(name, SETTINGS)
         return "weft has no such variable" + (f": did you mean {close}?" if close else "")
     return ""
 

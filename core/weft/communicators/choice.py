@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from weft import plugins
+from weft import plugins, settings
 from weft.communicators.interface import Communicator
 from weft.errors import ArgumentError, PluginError
 from weft.plugins.blame import blaming, origin_of
@@ -34,7 +34,7 @@ def default_name() -> str:
     """
     launched = any(name in os.environ for name in LAUNCHERS)
     usual = "mpi" if launched else "local"
-    return _chosen.get() or os.environ.get("WEFT_COMMUNICATOR") or usual
+    return _chosen.get() or settings.COMMUNICATOR.value or usual
 
 
 def local_rank() -> int:
@@ -66,10 +66,9 @@ def _made(name: str) -> Communicator:
     try:
         kind = plugins.load(COMMUNICATORS, name)
     except PluginError as error:
-        setting = os.environ.get("WEFT_COMMUNICATOR")
-        if setting != name:
+        if settings.COMMUNICATOR.value != name:
             raise
-        raise type(error)(f"WEFT_COMMUNICATOR={setting}: {error}") from error.__cause__
+        raise type(error)(f"{settings.COMMUNICATOR}: {error}") from error.__cause__
     with blaming(origin_of(kind), "while it connected the ranks", extends=False):
         made: Communicator = kind(name)
     return made

@@ -8,7 +8,6 @@ the memory of GPUs.
 from __future__ import annotations
 
 import math
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,9 +26,6 @@ Reduction = Literal["sum", "max", "min"]
 REDUCTIONS: tuple[str, ...] = get_args(Reduction)
 """The reductions that a communicator has."""
 Kind = Literal["all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "shift"]
-
-TIMEOUT = 300.0
-"""Seconds that a rank waits for the others unless ``WEFT_COLLECTIVE_TIMEOUT`` says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -273,22 +269,6 @@ def result_shape(collective: Collective, shape: tuple[int, ...], size: int) -> t
     if shape[0] % size:
         raise ArgumentError(f"{kind}: {shape[0]} rows cannot be shared among {size} ranks")
     return shape if kind == "all_to_all" else (shape[0] // size, *shape[1:])
-
-
-def time_limit() -> float:
-    """Return the seconds that a rank waits for others; ArgumentError for a malformed setting."""
-    setting = os.environ.get("WEFT_COLLECTIVE_TIMEOUT")
-    if not setting:
-        return TIMEOUT
-    try:
-        seconds = float(setting)
-    except ValueError:
-        seconds = 0.0
-    if not seconds > 0:
-        raise ArgumentError(
-            f"WEFT_COLLECTIVE_TIMEOUT={setting} is not a positive number of seconds, such as 60"
-        )
-    return seconds
 
 
 def mismatch(communicator: Communicator, own: str, theirs: dict[int, str]) -> CommunicationError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -11,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+from weft import settings
 from weft.errors import ArgumentError, PassDidNotConverge, PassError, WeftError
 from weft.ir import scope
 from weft.ir.graph import Graph, on_new_operands
@@ -238,9 +238,9 @@ def run_passes(
     each, so that the first that went wrong is the one named.
     """
     run = _Run(graph, tuple(passes), target, label, history)
-    folder = os.environ.get("WEFT_DUMP")
-    if folder:
-        return run.step_by_step(partial(_dump, Path(folder), label))
+    folder = settings.DUMP.value
+    if folder is not None:
+        return run.step_by_step(partial(_dump, folder, label))
     try:
         return run.at_once()
     except Exception as error:

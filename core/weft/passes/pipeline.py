@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft import plugins
+from weft import plugins, settings
 from weft.errors import ArgumentError, PluginError, UnknownPluginError
 from weft.ir.target import Target
 from weft.passes.interface import GraphPass
@@ -39,7 +38,7 @@ class Switches:
         for name, before in self.on:
             if before and before not in changed:
                 raise ArgumentError(
-                    f"{_setting()}: {name} is to stand before {before}, which is not in the "
+                    f"{settings.PASSES}: {name} is to stand before {before}, which is not in the "
                     f"pipeline: {', '.join(changed)}"
                 )
             changed.insert(changed.index(before) if before else first, name)
@@ -54,14 +53,16 @@ def switches() -> Switches:
     """
     on: list[tuple[str, str]] = []
     off: set[str] = set()
-    for word in filter(None, map(str.strip, os.environ.get("WEFT_PASSES", "").split(","))):
+    for word in settings.PASSES.value:
         sign, (name, _, before) = word[0], word[1:].partition("@")
         if sign not in "+-" or not name or (sign == "-" and before):
-            raise ArgumentError(f"{_setting()}: {word!r} is none of +name, +name@before and -name")
+            raise ArgumentError(
+                f"{settings.PASSES}: {word!r} is none of +name, +name@before and -name"
+            )
         try:
             plugins.require(plugins.PASSES, name, is_default=name in DEFAULT_PIPELINE)
         except UnknownPluginError as error:
-            raise UnknownPluginError(f"{_setting()}: {error}") from None
+            raise UnknownPluginError(f"{settings.PASSES}: {error}") from None
         except PluginError:
             if sign == "+":
                 raise
@@ -70,10 +71,6 @@ def switches() -> Switches:
         else:
             on.append((name, before))
     return Switches(tuple(on), frozenset(off))
-
-
-def _setting() -> str:
-    return f"WEFT_PASSES={os.environ.get('WEFT_PASSES', '')}"
 
 
 def _checked(passes: Any) -> list[str | GraphPass]:

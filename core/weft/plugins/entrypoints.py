@@ -12,6 +12,7 @@ from importlib import import_module
 from importlib.machinery import PathFinder
 from typing import Any, NamedTuple
 
+from weft import settings
 from weft.errors import PluginError
 from weft.support import source
 from weft.support.spelling import closest
@@ -188,14 +189,13 @@ def _changed_at(folder: str) -> int:
 
 def is_disabled(group: str, name: str) -> bool:
     """Whether ``WEFT_DISABLE_PLUGINS`` holds the name, alone or as ``group:name``."""
-    disabled = {word.strip() for word in os.environ.get("WEFT_DISABLE_PLUGINS", "").split(",")}
     spellings = {name, f"{group}:{name}", f"{group.removeprefix('weft.')}:{name}"}
-    return not disabled.isdisjoint(spellings)
+    return not spellings.isdisjoint(settings.DISABLE_PLUGINS.value)
 
 
 def disabled_message(group: str, name: str) -> str:
     """Return why a disabled plugin is not there and how to have it back."""
-    setting = f"WEFT_DISABLE_PLUGINS={os.environ.get('WEFT_DISABLE_PLUGINS', '')}"
+    setting = settings.DISABLE_PLUGINS
     return f"{described(group, name)} is disabled by {setting}; take it out of there to use it."
 
 
@@ -232,7 +232,7 @@ def preferred(entries: Sequence[Entry]) -> list[Entry]:
         title = described(*entries[0].key)
         owners = " and ".join(entry.owner for entry in entries)
         raise PluginError(
-            f"WEFT_PREFER={os.environ['WEFT_PREFER']} wants {title[0].lower()}{title[1:]} from "
+            f"{settings.PREFER} wants {title[0].lower()}{title[1:]} from "
             f"{wanted!r}, and it is there from {owners}."
         )
     return chosen
@@ -244,14 +244,13 @@ def preferences() -> dict[Key, str]:
     Raises PluginError for a setting that is not of the form ``group:name=distribution``.
     """
     found: dict[Key, str] = {}
-    setting = os.environ.get("WEFT_PREFER", "")
-    for word in filter(None, map(str.strip, setting.split(","))):
+    for word in settings.PREFER.value:
         key, equals, distribution = word.partition("=")
         group, colon, name = key.strip().partition(":")
         group = group if group in GROUPS else f"weft.{group}"
         if not (equals and colon and name and distribution.strip()) or group not in GROUPS:
             raise PluginError(
-                f"WEFT_PREFER={setting}: {word!r} is not of the form group:name=distribution, as "
+                f"{settings.PREFER}: {word!r} is not of the form group:name=distribution, as "
                 "in passes:fusion=weft-gem"
             )
         found[group, name] = distribution.strip()

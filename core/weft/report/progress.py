@@ -17,13 +17,10 @@ from contextlib import suppress
 from typing import Any, Protocol, Self
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from weft.errors import ArgumentError
+from weft.settings import AUTO, OFF, ON, PROGRESS
 from weft.support.html import escaped, shortened
 from weft.support.locks import renew
 from weft.support.quoting import harmless
-
-VARIABLE = "WEFT_PROGRESS"
-AUTO, ON, OFF = "auto", "on", "off"
 
 DELAY = 1.0
 """The seconds before a stage is shown."""
@@ -177,9 +174,7 @@ def chosen_display() -> Callable[[], Display] | None:
 
     Raises ArgumentError for a value of ``WEFT_PROGRESS`` that has no meaning.
     """
-    choice = os.environ.get(VARIABLE) or AUTO
-    if choice not in (AUTO, ON, OFF):
-        raise ArgumentError(f"{VARIABLE}={choice!r} has no meaning: use {AUTO}, {ON} or {OFF}")
+    choice = PROGRESS.value
     if choice == OFF or (choice == AUTO and _is_worker()):
         return None
     if _is_notebook():

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from weft import plugins
+from weft import plugins, settings
 from weft.errors import ArgumentError, PluginError
 from weft.plugins.blame import blaming, origin_of
 from weft.runtime.transformer import Transformer
@@ -56,7 +55,7 @@ def make_transformer(name: Chosen | None = None, **options: Any) -> Transformer:
 
 def is_chosen() -> bool:
     """Whether something outside the program's calls says which backend they use."""
-    return bool(_chosen.get() or _default or os.environ.get("WEFT_BACKEND"))
+    return bool(_chosen.get() or _default or settings.BACKEND.value)
 
 
 def _kind(name: Chosen) -> tuple[type[Transformer], str]:
@@ -82,14 +81,14 @@ def require(name: Chosen) -> None:
 
 def _from_environment() -> tuple[type[Transformer], str]:
     """Return the backend that ``WEFT_BACKEND`` names, or weft's own default."""
-    name = os.environ.get("WEFT_BACKEND")
+    name = settings.BACKEND.value
     if not name:
         name = plugins.default_backend()
         return plugins.load(plugins.BACKENDS, name, is_default=True), name
     try:
         return plugins.load(plugins.BACKENDS, name), name
     except PluginError as error:
-        raise type(error)(f"WEFT_BACKEND={name}: {error}") from error.__cause__
+        raise type(error)(f"{settings.BACKEND}: {error}") from error.__cause__
 
 
 def _option_names(kind: type[Any]) -> list[str]:

@@ -8,9 +8,8 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+from weft import settings
 from weft.errors import ArgumentError
-
-VARIABLE = "WEFT_NUM_THREADS"
 
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
@@ -24,12 +23,7 @@ def requested_threads(threads: Any = None) -> int:
         if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
             raise ArgumentError(f"threads= takes a whole number, 1 or more, not {threads!r}")
         return threads
-    text = os.environ.get(VARIABLE, "").strip()
-    if text:
-        if not text.isdecimal() or int(text) < 1:
-            raise ArgumentError(f"{VARIABLE} takes a whole number, 1 or more, not {text!r}")
-        return int(text)
-    return available_processors()
+    return settings.NUM_THREADS.value or available_processors()
 
 
 def available_processors() -> int:

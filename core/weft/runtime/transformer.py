@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import numpy as np
 
-from weft import plugins
+from weft import plugins, settings
 from weft.cache.compile_cache import CompileCache
 from weft.communicators.calls import Call, within
 from weft.errors import ArgumentError, AxesError, NotPicklable, StateError
@@ -141,7 +141,7 @@ class Transformer(DeviceMemory):
             raise ArgumentError(f"cache= takes True, False or the path of a folder, not {cache!r}")
         super().__init__()
         self.compile_cache = CompileCache(self, cache)
-        self.checks_finite = os.environ.get("WEFT_CHECK_FINITE", "0") not in ("", "0")
+        self.checks_finite = settings.CHECK_FINITE.value
         self.fast_math = fast_math
         self.strict_finalize = strict_finalize
         self.memory_limit = None if memory_limit is None else checked_limit(memory_limit)

@@ -12,7 +12,6 @@ from needs import skip_without
 from pretended import Machine, install
 
 import weft
-from weft_cupy import devices
 from weft_cupy.transformer import CuPyTransformer
 
 # NVRTC is called as the tests of the kernel generator call it, and mpiexec as those of MPI.
@@ -33,7 +32,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, emulator: Emulator) -> Machine:
     """Have a GPU that is made up, with cuBLAS."""
     made = Machine(emulator)
     install(monkeypatch.setattr, made)
-    monkeypatch.delenv(devices.VARIABLE, raising=False)
+    monkeypatch.delenv("WEFT_CUPY_DEVICE", raising=False)
     return made
 
 

@@ -16,7 +16,7 @@ from weft.errors import ArgumentError, BackendError
 from weft_c.runtime.errors import DeviceMemoryError, excerpt
 from weft_cupy import blas, devices, drivers
 from weft_cupy.compiler import compiled
-from weft_cupy.devices import VARIABLE, best, summary
+from weft_cupy.devices import best, summary
 from weft_cupy.errors import build_error, explained, lines_in
 
 CARDS = {"NVIDIA Old": 61, "NVIDIA A100": 80, "NVIDIA H200": 90}
@@ -34,7 +34,7 @@ def _nothing_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "_after_fork", "")
     monkeypatch.setattr(blas, "library", lambda: object())
     monkeypatch.setattr(drivers, "architectures", lambda: (75, 80, 90))
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv("WEFT_CUPY_DEVICE", raising=False)
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_a_gpu_is_named_by_number_or_name(
 ) -> None:
     assert best(wanted).name == name
     if wanted is not None:
-        monkeypatch.setenv(VARIABLE, str(wanted))
+        monkeypatch.setenv("WEFT_CUPY_DEVICE", str(wanted))
         assert best(None).name == name
         assert best("A100").name == "NVIDIA A100", "an argument wins over the environment"
 

@@ -274,7 +274,7 @@ def test_libraries_are_loaded_while_others_are_evicted(
     contents = [compiler.build(text, "a test") for text in texts]
     limit = len(contents[0]) * store.SHARE + 1000  # room for four
     monkeypatch.setattr(store, "_caches", {(folder, limit): Cache(folder, limit)})
-    monkeypatch.setenv("WEFT_CACHE_SIZE", str(limit / store.MEGABYTE))
+    monkeypatch.setenv("WEFT_CACHE_SIZE", str(limit / 2**20))
     is_over = threading.Event()
     problems: list[BaseException] = []
 

@@ -357,7 +357,9 @@ def test_the_size_is_in_megabytes(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert open_cache(tmp_path).limit == 3 * 2**19
     for wrong in ("much", "nan", "inf"):
         monkeypatch.setenv("WEFT_CACHE_SIZE", wrong)
-        with pytest.raises(ArgumentError, match="WEFT_CACHE_SIZE is a number of megabytes"):
+        with pytest.raises(
+            ArgumentError, match=f"WEFT_CACHE_SIZE={wrong} is not a number of megabytes"
+        ):
             open_cache(tmp_path)
 
 
