@@ -82,16 +82,17 @@ types: $(READY)
 # The site, in out/site, and before it what is written from the code: all ops, and pictures.
 docs: $(READY)
 	$(INSTALL) --editable '.[dev,docs]'
-	$(BIN)/python docs/catalogue.py
-	$(BIN)/python docs/layers.py
-	$(BIN)/python docs/pictures.py
-	$(BIN)/python docs/inventories.py
+	$(BIN)/python docs/tools/catalogue.py
+	$(BIN)/python docs/tools/environment.py
+	$(BIN)/python docs/tools/layers.py
+	$(BIN)/python docs/tools/pictures.py
+	$(BIN)/python docs/tools/inventories.py
 	rm -rf out/site
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --doctree-dir out/doctrees $(SPHINXOPTS) docs out/site
 
 # Which backend computes which function, found by the conformance kit in some ten minutes.
 support: $(READY)
-	$(BIN)/python docs/support.py
+	$(BIN)/python docs/tools/support.py
 
 # weft over NumPy on each backend, and beside other tools, which the extra `bench` installs: the last
 # command writes the table of the README.

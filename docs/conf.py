@@ -12,7 +12,7 @@ from sphinx.application import Sphinx
 import weft
 
 DOCS = Path(__file__).parent
-sys.path += [str(DOCS), str(DOCS / "extensions")]
+sys.path += [str(DOCS / "extensions"), str(DOCS / "tools")]
 
 project = "weft"
 author = copyright = "the weft authors"  # Sphinx reads this name

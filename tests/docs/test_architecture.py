@@ -52,5 +52,5 @@ def test_every_path_on_the_page_exists() -> None:
 
 
 def test_the_picture_of_the_layers_is_what_its_script_draws() -> None:
-    script = runpy.run_path(str(ROOT / "docs" / "layers.py"))
+    script = runpy.run_path(str(ROOT / "docs" / "tools" / "layers.py"))
     assert script["IMAGE"].read_text() == script["picture"](), "run: make docs"

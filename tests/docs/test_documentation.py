@@ -101,7 +101,7 @@ def test_every_primitive_is_on_the_page_of_primitives() -> None:
 
 
 def test_the_page_of_ops_is_what_its_script_writes() -> None:
-    script = runpy.run_path(str(ROOT / "docs" / "catalogue.py"))
+    script = runpy.run_path(str(ROOT / "docs" / "tools" / "catalogue.py"))
     assert families() - {f"weft.{name}" for name in script["FAMILIES"]} == set()
     assert (ROOT / "docs" / "ops.md").read_text() == script["page"](), "run: make docs"
 
@@ -131,8 +131,9 @@ def test_every_pass_is_on_the_page_of_passes() -> None:
 
 
 def test_the_page_of_environment_variables_lists_the_settings() -> None:
-    written = runpy.run_path(str(ROOT / "docs" / "environment.py"))["page"]()
-    assert (ROOT / "docs" / "environment.md").read_text() == written, "run docs/environment.py"
+    script = runpy.run_path(str(ROOT / "docs" / "tools" / "environment.py"))
+    page = (ROOT / "docs" / "environment.md").read_text()
+    assert page == script["page"](), "run: make docs"
 
 
 def test_a_variable_is_read_by_its_setting_alone() -> None:
@@ -174,7 +175,7 @@ def test_pages_of_the_site_that_show_files_of_the_repository_have_theirs() -> No
 
 
 def test_the_inventories_of_the_site_are_what_their_script_writes() -> None:
-    script = runpy.run_path(str(ROOT / "docs" / "inventories.py"))
+    script = runpy.run_path(str(ROOT / "docs" / "tools" / "inventories.py"))
     for name, text in script["inventories"]().items():
         assert (ROOT / "docs" / "inventories" / name).read_text() == text, "run: make docs"
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def script() -> dict[str, Any]:
     """Return what the script that writes the list defines."""
-    return runpy.run_path(str(ROOT / "docs" / "public_names.py"))
+    return runpy.run_path(str(ROOT / "docs" / "tools" / "public_names.py"))
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def test_a_public_name_is_added_or_removed_on_purpose(
     listed = script["read"]()
     assert names == listed, (
         f"public names changed: {', '.join(sorted({*names} ^ {*listed}))}. If that is meant, run "
-        "docs/public_names.py; docs/stability.md says what a removal needs"
+        "docs/tools/public_names.py; docs/stability.md says what a removal needs"
     )
 
 

@@ -125,7 +125,7 @@ def test_names_are_escaped(name, tmp_path):
 
 def test_the_page_shows_what_its_script_draws(tmp_path):
     docs = Path(__file__).parents[3] / "docs"
-    runpy.run_path(str(docs / "pictures.py"))["draw"](tmp_path)
+    runpy.run_path(str(docs / "tools" / "pictures.py"))["draw"](tmp_path)
     drawn, shown = (folder / "transformer_block_plan.svg" for folder in (tmp_path, docs / "images"))
     for each in (drawn, shown):
         root = ElementTree.parse(each).getroot()

@@ -18,7 +18,7 @@ import weft_array_api
 from weft import plugins
 from weft.plugins import hookimpl
 
-REPORT = Path(__file__).with_name("support")
+REPORT = Path(__file__).parents[1] / "support"
 STRICT = "array-api-strict"
 BACKENDS = ("numpy", "native", STRICT, "opencl")
 

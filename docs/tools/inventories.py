@@ -11,7 +11,7 @@ import pkgutil
 from collections.abc import Iterable
 from pathlib import Path
 
-FOLDER = Path(__file__).with_name("inventories")
+FOLDER = Path(__file__).parents[1] / "inventories"
 PYTHON_PAGES = {
     "library/collections.abc.html": [
         f"collections.abc.{name}"

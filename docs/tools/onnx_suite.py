@@ -1,6 +1,6 @@
 """Writes how much of onnx's test suite passes on each backend into docs/onnx.md.
 
-It takes some minutes. Run it from the root: ``python docs/onnx_suite.py``.
+It takes some minutes. Run it from the root: ``python docs/tools/onnx_suite.py``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from onnx.backend.test import BackendTest
 import weft_onnx
 
 BACKENDS = ("numpy", "native", "opencl")
-PAGE = Path(__file__).with_name("onnx.md")
+PAGE = Path(__file__).parents[1] / "onnx.md"
 OPENING, CLOSING = "<!-- generated: begin -->", "<!-- generated: end -->"
 KINDS = {
     "OnnxBackendNodeModelTest": "single nodes",

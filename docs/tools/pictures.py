@@ -8,7 +8,7 @@ from typing import Any
 
 import weft
 
-IMAGES = Path(__file__).with_name("images")
+IMAGES = Path(__file__).parents[1] / "images"
 BATCH, SEQUENCE, FEATURES, HEADS, UNITS = 4, 128, 256, 4, 1024
 
 

@@ -19,15 +19,16 @@ import numpy as np
 sys.path.append(str(Path(__file__).parent))
 from op_facts import BACKENDS, Facts, facts
 
-PAGE = Path(__file__).with_name("ops.md")
+PAGE = Path(__file__).parents[1] / "ops.md"
 
 HEAD = """\
 # Operations
 
 Every public function that makes ops, by family; each is `weft.<name>`, and `help(weft.<name>)` says
-the rest. This page is written by `docs/catalogue.py`. [Semantics](semantics.md) says what holds for
-all of them: dtypes, broadcasting, NaN, overflow, ties, gradients. [Primitives](primitives.md) lists
-what a backend must have, [support](support.md) what each backend was found to do.
+the rest. This page is written by `docs/tools/catalogue.py`. [Semantics](semantics.md) says what
+holds for all of them: dtypes, broadcasting, NaN, overflow, ties, gradients.
+[Primitives](primitives.md) lists what a backend must have, [support](support.md) what each backend
+was found to do.
 
 *∂* marks what has a gradient. The last column names the backends that have a rule for each op that
 a plain use builds; the others run what these decompose into. *C* stands for native, OpenCL and

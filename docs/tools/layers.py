@@ -8,8 +8,8 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[1]
-IMAGE = Path(__file__).with_name("images") / "layers.svg"
+ROOT = Path(__file__).parents[2]
+IMAGE = Path(__file__).parents[1] / "images" / "layers.svg"
 SOURCES = ("core", "codegen", "backends", "passes", "frontends", "communicators")
 WIDTH, ROW, GAP, MARGIN, LABEL = 960, 34, 6, 16, 200
 STYLE = (

@@ -17,7 +17,7 @@ from selenium.webdriver.chrome.service import Service
 
 import weft
 
-IMAGE = Path(__file__).with_name("images") / "report.png"
+IMAGE = Path(__file__).parents[1] / "images" / "report.png"
 WIDTH, HEIGHT, SCALE = 1500, 900, 0.8
 """The size of the window, and how many pixels of the picture one of its pixels is."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from weft.settings import SETTINGS, Setting
 
-PAGE = Path(__file__).with_suffix(".md")
+PAGE = Path(__file__).parents[1] / "environment.md"
 
 
 def page() -> str:

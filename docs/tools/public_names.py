@@ -19,7 +19,7 @@ import weft
 from weft.cli.app import app
 from weft.plugins import GROUPS, hookspecs
 
-DOCS = Path(__file__).parent
+DOCS = Path(__file__).parents[1]
 PAGES = [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))]
 LIST = DOCS / "public-names.txt"
 OWN = re.compile(r"weft(_passes|_c|_numpy|_opencl|_cupy|_array_api|_hamkaas|_popxl)?(\.|$)")
