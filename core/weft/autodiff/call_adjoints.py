@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from weft.autodiff.gradient_graph import GradientGraph, given_graphs, gradient_graph, like_parameter
-from weft.autodiff.reverse import Missing, total
-from weft.ir import dtypes, scope, upcalls
+from weft.autodiff.reverse import Missing, gradient_of, total
+from weft.ir import dtypes, scope
 from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.tensor import TensorOp
@@ -39,8 +39,8 @@ def _adjoints_by_op(graph: Graph, delta: Mapping[Any, TensorOp]) -> dict[Op, Ten
     return found
 
 
-@upcalls.adjoints_of_call.provide
-def adjoints_of_call(op: CallOp, delta: Mapping[Any, TensorOp]) -> list[Any]:
+@gradient_of(CallOp)
+def adjoints_of_call(op: CallOp, delta: Mapping[Any, TensorOp], *_: TensorOp) -> list[Any]:
     """Return the adjoints of a call's operands."""
     return _adjoints(op, op.graph, delta)
 
@@ -110,8 +110,8 @@ def _value(op: LoopOp, inner: TensorOp, turn: int) -> TensorOp:
     return saved(op, inner, turn)
 
 
-@upcalls.adjoints_of_loop.provide
-def adjoints_of_loop(op: LoopOp, delta: Mapping[Any, TensorOp]) -> list[Any]:
+@gradient_of(LoopOp)
+def adjoints_of_loop(op: LoopOp, delta: Mapping[Any, TensorOp], *_: TensorOp) -> list[Any]:
     """Return the adjoints of a loop's operands: a gradient call for each iteration, last first."""
     carried = len(op.graph.outputs)
     parts: list[list[Any]] = [[] for _ in op.args]
@@ -134,8 +134,8 @@ def adjoints_of_loop(op: LoopOp, delta: Mapping[Any, TensorOp]) -> list[Any]:
     return [*map(now.get, range(carried)), *invariant]
 
 
-@upcalls.adjoints_of_cond.provide
-def adjoints_of_cond(op: CondOp, delta: Mapping[Any, TensorOp]) -> list[Any]:
+@gradient_of(CondOp)
+def adjoints_of_cond(op: CondOp, delta: Mapping[Any, TensorOp], *_: TensorOp) -> list[Any]:
     """Return the adjoints of a conditional's operands: a conditional over gradient graphs.
 
     No values are saved, since only one branch ran: gradient graphs recompute the values they read.

@@ -96,7 +96,7 @@ def jvp(y: TensorOp, x: TensorOp, tangent: TensorOp) -> TensorOp:
 
 
 Rule = Callable[..., Iterable[Any]]
-_overrides: dict[type[Op], Rule] = {}
+_rules: dict[type[Op], Rule] = {}
 
 
 def gradient_of(kind: type[Op]) -> Callable[[Rule], Rule]:
@@ -113,7 +113,7 @@ def gradient_of(kind: type[Op]) -> Callable[[Rule], Rule]:
         raise ArgumentError(f"gradient_of takes an op class, not {kind!r}")
 
     def mark(rule: Rule) -> Rule:
-        if _overrides.setdefault(kind, rule) is not rule:
+        if _rules.setdefault(kind, rule) is not rule:
             raise ArgumentError(f"{kind.__name__} has a rule of gradient_of already")
         return rule
 
@@ -121,10 +121,10 @@ def gradient_of(kind: type[Op]) -> Callable[[Rule], Rule]:
 
 
 def _rule_of(kind: type[Op]) -> Rule | None:
-    """Return the override of the nearest base class, unless a nearer one defines a gradient."""
+    """Return the rule of the nearest base class, unless a nearer one has a method for it."""
     for base in kind.__mro__:
-        if base in _overrides:
-            return _overrides[base]
+        if base in _rules:
+            return _rules[base]
         if "generate_adjoints" in vars(base) or "partials" in vars(base):
             return None
     return None
@@ -230,7 +230,7 @@ def _contributions(op: Op, meaning: Op, adjoint: Any) -> list[Any]:
     if isinstance(adjoint, Missing):
         return [adjoint.through(op)] * len(meaning.args)
     with scope.adjoints_of(op):
-        rule = _rule_of(type(meaning)) if _overrides else None
+        rule = _rule_of(type(meaning))
         try:
             if rule is not None:
                 return list(rule(meaning, adjoint, *meaning.args))

@@ -303,8 +303,7 @@ class Graph:
 
     def text(self, full: bool = False) -> str:
         """Return the graph as a program that `weft.parse` reads back if `full` is true."""
-        text: str = upcalls.print_graph(self, full)
-        return text
+        return upcalls.print_graph(self, full)
 
     def __str__(self) -> str:
         return self.text()
@@ -317,8 +316,7 @@ class Graph:
         return f"<Graph {self.name}: {count}, {len(self.outputs)} outputs>"
 
     def _repr_html_(self) -> str:
-        html: str = upcalls.graph_as_html(self)
-        return html
+        return upcalls.graph_as_html(self)
 
 
 def called_graphs(graph: Graph, own: bool = False) -> list[Graph]:

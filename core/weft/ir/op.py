@@ -435,8 +435,7 @@ class Op:
         return f"<{type(self).__name__}({self.name}){value}, {source.short_info(self.location)}>"
 
     def _repr_html_(self) -> str:
-        html: str = upcalls.op_as_html(self)
-        return html
+        return upcalls.op_as_html(self)
 
     def __str__(self) -> str:
         return self.name

@@ -231,5 +231,4 @@ class CompositeOp(TensorOp):
 
     def generate_adjoints(self, delta: Any, *args: Any) -> Iterable[Any]:
         """Differentiate the decomposition; a class overrides this where it knows better."""
-        adjoints: list[Any] = upcalls.adjoints_through(self.decompose(*args), delta, args)
-        return adjoints
+        return upcalls.adjoints_through(self.decompose(*args), delta, args)

@@ -7,26 +7,32 @@ latest at the first call.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-F = TypeVar("F", bound=Callable[..., Any])
+if TYPE_CHECKING:  # both import this module
+    from weft.ir.graph import Graph
+    from weft.ir.op import Op
+    from weft.support.html import Html
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-class Upcall:
+class Upcall(Generic[P, R]):
     """Calls the function that a module of a higher layer provides."""
 
     def __init__(self, module: str) -> None:
         self.module = module
-        self.function: Callable[..., Any] | None = None
+        self.function: Callable[P, R] | None = None
 
-    def provide(self, function: F) -> F:
+    def provide(self, function: Callable[P, R]) -> Callable[P, R]:
         """Make a function the one that is called; used as a decorator."""
         self.function = function
         return function
 
-    def __call__(self, *args: Any, **options: Any) -> Any:
+    def __call__(self, *args: P.args, **options: P.kwargs) -> R:
         """Call the function."""
         if self.function is None:
             import_module(self.module)
@@ -34,23 +40,14 @@ class Upcall:
         return self.function(*args, **options)
 
 
-adjoints_through = Upcall("weft.autodiff.reverse")
+adjoints_through: Upcall[[Any, Any, Iterable[Op]], list[Any]] = Upcall("weft.autodiff.reverse")
 """`weft.autodiff.reverse.adjoints_through`."""
 
-adjoints_of_call = Upcall("weft.autodiff.call_adjoints")
-"""`weft.autodiff.call_adjoints.adjoints_of_call`."""
-
-adjoints_of_loop = Upcall("weft.autodiff.call_adjoints")
-"""`weft.autodiff.call_adjoints.adjoints_of_loop`."""
-
-adjoints_of_cond = Upcall("weft.autodiff.call_adjoints")
-"""`weft.autodiff.call_adjoints.adjoints_of_cond`."""
-
-print_graph = Upcall("weft.text.printer")
+print_graph: Upcall[[Graph, bool], str] = Upcall("weft.text.printer")
 """`weft.text.printer.print_graph`."""
 
-op_as_html = Upcall("weft.text.notebook")
+op_as_html: Upcall[[Op], Html] = Upcall("weft.text.notebook")
 """`weft.text.notebook.op_as_html`."""
 
-graph_as_html = Upcall("weft.text.notebook")
+graph_as_html: Upcall[[Graph], Html] = Upcall("weft.text.notebook")
 """`weft.text.notebook.graph_as_html`."""

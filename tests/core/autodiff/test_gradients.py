@@ -69,7 +69,7 @@ class RootOp(weft.ElementwiseOp):
 
 @pytest.fixture
 def _no_rules(monkeypatch):
-    monkeypatch.setattr(reverse, "_overrides", {})
+    monkeypatch.setattr(reverse, "_rules", dict(reverse._rules))
 
 
 @pytest.mark.usefixtures("_no_rules")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from weft.errors import ArgumentError, AxesError, DTypeError
-from weft.ir import dtypes, upcalls
+from weft.ir import dtypes
 from weft.ir.axes import Axes
 from weft.ir.dtypes import DType
 from weft.ir.graph import Graph
@@ -94,11 +94,6 @@ class CallOp(GraphsOp):
         """Evaluate the graph."""
         return evaluate(self.graph, args)
 
-    def generate_adjoints(self, delta: Adjoints, *args: TensorOp) -> list[Any]:
-        """Call the gradient graph with saved values of this call."""
-        adjoints: list[Any] = upcalls.adjoints_of_call(self, delta)
-        return adjoints
-
 
 class LoopOp(GraphsOp):
     """A loop with a static trip count, whose body is a graph.
@@ -135,11 +130,6 @@ class LoopOp(GraphsOp):
         for _ in range(self.count):
             args = (*evaluate(self.graph, args), *args[carried:])
         return args[:carried]
-
-    def generate_adjoints(self, delta: Adjoints, *args: TensorOp) -> list[Any]:
-        """Call the gradient graph for each iteration, the last first."""
-        adjoints: list[Any] = upcalls.adjoints_of_loop(self, delta)
-        return adjoints
 
 
 class CondOp(GraphsOp):
@@ -183,11 +173,6 @@ class CondOp(GraphsOp):
         condition, place = bool(args[0]), 1 + len(self.then_graph.inputs)
         chosen = args[1:place] if condition else args[place:]
         return evaluate(self.graphs[not condition], chosen)
-
-    def generate_adjoints(self, delta: Adjoints, *args: TensorOp) -> list[Any]:
-        """Build a conditional over the gradient graphs, which recompute saved values."""
-        adjoints: list[Any] = upcalls.adjoints_of_cond(self, delta)
-        return adjoints
 
 
 class WhileOp(GraphsOp):
