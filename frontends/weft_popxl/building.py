@@ -54,20 +54,30 @@ def computed(kind: str, function: Callable[..., Any], operands: Iterable[Tensor]
 
 
 def apply(
-    kind: str, function: Callable[..., Any], *operands: Tensor, name: str | None = None
-) -> Any:
-    """Apply a function of ops to tensors, and return its result as a tensor or tuple of tensors."""
+    kind: str, function: Callable[..., TensorOp], *operands: Tensor, name: str | None = None
+) -> Tensor:
+    """Apply a function of ops to tensors, and return its result as a tensor."""
+    (made,) = apply_all(kind, lambda *ops: [function(*ops)], *operands, name=name)
+    return made
+
+
+def apply_all(
+    kind: str,
+    function: Callable[..., Sequence[TensorOp]],
+    *operands: Tensor,
+    name: str | None = None,
+) -> tuple[Tensor, ...]:
+    """Apply a function of ops with several results to tensors, and return these as tensors."""
     made = computed(kind, function, operands)
     graph = get_current_graph()
     record = recorded(kind, operands)
-    ops = made if isinstance(made, tuple | list) else (made,)
     given = {operand.op for operand in operands}
     # A function may return its operand unchanged, but a tensor needs a separate op.
-    ops = [weft.value_of(op) if op in given else op for op in ops]
+    ops = [weft.value_of(op) if op in given else op for op in made]
     tensors = tuple([graph._add(op, name, record=record) for op in ops])
     graph._effects += [op for op in ops if op.has_effect]
     announced(record, *tensors)
-    return tensors if isinstance(made, tuple | list) else tensors[0]
+    return tensors
 
 
 def change(

@@ -173,8 +173,7 @@ def replicated_all_reduce(
     results of all replicas: for ``add``, the sum of their gradients.
     """
     kind = "replicated_all_reduce"
-    made: Tensor = apply(kind, _reduction(kind, op, group), as_tensor(t))
-    return made
+    return apply(kind, _reduction(kind, op, group), as_tensor(t))
 
 
 def replicated_all_reduce_(
@@ -195,8 +194,7 @@ def replicated_all_reduce_identical_inputs(
     """
     kind = "replicated_all_reduce_identical_inputs"
     over = _added(kind, op, group)
-    made: Tensor = apply(kind, lambda x: IdenticalInputsOp(x, **over), as_tensor(t))
-    return made
+    return apply(kind, lambda x: IdenticalInputsOp(x, **over), as_tensor(t))
 
 
 def replicated_all_reduce_identical_grad_inputs(
@@ -208,8 +206,7 @@ def replicated_all_reduce_identical_grad_inputs(
     """
     kind = "replicated_all_reduce_identical_grad_inputs"
     over = {**_added(kind, op, group), "reduction": "sum"}
-    made: Tensor = apply(kind, lambda x: IdenticalGradInputsOp(x, **over), as_tensor(t))
-    return made
+    return apply(kind, lambda x: IdenticalGradInputsOp(x, **over), as_tensor(t))
 
 
 def replicated_all_gather(
@@ -232,8 +229,7 @@ def replicated_all_gather(
             return ReplicatedAllGatherOp(_as_slice(x), **over)
         return weft.moveaxis(ReplicatedAllGatherOp(weft.moveaxis(x, place, 0), **over), 0, place)
 
-    made: Tensor = apply(kind, function, t)
-    return made
+    return apply(kind, function, t)
 
 
 def replicated_slice(t: Tensor, axis: int = 0, group: ReplicaGrouping | None = None) -> Tensor:
@@ -252,8 +248,7 @@ def replicated_slice(t: Tensor, axis: int = 0, group: ReplicaGrouping | None = N
         part = _part(weft.moveaxis(x, place, 0), over)
         return part[0] if length == 1 else weft.moveaxis(part, 0, place)
 
-    made: Tensor = apply(kind, function, t)
-    return made
+    return apply(kind, function, t)
 
 
 def replicated_reduce_scatter(
@@ -280,8 +275,7 @@ def replicated_reduce_scatter(
             return _summed(name, padded, over, ReduceScatterOp)
         return weft.take(_parts(_reduced(name, padded, over), over), RankOp(**over), axis=0)
 
-    made: Tensor = apply(kind, function, as_tensor(t))
-    return made
+    return apply(kind, function, as_tensor(t))
 
 
 def replica_sharded_slice(t: Tensor, group: ReplicaGrouping | None = None) -> Tensor:
@@ -291,5 +285,4 @@ def replica_sharded_slice(t: Tensor, group: ReplicaGrouping | None = None) -> Te
     """
     kind = "replica_sharded_slice"
     over = ranks_of(kind, group)
-    made: Tensor = apply(kind, lambda x: _part(_padded(x, over["ranks"]), over), as_tensor(t))
-    return made
+    return apply(kind, lambda x: _part(_padded(x, over["ranks"]), over), as_tensor(t))

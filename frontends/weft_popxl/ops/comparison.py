@@ -33,18 +33,15 @@ __all__ = [
 
 
 def _compared(kind: str, function: Callable[..., TensorOp], lhs: Any, rhs: Any) -> Tensor:
-    made: Tensor = apply(kind, function, *pair(kind, lhs, rhs))
-    return made
+    return apply(kind, function, *pair(kind, lhs, rhs))
 
 
 def _tested(kind: str, function: Callable[..., TensorOp], t: Any) -> Tensor:
-    made: Tensor = apply(kind, function, as_tensor(t))
-    return made
+    return apply(kind, function, as_tensor(t))
 
 
 def _logical(kind: str, function: Callable[..., TensorOp], *operands: Any) -> Tensor:
-    made: Tensor = apply(kind, function, *(as_tensor(each, dtypes.bool) for each in operands))
-    return made
+    return apply(kind, function, *(as_tensor(each, dtypes.bool) for each in operands))
 
 
 def equal(lhs: Any, rhs: Any) -> Tensor:

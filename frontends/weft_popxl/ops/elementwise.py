@@ -72,13 +72,11 @@ __all__ = [
 
 
 def _unary(kind: str, function: Callable[..., TensorOp], t: Any) -> Tensor:
-    made: Tensor = apply(kind, function, as_tensor(t))
-    return made
+    return apply(kind, function, as_tensor(t))
 
 
 def _binary(kind: str, function: Callable[..., TensorOp], lhs: Any, rhs: Any) -> Tensor:
-    made: Tensor = apply(kind, function, *pair(kind, lhs, rhs))
-    return made
+    return apply(kind, function, *pair(kind, lhs, rhs))
 
 
 def add(lhs: Any, rhs: Any) -> Tensor:
@@ -143,14 +141,12 @@ def _largest(kind: str, function: Callable[..., TensorOp], ts: Sequence[Any]) ->
     like = as_tensor(like)
     tensors = [as_tensor(t, like) for t in ts]
     same_dtypes(kind, *tensors)
-    made: Tensor = apply(kind, lambda *ops: functools.reduce(function, ops), *tensors)
-    return made
+    return apply(kind, lambda *ops: functools.reduce(function, ops), *tensors)
 
 
 def scaled_add(X: Tensor, Y: Tensor, a: Any = 1.0, b: Any = 1.0) -> Tensor:  # noqa: N803
     """Return aX + bY for tensors of equal shape; a and b are numbers or scalars."""
-    made: Tensor = apply("scaled_add", _combination, *_combined("scaled_add", X, Y, a, b))
-    return made
+    return apply("scaled_add", _combination, *_combined("scaled_add", X, Y, a, b))
 
 
 def scaled_add_(X: Tensor, Y: Tensor, a: Any = 1.0, b: Any = 1.0) -> Tensor:  # noqa: N803
@@ -339,8 +335,7 @@ def cast(t: Tensor, data_type: Any) -> Tensor:
 
 def identity(t: Tensor, output_name: str | None = None) -> Tensor:
     """Return a copy of a tensor in separate storage, with an optional name."""
-    made: Tensor = apply("identity", weft.value_of, as_tensor(t), name=output_name)
-    return made
+    return apply("identity", weft.value_of, as_tensor(t), name=output_name)
 
 
 rename = identity
@@ -360,8 +355,7 @@ def where(condition: Tensor, lhs: Any, rhs: Any) -> Tensor:
     """Return lhs where the condition is true and rhs elsewhere; all three are broadcast."""
     left, right = pair("where", lhs, rhs)
     chosen = as_tensor(condition, dtypes.bool)
-    made: Tensor = apply("where", weft.where, chosen, left, right)
-    return made
+    return apply("where", weft.where, chosen, left, right)
 
 
 def increment_mod(t: Tensor, increment: float, modulus: float) -> Tensor:

@@ -78,8 +78,7 @@ def init(
     """
     one_of("init_type", init_type, ("zero", "undef"))
     wanted, lengths = dtypes.dtype.as_dtype(dtype).as_numpy(), checked_shape(shape)
-    made: Tensor = apply("init", lambda: weft.constant(np.zeros(lengths, wanted)), name=name)
-    return made
+    return apply("init", lambda: weft.constant(np.zeros(lengths, wanted)), name=name)
 
 
 def arange(start: float, stop: float, step: float, dtype: Any) -> Tensor:
@@ -89,8 +88,7 @@ def arange(start: float, stop: float, step: float, dtype: Any) -> Tensor:
         real(f"arange: {name}", value)
         for name, value in (("start", start), ("stop", stop), ("step", step))
     ]
-    made: Tensor = apply("arange", lambda: weft.arange(*given, dtype=wanted))
-    return made
+    return apply("arange", lambda: weft.arange(*given, dtype=wanted))
 
 
 def print_tensor(
@@ -122,8 +120,7 @@ def print_tensor(
         x = PrintGradientOp(x, prefix=f"{title}_gradient") if prints_gradient else x
         return PrintTensorOp(x, prefix=title) if prints_self else x
 
-    made: Tensor = apply("print_tensor", function, t)
-    return made
+    return apply("print_tensor", function, t)
 
 
 class PrintTensorOp(PrintOp):

@@ -42,8 +42,7 @@ def getitem(t: Tensor, key: Any) -> Tensor:
         return _picked(t, key)
     parts = key if isinstance(key, tuple) else (key,)
     found = tuple(_part(part) for part in parts)
-    made: Tensor = apply("slice", lambda x: x[found], t)
-    return made
+    return apply("slice", lambda x: x[found], t)
 
 
 def _is_index(key: Any) -> bool:
@@ -79,7 +78,7 @@ def _masked(t: Tensor, mask: Tensor) -> Tensor:
     def function(x: TensorOp, chosen: TensorOp) -> Any:
         return weft.where(weft.reshape(chosen, shape), x, weft.constant(0, dtype=x.dtype))
 
-    made: Tensor = apply("where", function, t, mask)
+    made = apply("where", function, t, mask)
     if made.shape != t.shape:
         raise popart_exception(f"the mask {mask!r} does not fit {t!r}")
     return made
@@ -107,8 +106,7 @@ def _gathered(t: Tensor, indices: Any, axis: int, function: Taken) -> Tensor:
     t = as_tensor(t)
     where = as_tensor(indices, dtypes.int32)
     place = axis_of("gather", t, axis)
-    made: Tensor = apply("gather", lambda x, index: function(x, index, place), t, where)
-    return made
+    return apply("gather", lambda x, index: function(x, index, place), t, where)
 
 
 def tied_gather(
@@ -162,8 +160,7 @@ def groupedgather(
         found = range(1, where.rank)
         return weft.moveaxis(taken, tuple(found), tuple(n + place - 1 for n in found))
 
-    made: Tensor = apply("groupedgather", function, t, where)
-    return made
+    return apply("groupedgather", function, t, where)
 
 
 def _zeroed(x: TensorOp, index: TensorOp, place: int) -> Any:
@@ -200,8 +197,7 @@ def onehot(t: Tensor, num_classes: Any, values: Any, axis: int = -1) -> Tensor:
         chosen = weft.cast(weft.one_hot(x, count, pos=place), weft.bool_)
         return weft.where(chosen, value[1], value[0])
 
-    made: Tensor = apply("onehot", function, t, both)
-    return made
+    return apply("onehot", function, t, both)
 
 
 def _starts(x: TensorOp, index: TensorOp, axes: Sequence[int]) -> list[Any]:
@@ -250,8 +246,7 @@ def dynamic_slice(
     def function(x: TensorOp, begin: TensorOp) -> Any:
         return weft.dynamic_slice(x, _starts(x, begin, places), lengths)
 
-    made: Tensor = apply("dynamic_slice", function, t, where)
-    return made
+    return apply("dynamic_slice", function, t, where)
 
 
 def _updated(places: Sequence[int]) -> Any:
@@ -272,8 +267,7 @@ def dynamic_update(
     """Return t with the block of `dynamic_slice` replaced."""
     kind = "dynamic_update"
     t, where, places, lengths = _block(kind, t, index, axes, sizes)
-    made: Tensor = apply(kind, _updated(places), t, where, _fitting(kind, t, t_update, lengths))
-    return made
+    return apply(kind, _updated(places), t, where, _fitting(kind, t, t_update, lengths))
 
 
 def dynamic_update_(

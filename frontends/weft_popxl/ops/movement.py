@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import weft
 from weft import TensorOp
 from weft_popxl.arguments import axes_of, axis_of, several, whole, wholes
-from weft_popxl.building import apply, same_dtypes, view
+from weft_popxl.building import apply, apply_all, same_dtypes, view
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import popart_exception, refuse_value
 from weft_popxl.tensor import Tensor
@@ -45,8 +44,7 @@ def _moved(
     tensor = as_tensor(t)
     if kind.endswith("_"):
         return view(kind, show, lambda value, old: (back(value, old),), tensor)
-    made: Tensor = apply(kind, show, tensor)
-    return made
+    return apply(kind, show, tensor)
 
 
 def transpose(t: Tensor, permutation: Iterable[int] | None = None) -> Tensor:
@@ -219,16 +217,14 @@ def diag(t: Tensor) -> Tensor:
     t = as_tensor(t)
     if t.rank != 2:
         refuse_value(f"diag takes a matrix, not {t!r}")
-    made: Tensor = apply("diag", weft.diagonal, t)
-    return made
+    return apply("diag", weft.diagonal, t)
 
 
 def concat(ts: Iterable[Tensor], axis: int = 0) -> Tensor:
     """Return the concatenation of tensors along an axis."""
     tensors = _joined("concat", ts)
     place = axis_of("concat", tensors[0], axis)
-    made: Tensor = apply("concat", lambda *parts: weft.concat(parts, axis=place), *tensors)
-    return made
+    return apply("concat", lambda *parts: weft.concat(parts, axis=place), *tensors)
 
 
 def concat_(ts: Iterable[Tensor], axis: int = 0) -> Tensor:
@@ -260,5 +256,4 @@ def split(t: Tensor, splits: int | Sequence[int], axis: int = 0) -> list[Tensor]
         parts = wholes("split: the lengths", splits)
     else:
         parts = whole("split: the number of parts", splits)
-    made = apply("split", lambda x: weft.split(x, parts, axis=place), t)
-    return list(itertools.chain(made))
+    return list(apply_all("split", lambda x: weft.split(x, parts, axis=place), t))

@@ -11,7 +11,7 @@ import weft
 from weft import TensorOp
 from weft_popxl import dtypes
 from weft_popxl.arguments import flag, one_of, real, whole, wholes
-from weft_popxl.building import apply, pair
+from weft_popxl.building import apply, apply_all, pair
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import popart_exception, refuse_value
 from weft_popxl.ops.elementwise import matching
@@ -50,8 +50,7 @@ def matmul(
         product = weft.matmul(x, y)
         return product if wanted is None else weft.cast(product, wanted)
 
-    made: Tensor = apply("matmul", function, *pair("matmul", lhs, rhs))
-    return made
+    return apply("matmul", function, *pair("matmul", lhs, rhs))
 
 
 def layer_norm(t: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
@@ -61,8 +60,7 @@ def layer_norm(t: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Te
     def function(x: TensorOp, scale: TensorOp, shift: TensorOp) -> Any:
         return weft.layer_norm(x, scale, shift, axes=-1, epsilon=small)
 
-    made: Tensor = apply("layer_norm", function, *matching("layer_norm", t, weight, bias))
-    return made
+    return apply("layer_norm", function, *matching("layer_norm", t, weight, bias))
 
 
 def group_norm(
@@ -77,8 +75,7 @@ def group_norm(
     def function(x: TensorOp, scale: TensorOp, shift: TensorOp) -> Any:
         return weft.group_norm(x, groups, scale, shift, axis=1, epsilon=small)
 
-    made: Tensor = apply("group_norm", function, *matching("group_norm", t, weight, bias))
-    return made
+    return apply("group_norm", function, *matching("group_norm", t, weight, bias))
 
 
 def batch_norm_inference(
@@ -102,8 +99,7 @@ def batch_norm_inference(
         return (x - mu) * weft.rsqrt(variance + small) * a + b
 
     operands = matching("batch_norm_inference", t, scale, bias, mean, var)
-    made: Tensor = apply("batch_norm_inference", function, *operands)
-    return made
+    return apply("batch_norm_inference", function, *operands)
 
 
 def _padding(kind: str, padding: Sequence[int], spatial: int) -> list[tuple[int, int]]:
@@ -151,8 +147,7 @@ def conv(
         "groups": whole("conv: groups", groups, least=1),
     }
 
-    made: Tensor = apply("conv", lambda x, w: weft.conv(x, w, **options), images, filters)
-    return made
+    return apply("conv", lambda x, w: weft.conv(x, w, **options), images, filters)
 
 
 def conv_transpose(
@@ -224,8 +219,7 @@ def conv_transpose(
     def function(x: TensorOp, w: TensorOp) -> Any:
         return weft.conv_transpose(x, w, padding=pads, **options)
 
-    made: Tensor = apply("conv_transpose", function, images, filters)
-    return made
+    return apply("conv_transpose", function, images, filters)
 
 
 def _extended(
@@ -301,8 +295,7 @@ def average_pool(
 
 
 def _pooled(kind: str, function: Any, t: Tensor, window: Mapping[str, Any]) -> Tensor:
-    made: Tensor = apply(kind, lambda x: function(x, **window), as_tensor(t))
-    return made
+    return apply(kind, lambda x: function(x, **window), as_tensor(t))
 
 
 def _window(
@@ -380,8 +373,7 @@ def nll_loss(
         logarithms = p if is_logarithm else weft.log(p)
         return weft.nll_loss(logarithms, label, ignore_index=ignored, axis=-1, reduction=reduction)
 
-    made: Tensor = apply("nll_loss", function, probs, labels)
-    return made
+    return apply("nll_loss", function, probs, labels)
 
 
 def nll_loss_with_softmax_grad(
@@ -411,7 +403,7 @@ def nll_loss_with_softmax_grad(
         share = (p - places) * factor
         return loss, share * weft.reshape(kept, (*labels.shape, 1))
 
-    loss, gradient = apply("nll_loss_with_softmax_grad", function, probs, labels, scale)
+    loss, gradient = apply_all("nll_loss_with_softmax_grad", function, probs, labels, scale)
     return loss, gradient
 
 

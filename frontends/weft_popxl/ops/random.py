@@ -13,7 +13,7 @@ from weft.ir.axes import make_axes
 from weft.ops.random.philox import RandomBitsOp
 from weft_popxl import dtypes
 from weft_popxl.arguments import real, whole
-from weft_popxl.building import apply
+from weft_popxl.building import apply, apply_all
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import popart_exception, refuse_value
 from weft_popxl.tensor import Tensor, checked_shape
@@ -53,10 +53,7 @@ def _drawn(
     wanted, lengths = dtypes.dtype.as_dtype(dtype), checked_shape(shape)
     if not wanted.is_float:
         raise popart_exception(f"{kind} gives floats, not {wanted.name}")
-    made: Tensor = apply(
-        kind, lambda s: weft.cast(function(s, lengths), wanted.as_numpy()), _seed(seed)
-    )
-    return made
+    return apply(kind, lambda s: weft.cast(function(s, lengths), wanted.as_numpy()), _seed(seed))
 
 
 def random_uniform(
@@ -124,8 +121,7 @@ def _dropped(kind: str, t: Tensor, seed_tensor: Any, shape: tuple[int, ...], p: 
         kept = weft.cast(_unit(seed, shape, _DROPOUT) >= p, x.dtype)
         return weft.cast(x * kept * (1 / (1 - p)), x.dtype)
 
-    made: Tensor = apply(kind, function, t, _seed(seed_tensor))
-    return made
+    return apply(kind, function, t, _seed(seed_tensor))
 
 
 def split_random_seed(seed: Tensor, n: int = 2) -> tuple[Tensor, ...]:
@@ -136,5 +132,4 @@ def split_random_seed(seed: Tensor, n: int = 2) -> tuple[Tensor, ...]:
         bits = _bits(given, (count, 2), _SEEDS)
         return [bits[number] for number in range(count)]
 
-    made: tuple[Tensor, ...] = apply("split_random_seed", function, _seed(seed))
-    return made
+    return apply_all("split_random_seed", function, _seed(seed))

@@ -10,7 +10,7 @@ from typing import Any
 import weft
 from weft import TensorOp
 from weft_popxl.arguments import axes_of, axis_of, flag, real, several, whole
-from weft_popxl.building import apply
+from weft_popxl.building import apply, apply_all
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import popart_exception, refuse_value
 from weft_popxl.tensor import Tensor
@@ -44,8 +44,7 @@ def _reduced(
     t = as_tensor(t)
     axes = None if axis is None else axes_of(kind, t, axis)
     keeps = flag(f"{kind}: keepdims", keepdims)
-    made: Tensor = apply(kind, lambda x: function(x, axis=axes, keepdims=keeps), t)
-    return made
+    return apply(kind, lambda x: function(x, axis=axes, keepdims=keeps), t)
 
 
 def sum(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
@@ -141,18 +140,14 @@ def _placed(
     """Return the int32 index along an axis computed by a function."""
     t = as_tensor(t)
     place, keeps = axis_of(kind, t, dim), flag(f"{kind}: keepdim", keepdim)
-    made: Tensor = apply(
-        kind, lambda x: weft.cast(function(x, axis=place, keepdims=keeps), weft.int32), t
-    )
-    return made
+    return apply(kind, lambda x: weft.cast(function(x, axis=place, keepdims=keeps), weft.int32), t)
 
 
 def cumsum(t: Tensor, dim: int = 0) -> Tensor:
     """Return the cumulative sum along an axis."""
     t = as_tensor(t)
     place = axis_of("cumsum", t, dim)
-    made: Tensor = apply("cumsum", lambda x: weft.cumsum(x, axis=place), t)
-    return made
+    return apply("cumsum", lambda x: weft.cumsum(x, axis=place), t)
 
 
 def lamb_square(t: Tensor) -> Tensor:
@@ -164,8 +159,7 @@ def lamb_square(t: Tensor) -> Tensor:
     def function(x: TensorOp) -> Any:
         return weft.sum(weft.square(weft.cast(x, weft.promote(x.dtype, weft.float32))), axis=None)
 
-    made: Tensor = apply("lamb_square", function, as_tensor(t))
-    return made
+    return apply("lamb_square", function, as_tensor(t))
 
 
 def topk(
@@ -190,7 +184,7 @@ def topk(
         values, indices = weft.topk(x, count, axis=place, largest=is_largest)
         return values, weft.cast(indices, weft.int32)
 
-    values, indices = apply("topk", function, t)
+    values, indices = apply_all("topk", function, t)
     return values, indices
 
 
@@ -212,5 +206,4 @@ def histogram(t: Tensor, levels: Iterable[float], absolute_of_input: bool = Fals
         bins = weft.searchsorted(edges, values, side="right")
         return weft.cast(weft.bincount(bins, len(given) + 1), weft.uint32)
 
-    made: Tensor = apply("histogram", function, as_tensor(t))
-    return made
+    return apply("histogram", function, as_tensor(t))

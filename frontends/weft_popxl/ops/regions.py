@@ -67,8 +67,7 @@ def interpolate(
     def function(x: weft.TensorOp) -> Any:
         return weft.resize(x, scales=scales, axes=axes, **options) if axes else x
 
-    made: Tensor = apply("interpolate", function, t)
-    return made
+    return apply("interpolate", function, t)
 
 
 def roi_align(
@@ -93,11 +92,10 @@ def roi_align(
     size = wholes("roi_align: output_size", output_size, least=1)
     scale = real("roi_align: spatial_scale", spatial_scale)
     ratio = whole("roi_align: sampling_ratio", sampling_ratio, least=1)
-    made: Tensor = apply(
+    return apply(
         "roi_align",
         lambda x, where, index: weft.roi_align(x, where, index, size, scale, ratio),
         t,
         boxes,
         images,
     )
-    return made

@@ -54,10 +54,7 @@ def _scattered(kind: str, t: Tensor, indices: Any, values: Any, axis: int, how: 
     where = as_tensor(indices, dtypes.int32)
     place = axis_of(kind, t, axis)
     _require_fitting(kind, t.rank, where, values, place)
-    made: Tensor = apply(
-        kind, lambda x, index, new: _put(x, index, new, place, how), t, where, values
-    )
-    return made
+    return apply(kind, lambda x, index, new: _put(x, index, new, place, how), t, where, values)
 
 
 def _require_fitting(kind: str, rank: int, indices: Tensor, values: Tensor, place: int) -> None:
@@ -143,5 +140,4 @@ def scatter_reduce(
         met = _put(nothing, index, ones, place, "set")
         return weft.where(met, made, weft.constant(0, dtype=x.dtype))
 
-    reduced: Tensor = apply("scatter_reduce", function, data, where)
-    return reduced
+    return apply("scatter_reduce", function, data, where)

@@ -232,7 +232,7 @@ def _step(
         step = averages[0] / (root(averages[1]) + small)
         return step + decay * w if has_decay else step
 
-    made: Tensor = apply(
+    return apply(
         kind,
         function,
         first,
@@ -241,7 +241,6 @@ def _step(
         number,
         *(as_tensor(scale, dtypes.float32) for scale in scales),
     )
-    return made
 
 
 def adam_var_update(
