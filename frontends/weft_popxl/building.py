@@ -137,3 +137,11 @@ def pair(kind: str, left: Any, right: Any) -> tuple[Tensor, Tensor]:
     right = as_tensor(right, left)
     same_dtypes(kind, left, right)
     return left, right
+
+
+def matching(kind: str, *tensors: Any) -> tuple[Tensor, ...]:
+    """Return operands as tensors of one dtype, that of the first tensor."""
+    first = as_tensor(tensors[0])
+    found = (first, *(as_tensor(each, first) for each in tensors[1:]))
+    same_dtypes(kind, *found)
+    return found

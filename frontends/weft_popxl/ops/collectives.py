@@ -17,9 +17,10 @@ from weft.ir.dtypes import DType, is_bool, is_inexact
 from weft.ops.shape.movement import IdentityOp
 from weft.ranks.collectives import AllGatherOp, AllReduceOp, RankOp, ReduceScatterOp
 from weft_popxl.arguments import axis_of, flag, one_of, text
-from weft_popxl.building import apply, change
+from weft_popxl.building import apply
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import refuse_value
+from weft_popxl.ops.families import applied, twins
 from weft_popxl.replica_grouping import ReplicaGrouping
 from weft_popxl.replicas import ranks_of
 from weft_popxl.tensor import Tensor
@@ -145,12 +146,6 @@ def _reduced(op: str, x: TensorOp, over: Ranks) -> Any:
     return AllReduceOp(x, reduction=EXTREMES[op], **over)
 
 
-def _reduction(kind: str, op: Any, group: Any) -> Callable[[TensorOp], TensorOp]:
-    """Return the function of an all-reduce, after checks of its arguments."""
-    name, over = one_of(f"{kind}: op", op, OPS), ranks_of(kind, group)
-    return lambda x: _reduced(name, x, over)
-
-
 def _added(kind: str, op: Any, group: Any) -> Ranks:
     """Return the ranks of a reduction whose gradient is known for sums only."""
     if text(f"{kind}: op", op) != "add":
@@ -163,8 +158,8 @@ def _padded(x: TensorOp, ranks: int) -> Any:
     return weft.pad(weft.flatten(x), [(0, -x.axes.size % ranks)])
 
 
-def replicated_all_reduce(
-    t: Tensor, op: str = "add", group: ReplicaGrouping | None = None
+def _replicated_all_reduce(
+    kind: str, t: Tensor, op: str = "add", group: ReplicaGrouping | None = None
 ) -> Tensor:
     """Return a reduction of t over replicas, of which each gets all.
 
@@ -172,16 +167,13 @@ def replicated_all_reduce(
     for bools ``and`` or ``or``; others raise ValueError. The gradient is that of the sum of the
     results of all replicas: for ``add``, the sum of their gradients.
     """
-    kind = "replicated_all_reduce"
-    return apply(kind, _reduction(kind, op, group), as_tensor(t))
+    name, over = one_of(f"{kind}: op", op, OPS), ranks_of(kind, group)
+    return applied(kind, lambda x: _reduced(name, x, over), as_tensor(t))
 
 
-def replicated_all_reduce_(
-    t: Tensor, op: str = "add", group: ReplicaGrouping | None = None
-) -> Tensor:
-    """Replace t by its `replicated_all_reduce`."""
-    kind = "replicated_all_reduce_"
-    return change(kind, _reduction(kind, op, group), as_tensor(t))
+replicated_all_reduce, replicated_all_reduce_ = twins(
+    _replicated_all_reduce, "Replace t by its `replicated_all_reduce`."
+)
 
 
 def replicated_all_reduce_identical_inputs(

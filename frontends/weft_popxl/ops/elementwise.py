@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from weft_popxl.arguments import axis_of, number_for
 from weft_popxl.building import apply, change, computed, pair, same_dtypes, view
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import popart_exception, refuse_value
+from weft_popxl.ops.families import Function, applied, binary, family, twins, unary
 from weft_popxl.tensor import Tensor
 
 __all__ = [
@@ -71,17 +71,56 @@ __all__ = [
 ]
 
 
-def _unary(kind: str, function: Callable[..., TensorOp], t: Any) -> Tensor:
-    return apply(kind, function, as_tensor(t))
+negate = unary("negate", weft.negative, "Return -t.")
+abs = unary("abs", weft.absolute, "Return the absolute value.")
+sign = unary("sign", weft.sign, "Return the sign of t: -1, 0 or 1.")
+floor = unary("floor", weft.floor, "Return t rounded down.")
+ceil = unary("ceil", weft.ceil, "Return t rounded up.")
+round = unary("round", weft.round, "Return t rounded to the nearest integer, with ties to even.")
+exp = unary("exp", weft.exp, "Return e to the power of t.")
+exp_ = unary("exp_", weft.exp, "Set t to e to the power of t.")
+log = unary("log", weft.log, "Return the natural logarithm.")
+log2 = unary("log2", weft.log2, "Return the logarithm to base 2.")
+sqrt = unary("sqrt", weft.sqrt, "Return the square root.")
+sin = unary("sin", weft.sin, "Return the sine.")
+cos = unary("cos", weft.cos, "Return the cosine.")
+tan = unary("tan", weft.tan, "Return the tangent.")
+sinh = unary("sinh", weft.sinh, "Return the hyperbolic sine.")
+cosh = unary("cosh", weft.cosh, "Return the hyperbolic cosine.")
+tanh = unary("tanh", weft.tanh, "Return the hyperbolic tangent.")
+sigmoid = unary("sigmoid", weft.sigmoid, "Return 1 / (1 + exp(-t)).")
+relu = unary("relu", weft.relu, "Return max(t, 0).")
+relu_ = unary("relu_", weft.relu, "Set negative elements of t to 0.")
+gelu = unary(
+    "gelu",
+    functools.partial(weft.gelu, approximate="tanh"),
+    "Return 0.5 t (1 + tanh(0.7978845608 t + 0.03567740814 t³)) (Hendrycks and Gimpel, 2016).",
+)
+gelu_ = unary("gelu_", functools.partial(weft.gelu, approximate="tanh"), "Set t to its `gelu`.")
+geluerf = unary("geluerf", weft.gelu, "Return t times the normal distribution function of t.")
+geluerf_ = unary("geluerf_", weft.gelu, "Set t to its `geluerf`.")
+swish = unary("swish", weft.silu, "Return t times its sigmoid.")
+swish_ = unary("swish_", weft.silu, "Set t to its `swish`.")
+detach = unary("detach", weft.stop_gradient, "Return t without a gradient.")
 
 
-def _binary(kind: str, function: Callable[..., TensorOp], lhs: Any, rhs: Any) -> Tensor:
-    return apply(kind, function, *pair(kind, lhs, rhs))
+def _quotient(x: TensorOp, y: TensorOp) -> Any:
+    """Return the quotient, which truncates for integers."""
+    if x.dtype.kind not in "iu":
+        return weft.divide(x, y)
+    sign = weft.cast(weft.sign(x) * weft.sign(y), x.dtype)
+    return sign * weft.floordivide(weft.absolute(x), weft.absolute(y))
 
 
-def add(lhs: Any, rhs: Any) -> Tensor:
-    """Return lhs + rhs, broadcast as in NumPy; a number or array takes the tensor's dtype."""
-    return _binary("add", weft.add, lhs, rhs)
+add = binary(
+    "add",
+    weft.add,
+    "Return lhs + rhs, broadcast as in NumPy; a number or array takes the tensor's dtype.",
+)
+sub = binary("sub", weft.subtract, "Return lhs - rhs.")
+mul = binary("mul", weft.multiply, "Return lhs * rhs.")
+div = binary("div", _quotient, "Return lhs / rhs; integer division truncates, as in C.")
+fmod = binary("fmod", weft.fmod, "Return the remainder of lhs / rhs, with the sign of lhs.")
 
 
 def add_(lhs: Tensor, rhs: Any) -> Tensor:
@@ -92,49 +131,14 @@ def add_(lhs: Tensor, rhs: Any) -> Tensor:
     return change("add_", weft.add, target, other)
 
 
-def sub(lhs: Any, rhs: Any) -> Tensor:
-    """Return lhs - rhs."""
-    return _binary("sub", weft.subtract, lhs, rhs)
-
-
-def mul(lhs: Any, rhs: Any) -> Tensor:
-    """Return lhs * rhs."""
-    return _binary("mul", weft.multiply, lhs, rhs)
-
-
-def div(lhs: Any, rhs: Any) -> Tensor:
-    """Return lhs / rhs; integer division truncates, as in C."""
-    return _binary("div", _quotient, lhs, rhs)
-
-
-def _quotient(x: TensorOp, y: TensorOp) -> Any:
-    if x.dtype.kind not in "iu":
-        return weft.divide(x, y)
-    sign = weft.cast(weft.sign(x) * weft.sign(y), x.dtype)
-    return sign * weft.floordivide(weft.absolute(x), weft.absolute(y))
-
-
-def fmod(lhs: Any, rhs: Any) -> Tensor:
-    """Return the remainder of lhs / rhs, with the sign of lhs."""
-    return _binary("fmod", weft.fmod, lhs, rhs)
-
-
 def pow(t: Any, e: Any) -> Tensor:
     """Return t to the power of e."""
-    return _binary("pow", weft.power, t, e)
+    return apply("pow", weft.power, *pair("pow", t, e))
 
 
-def maximum(*ts: Any) -> Tensor:
-    """Return the elementwise maximum of several tensors, which are broadcast."""
-    return _largest("maximum", weft.maximum, ts)
-
-
-def minimum(*ts: Any) -> Tensor:
-    """Return the elementwise minimum of several tensors, which are broadcast."""
-    return _largest("minimum", weft.minimum, ts)
-
-
-def _largest(kind: str, function: Callable[..., TensorOp], ts: Sequence[Any]) -> Tensor:
+@family
+def _variadic(kind: str, function: Function, *ts: Any) -> Tensor:
+    """Combine one or more tensors, which are broadcast."""
     if not ts:
         refuse_value(f"{kind} takes at least one tensor")
     like = next((t for t in ts if isinstance(t, Tensor)), ts[0])
@@ -144,193 +148,58 @@ def _largest(kind: str, function: Callable[..., TensorOp], ts: Sequence[Any]) ->
     return apply(kind, lambda *ops: functools.reduce(function, ops), *tensors)
 
 
-def scaled_add(X: Tensor, Y: Tensor, a: Any = 1.0, b: Any = 1.0) -> Tensor:  # noqa: N803
+maximum = _variadic(
+    "maximum",
+    weft.maximum,
+    "Return the elementwise maximum of several tensors, which are broadcast.",
+)
+minimum = _variadic(
+    "minimum",
+    weft.minimum,
+    "Return the elementwise minimum of several tensors, which are broadcast.",
+)
+
+
+def _scaled_add(kind: str, X: Tensor, Y: Tensor, a: Any = 1.0, b: Any = 1.0) -> Tensor:  # noqa: N803
     """Return aX + bY for tensors of equal shape; a and b are numbers or scalars."""
-    return apply("scaled_add", _combination, *_combined("scaled_add", X, Y, a, b))
-
-
-def scaled_add_(X: Tensor, Y: Tensor, a: Any = 1.0, b: Any = 1.0) -> Tensor:  # noqa: N803
-    """Set X to aX + bY for tensors of equal shape; a and b are numbers or scalars."""
-    return change("scaled_add_", _combination, *_combined("scaled_add_", X, Y, a, b))
-
-
-def _combined(kind: str, x: Tensor, y: Any, a: Any, b: Any) -> tuple[Tensor, ...]:
-    x, y = pair(kind, x, y)
+    x, y = pair(kind, X, Y)
     if x.shape != y.shape:
         raise popart_exception(f"{kind} takes tensors of one shape, not {x!r} and {y!r}")
-    return x, y, as_tensor(a, x), as_tensor(b, x)
+
+    def function(x: TensorOp, y: TensorOp, a: TensorOp, b: TensorOp) -> Any:
+        return weft.cast(a * x + b * y, x.dtype)
+
+    return applied(kind, function, x, y, as_tensor(a, x), as_tensor(b, x))
 
 
-def _combination(x: TensorOp, y: TensorOp, a: TensorOp, b: TensorOp) -> Any:
-    return weft.cast(a * x + b * y, x.dtype)
-
-
-def negate(t: Tensor) -> Tensor:
-    """Return -t."""
-    return _unary("negate", weft.negative, t)
-
-
-def abs(t: Tensor) -> Tensor:
-    """Return the absolute value."""
-    return _unary("abs", weft.absolute, t)
-
-
-def exp(t: Tensor) -> Tensor:
-    """Return e to the power of t."""
-    return _unary("exp", weft.exp, t)
-
-
-def exp_(t: Tensor) -> Tensor:
-    """Set t to e to the power of t."""
-    return change("exp_", weft.exp, as_tensor(t))
-
-
-def log(t: Tensor) -> Tensor:
-    """Return the natural logarithm."""
-    return _unary("log", weft.log, t)
-
-
-def log2(t: Tensor) -> Tensor:
-    """Return the logarithm to base 2."""
-    return _unary("log2", weft.log2, t)
-
-
-def sqrt(t: Tensor) -> Tensor:
-    """Return the square root."""
-    return _unary("sqrt", weft.sqrt, t)
-
-
-def sin(t: Tensor) -> Tensor:
-    """Return the sine."""
-    return _unary("sin", weft.sin, t)
-
-
-def cos(t: Tensor) -> Tensor:
-    """Return the cosine."""
-    return _unary("cos", weft.cos, t)
-
-
-def tan(t: Tensor) -> Tensor:
-    """Return the tangent."""
-    return _unary("tan", weft.tan, t)
-
-
-def sinh(t: Tensor) -> Tensor:
-    """Return the hyperbolic sine."""
-    return _unary("sinh", weft.sinh, t)
-
-
-def cosh(t: Tensor) -> Tensor:
-    """Return the hyperbolic cosine."""
-    return _unary("cosh", weft.cosh, t)
-
-
-def tanh(t: Tensor) -> Tensor:
-    """Return the hyperbolic tangent."""
-    return _unary("tanh", weft.tanh, t)
-
-
-def sigmoid(t: Tensor) -> Tensor:
-    """Return 1 / (1 + exp(-t))."""
-    return _unary("sigmoid", weft.sigmoid, t)
-
-
-def relu(t: Tensor) -> Tensor:
-    """Return max(t, 0)."""
-    return _unary("relu", weft.relu, t)
-
-
-def relu_(t: Tensor) -> Tensor:
-    """Set negative elements of t to 0."""
-    return change("relu_", weft.relu, as_tensor(t))
-
-
-def _gelu(x: TensorOp) -> Any:
-    return weft.gelu(x, approximate="tanh")
-
-
-def gelu(t: Tensor) -> Tensor:
-    """Return 0.5 t (1 + tanh(0.7978845608 t + 0.03567740814 t³)) (Hendrycks and Gimpel, 2016)."""
-    return _unary("gelu", _gelu, t)
-
-
-def gelu_(t: Tensor) -> Tensor:
-    """Set t to its `gelu`."""
-    return change("gelu_", _gelu, as_tensor(t))
-
-
-def geluerf(t: Tensor) -> Tensor:
-    """Return t times the normal distribution function of t."""
-    return _unary("geluerf", weft.gelu, t)
-
-
-def geluerf_(t: Tensor) -> Tensor:
-    """Set t to its `geluerf`."""
-    return change("geluerf_", weft.gelu, as_tensor(t))
-
-
-def swish(t: Tensor) -> Tensor:
-    """Return t times its sigmoid."""
-    return _unary("swish", weft.silu, t)
-
-
-def swish_(t: Tensor) -> Tensor:
-    """Set t to its `swish`."""
-    return change("swish_", weft.silu, as_tensor(t))
+scaled_add, scaled_add_ = twins(
+    _scaled_add, "Set X to aX + bY for tensors of equal shape; a and b are numbers or scalars."
+)
 
 
 def softmax(t: Tensor, axis: int) -> Tensor:
     """Return exp(t) divided by its sum along an axis."""
     t = as_tensor(t)
     place = axis_of("softmax", t, axis)
-    return _unary("softmax", lambda x: weft.softmax(x, axis=place), t)
+    return apply("softmax", lambda x: weft.softmax(x, axis=place), t)
 
 
-def clip(t: Tensor, min: float = -np.inf, max: float = np.inf) -> Tensor:
+def _clip(kind: str, t: Tensor, min: float = -np.inf, max: float = np.inf) -> Tensor:
     """Return t clipped to a range; raises ValueError for integers and a fractional limit."""
     t = as_tensor(t)
-    return _unary("clip", _clipped("clip", t, min, max), t)
-
-
-clamp = clip
-
-
-def clip_(t: Tensor, min: float = -np.inf, max: float = np.inf) -> Tensor:
-    """Clip t to a range in place; see `clip`."""
-    t = as_tensor(t)
-    return change("clip_", _clipped("clip_", t, min, max), t)
-
-
-def _clipped(kind: str, t: Tensor, low: float, high: float) -> Callable[[TensorOp], TensorOp]:
-    given = (number_for(f"{kind}: min", low, t), number_for(f"{kind}: max", high, t))
+    given = (number_for(f"{kind}: min", min, t), number_for(f"{kind}: max", max, t))
     limits = [None if math.isinf(limit) else limit for limit in given]
-    return lambda x: weft.cast(weft.clip(x, *limits), x.dtype)
+    return applied(kind, lambda x: weft.cast(weft.clip(x, *limits), x.dtype), t)
 
 
-def sign(t: Tensor) -> Tensor:
-    """Return the sign of t: -1, 0 or 1."""
-    return _unary("sign", weft.sign, t)
-
-
-def floor(t: Tensor) -> Tensor:
-    """Return t rounded down."""
-    return _unary("floor", weft.floor, t)
-
-
-def ceil(t: Tensor) -> Tensor:
-    """Return t rounded up."""
-    return _unary("ceil", weft.ceil, t)
-
-
-def round(t: Tensor) -> Tensor:
-    """Return t rounded to the nearest integer, with ties to even."""
-    return _unary("round", weft.round, t)
+clip, clip_ = twins(_clip, "Clip t to a range in place; see `clip`.")
+clamp = clip
 
 
 def cast(t: Tensor, data_type: Any) -> Tensor:
     """Return t in another dtype."""
     wanted = dtypes.dtype.as_dtype(data_type).as_numpy()
-    return _unary("cast", lambda x: weft.cast(x, wanted), t)
+    return apply("cast", lambda x: weft.cast(x, wanted), as_tensor(t))
 
 
 def identity(t: Tensor, output_name: str | None = None) -> Tensor:
@@ -339,11 +208,6 @@ def identity(t: Tensor, output_name: str | None = None) -> Tensor:
 
 
 rename = identity
-
-
-def detach(t: Tensor) -> Tensor:
-    """Return t without a gradient."""
-    return _unary("detach", weft.stop_gradient, t)
 
 
 def detach_(t: Tensor) -> Tensor:
@@ -358,29 +222,14 @@ def where(condition: Tensor, lhs: Any, rhs: Any) -> Tensor:
     return apply("where", weft.where, chosen, left, right)
 
 
-def increment_mod(t: Tensor, increment: float, modulus: float) -> Tensor:
+def _increment_mod(kind: str, t: Tensor, increment: float, modulus: float) -> Tensor:
     """Return (t + increment) % modulus; raises ValueError for fractions if t has integers."""
     t = as_tensor(t)
-    return _unary("increment_mod", _incremented("increment_mod", t, increment, modulus), t)
-
-
-def increment_mod_(t: Tensor, increment: float, modulus: float) -> Tensor:
-    """Set t to (t + increment) % modulus; see `increment_mod`."""
-    t = as_tensor(t)
-    return change("increment_mod_", _incremented("increment_mod_", t, increment, modulus), t)
-
-
-def _incremented(
-    kind: str, t: Tensor, increment: float, modulus: float
-) -> Callable[[TensorOp], TensorOp]:
     step = number_for(f"{kind}: the increment", increment, t)
     end = number_for(f"{kind}: the modulus", modulus, t)
-    return lambda x: weft.mod(x + step, end)
+    return applied(kind, lambda x: weft.mod(x + step, end), t)
 
 
-def matching(kind: str, *tensors: Any) -> tuple[Tensor, ...]:
-    """Return operands as tensors of one dtype, that of the first tensor."""
-    first = as_tensor(tensors[0])
-    found = (first, *(as_tensor(each, first) for each in tensors[1:]))
-    same_dtypes(kind, *found)
-    return found
+increment_mod, increment_mod_ = twins(
+    _increment_mod, "Set t to (t + increment) % modulus; see `increment_mod`."
+)

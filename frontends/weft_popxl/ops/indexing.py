@@ -12,10 +12,10 @@ import weft
 from weft import TensorOp
 from weft_popxl import dtypes
 from weft_popxl.arguments import axes_of, axis_of, flag, whole, wholes
-from weft_popxl.building import apply, change
+from weft_popxl.building import apply, matching
 from weft_popxl.data import as_array, as_tensor
 from weft_popxl.errors import popart_exception, refuse_type, refuse_value
-from weft_popxl.ops.elementwise import matching
+from weft_popxl.ops.families import applied, twins
 from weft_popxl.tensor import Constant, Tensor
 
 __all__ = [
@@ -249,14 +249,8 @@ def dynamic_slice(
     return apply("dynamic_slice", function, t, where)
 
 
-def _updated(places: Sequence[int]) -> Any:
-    def function(x: TensorOp, begin: TensorOp, new: TensorOp) -> Any:
-        return weft.dynamic_update_slice(x, new, _starts(x, begin, places))
-
-    return function
-
-
-def dynamic_update(
+def _dynamic_update(
+    kind: str,
     t: Tensor,
     index: Tensor,
     t_update: Tensor,
@@ -265,27 +259,17 @@ def dynamic_update(
     no_overlap: bool = False,
 ) -> Tensor:
     """Return t with the block of `dynamic_slice` replaced."""
-    kind = "dynamic_update"
     t, where, places, lengths = _block(kind, t, index, axes, sizes)
-    return apply(kind, _updated(places), t, where, _fitting(kind, t, t_update, lengths))
-
-
-def dynamic_update_(
-    t: Tensor,
-    index: Tensor,
-    t_update: Tensor,
-    axes: Iterable[int],
-    sizes: Iterable[int],
-    no_overlap: bool = False,
-) -> Tensor:
-    """Replace the block of `dynamic_slice` in t in place."""
-    kind = "dynamic_update_"
-    t, where, places, lengths = _block(kind, t, index, axes, sizes)
-    return change(kind, _updated(places), t, where, _fitting(kind, t, t_update, lengths))
-
-
-def _fitting(kind: str, t: Tensor, update: Any, lengths: tuple[int, ...]) -> Tensor:
-    _, new = matching(kind, t, update)
+    _, new = matching(kind, t, t_update)
     if new.shape != lengths:
         raise popart_exception(f"{kind} takes a block of shape {lengths}, not {new!r}")
-    return new
+
+    def function(x: TensorOp, begin: TensorOp, new: TensorOp) -> Any:
+        return weft.dynamic_update_slice(x, new, _starts(x, begin, places))
+
+    return applied(kind, function, t, where, new)
+
+
+dynamic_update, dynamic_update_ = twins(
+    _dynamic_update, "Replace the block of `dynamic_slice` in t in place."
+)

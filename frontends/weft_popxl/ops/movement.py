@@ -13,6 +13,7 @@ from weft_popxl.arguments import axes_of, axis_of, several, whole, wholes
 from weft_popxl.building import apply, apply_all, same_dtypes, view
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import popart_exception, refuse_value
+from weft_popxl.ops.families import twins
 from weft_popxl.tensor import Tensor
 
 __all__ = [
@@ -47,17 +48,8 @@ def _moved(
     return apply(kind, show, tensor)
 
 
-def transpose(t: Tensor, permutation: Iterable[int] | None = None) -> Tensor:
+def _transpose(kind: str, t: Tensor, permutation: Iterable[int] | None = None) -> Tensor:
     """Return t with permuted dimensions, in reverse order without a permutation."""
-    return _transposed("transpose", t, permutation)
-
-
-def transpose_(t: Tensor, permutation: Iterable[int] | None = None) -> Tensor:
-    """Return a view of t with permuted dimensions."""
-    return _transposed("transpose_", t, permutation)
-
-
-def _transposed(kind: str, t: Tensor, permutation: Iterable[int] | None) -> Tensor:
     t = as_tensor(t)
     places = list(range(t.rank))
     order = places[::-1]
@@ -72,17 +64,11 @@ def _transposed(kind: str, t: Tensor, permutation: Iterable[int] | None) -> Tens
     )
 
 
-def reshape(t: Tensor, shape: Iterable[int]) -> Tensor:
+transpose, transpose_ = twins(_transpose, "Return a view of t with permuted dimensions.")
+
+
+def _reshape(kind: str, t: Tensor, shape: Iterable[int]) -> Tensor:
     """Return t in another shape, in which one length may be -1; raises ValueError if none fits."""
-    return _reshaped("reshape", t, shape)
-
-
-def reshape_(t: Tensor, shape: Iterable[int]) -> Tensor:
-    """Return a view of t with another shape."""
-    return _reshaped("reshape_", t, shape)
-
-
-def _reshaped(kind: str, t: Tensor, shape: Iterable[int]) -> Tensor:
     t = as_tensor(t)
     wanted = wholes(f"{kind}: the shape", shape)
     lengths = list(wanted)
@@ -96,34 +82,29 @@ def _reshaped(kind: str, t: Tensor, shape: Iterable[int]) -> Tensor:
     )
 
 
-def flatten(t: Tensor) -> Tensor:
+reshape, reshape_ = twins(_reshape, "Return a view of t with another shape.")
+
+
+def _flatten(kind: str, t: Tensor) -> Tensor:
     """Return t with one dimension."""
-    return _reshaped("flatten", t, (-1,) if as_tensor(t).nelms else (0,))
+    return _reshape(kind, t, (-1,) if as_tensor(t).nelms else (0,))
 
 
-def flatten_(t: Tensor) -> Tensor:
-    """Return a view of t with one dimension."""
-    return _reshaped("flatten_", t, (-1,) if as_tensor(t).nelms else (0,))
+flatten, flatten_ = twins(_flatten, "Return a view of t with one dimension.")
 
 
-def squeeze(t: Tensor, axes: Numbers = None) -> Tensor:
+def _squeeze(kind: str, t: Tensor, axes: Numbers = None) -> Tensor:
     """Return t without dimensions of length 1: all, or those given."""
-    return _squeezed("squeeze", t, axes)
-
-
-def squeeze_(t: Tensor, axes: Numbers = None) -> Tensor:
-    """Return a view of t without dimensions of length 1."""
-    return _squeezed("squeeze_", t, axes)
-
-
-def _squeezed(kind: str, t: Tensor, axes: Numbers) -> Tensor:
     t = as_tensor(t)
     given = [place for place, length in enumerate(t.shape) if length == 1]
     if axes is not None:
         given = list(axes_of(kind, t, axes))
     if any(t.shape[place] != 1 for place in given):
         refuse_value(f"{kind}: {t!r} has another length than 1 along one of {given}")
-    return _reshaped(kind, t, [n for place, n in enumerate(t.shape) if place not in given])
+    return _reshape(kind, t, [n for place, n in enumerate(t.shape) if place not in given])
+
+
+squeeze, squeeze_ = twins(_squeeze, "Return a view of t without dimensions of length 1.")
 
 
 def _listed(what: str, numbers: Any) -> list[int | None]:
@@ -132,7 +113,8 @@ def _listed(what: str, numbers: Any) -> list[int | None]:
     return [None if number is None else whole(what, number) for number in given]
 
 
-def slice(
+def _slice(
+    kind: str,
     t: Tensor,
     start: Numbers = None,
     stop: Numbers = None,
@@ -145,24 +127,6 @@ def slice(
     an argument or in a list, has the default of Python's slices. Steps may be negative.
     """
     t = as_tensor(t)
-    return _sliced("slice", t, _slices("slice", t, start, stop, step, axis))
-
-
-def slice_(
-    t: Tensor,
-    start: Numbers = None,
-    stop: Numbers = None,
-    step: Numbers = None,
-    axis: Numbers = None,
-) -> Tensor:
-    """Return a slice of t as a view; see `slice`."""
-    t = as_tensor(t)
-    return _sliced("slice_", t, _slices("slice_", t, start, stop, step, axis))
-
-
-def _slices(
-    kind: str, t: Tensor, start: Numbers, stop: Numbers, step: Numbers, axis: Numbers
-) -> list[builtins.slice]:
     parts = {"start": start, "stop": stop, "step": step, "axis": axis}
     given = [
         None if part is None else _listed(f"{kind}: {name}", part) for name, part in parts.items()
@@ -175,7 +139,10 @@ def _slices(
     found = [builtins.slice(None)] * t.rank
     for number, place in enumerate(places):
         found[place] = builtins.slice(starts[number], stops[number], steps[number])
-    return found
+    return _sliced(kind, t, found)
+
+
+slice, slice_ = twins(_slice, "Return a slice of t as a view; see `slice`.")
 
 
 def _sliced(kind: str, t: Tensor, slices: Sequence[Any]) -> Tensor:
@@ -188,28 +155,23 @@ def _sliced(kind: str, t: Tensor, slices: Sequence[Any]) -> Tensor:
     )
 
 
-def subsample(t: Tensor, strides: Numbers) -> Tensor:
+def _subsample(kind: str, t: Tensor, strides: Numbers) -> Tensor:
     """Return every n-th element along each axis, from a stride for each of the first axes.
 
     Along the other axes all elements are kept; a number is the stride of the first axis. Raises
     ValueError for more strides than axes, and for strides below 1.
     """
     t = as_tensor(t)
-    return _sliced("subsample", t, _steps("subsample", t, strides))
-
-
-def subsample_(t: Tensor, strides: Numbers) -> Tensor:
-    """Return every n-th element along each axis as a view; see `subsample`."""
-    t = as_tensor(t)
-    return _sliced("subsample_", t, _steps("subsample_", t, strides))
-
-
-def _steps(kind: str, t: Tensor, strides: Numbers) -> list[builtins.slice]:
     what = f"{kind}: a stride"
     steps = wholes(what, strides if isinstance(strides, Iterable) else [strides], least=1)
     if len(steps) > t.rank:
         refuse_value(f"{kind} takes a stride for each axis of {t!r} at most, not {steps}")
-    return [builtins.slice(None, None, step) for step in steps]
+    return _sliced(kind, t, [builtins.slice(None, None, step) for step in steps])
+
+
+subsample, subsample_ = twins(
+    _subsample, "Return every n-th element along each axis as a view; see `subsample`."
+)
 
 
 def diag(t: Tensor) -> Tensor:
@@ -220,31 +182,24 @@ def diag(t: Tensor) -> Tensor:
     return apply("diag", weft.diagonal, t)
 
 
-def concat(ts: Iterable[Tensor], axis: int = 0) -> Tensor:
+def _concat(kind: str, ts: Iterable[Tensor], axis: int = 0) -> Tensor:
     """Return the concatenation of tensors along an axis."""
-    tensors = _joined("concat", ts)
-    place = axis_of("concat", tensors[0], axis)
-    return apply("concat", lambda *parts: weft.concat(parts, axis=place), *tensors)
-
-
-def concat_(ts: Iterable[Tensor], axis: int = 0) -> Tensor:
-    """Return the concatenation of tensors along an axis as a view."""
-    tensors = _joined("concat_", ts)
-    place = axis_of("concat_", tensors[0], axis)
-    return view(
-        "concat_",
-        lambda *parts: weft.concat(parts, axis=place),
-        lambda value, *old: weft.split(value, [op.shape[place] for op in old], axis=place),
-        *tensors,
-    )
-
-
-def _joined(kind: str, ts: Iterable[Tensor]) -> list[Tensor]:
     tensors = [as_tensor(t) for t in several(f"{kind}: the tensors", ts)]
     if not tensors:
         refuse_value(f"{kind} takes at least one tensor")
     same_dtypes(kind, *tensors)
-    return tensors
+    place = axis_of(kind, tensors[0], axis)
+
+    def show(*parts: TensorOp) -> Any:
+        return weft.concat(parts, axis=place)
+
+    def put(value: TensorOp, *old: TensorOp) -> Any:
+        return weft.split(value, [op.shape[place] for op in old], axis=place)
+
+    return view(kind, show, put, *tensors) if kind.endswith("_") else apply(kind, show, *tensors)
+
+
+concat, concat_ = twins(_concat, "Return the concatenation of tensors along an axis as a view.")
 
 
 def split(t: Tensor, splits: int | Sequence[int], axis: int = 0) -> list[Tensor]:

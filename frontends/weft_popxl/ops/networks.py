@@ -11,10 +11,9 @@ import weft
 from weft import TensorOp
 from weft_popxl import dtypes
 from weft_popxl.arguments import flag, one_of, real, whole, wholes
-from weft_popxl.building import apply, apply_all, pair
+from weft_popxl.building import apply, apply_all, matching, pair
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import popart_exception, refuse_value
-from weft_popxl.ops.elementwise import matching
 from weft_popxl.tensor import Tensor
 
 __all__ = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import weft
@@ -13,6 +13,7 @@ from weft_popxl.arguments import axes_of, axis_of, flag, real, several, whole
 from weft_popxl.building import apply, apply_all
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import popart_exception, refuse_value
+from weft_popxl.ops.families import Function, family, unary
 from weft_popxl.tensor import Tensor
 
 __all__ = [
@@ -38,49 +39,19 @@ __all__ = [
 Axis = int | Iterable[int] | None
 
 
-def _reduced(
-    kind: str, function: Callable[..., TensorOp], t: Any, axis: Axis, keepdims: bool
+@family
+def _reduction(
+    kind: str, function: Function, t: Tensor, axis: Axis = None, keepdims: bool = False
 ) -> Tensor:
+    """Reduce a tensor over axes."""
     t = as_tensor(t)
     axes = None if axis is None else axes_of(kind, t, axis)
     keeps = flag(f"{kind}: keepdims", keepdims)
     return apply(kind, lambda x: function(x, axis=axes, keepdims=keeps), t)
 
 
-def sum(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the sum."""
-    return _reduced("sum", weft.sum, t, axis, keepdims)
-
-
-def mean(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the mean."""
-    return _reduced("mean", weft.mean, t, axis, keepdims)
-
-
-def max(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the maximum."""
-    return _reduced("max", weft.max, t, axis, keepdims)
-
-
-def min(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the minimum."""
-    return _reduced("min", weft.min, t, axis, keepdims)
-
-
-def prod(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the product."""
-    return _reduced("prod", weft.prod, t, axis, keepdims)
-
-
-def median(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the median: of an even number of elements, the lower of the two middle ones.
-
-    It has the dtype of t, and is NaN if an element is.
-    """
-    return _reduced("median", _median, t, axis, keepdims)
-
-
 def _median(x: TensorOp, axis: tuple[int, ...] | None, keepdims: bool) -> Any:
+    """Return the lower median over axes, NaN where an element is."""
     axes = tuple(range(x.rank)) if axis is None else axis
     rest = [place for place in range(x.rank) if place not in axes]
     lengths = [x.shape[place] for place in rest]
@@ -97,50 +68,46 @@ def _median(x: TensorOp, axis: tuple[int, ...] | None, keepdims: bool) -> Any:
     return weft.reshape(found, shape) if keepdims else found
 
 
-def logsum(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the logarithm of the sum."""
-    return _reduced("logsum", lambda x, **over: weft.log(weft.sum(x, **over)), t, axis, keepdims)
+sum = _reduction("sum", weft.sum, "Return the sum.")
+mean = _reduction("mean", weft.mean, "Return the mean.")
+max = _reduction("max", weft.max, "Return the maximum.")
+min = _reduction("min", weft.min, "Return the minimum.")
+prod = _reduction("prod", weft.prod, "Return the product.")
+median = _reduction(
+    "median",
+    _median,
+    "Return the median: of an even number of elements, the lower of the two middle ones.\n\n"
+    "It has the dtype of t, and is NaN if an element is.",
+)
+logsum = _reduction(
+    "logsum", lambda x, **over: weft.log(weft.sum(x, **over)), "Return the logarithm of the sum."
+)
+logsumexp = _reduction(
+    "logsumexp", weft.logsumexp, "Return the logarithm of the sum of exponentials."
+)
+l1 = _reduction(
+    "l1", lambda x, **over: weft.sum(weft.absolute(x), **over), "Return the sum of absolute values."
+)
+l2 = _reduction("l2", weft.norm, "Return the square root of the sum of squares.")
+sumsquare = _reduction(
+    "sumsquare", lambda x, **over: weft.sum(weft.square(x), **over), "Return the sum of squares."
+)
 
 
-def logsumexp(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the logarithm of the sum of exponentials."""
-    return _reduced("logsumexp", weft.logsumexp, t, axis, keepdims)
-
-
-def l1(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the sum of absolute values."""
-    return _reduced("l1", lambda x, **over: weft.sum(weft.absolute(x), **over), t, axis, keepdims)
-
-
-def l2(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the square root of the sum of squares."""
-    return _reduced("l2", weft.norm, t, axis, keepdims)
-
-
-def sumsquare(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the sum of squares."""
-    return _reduced(
-        "sumsquare", lambda x, **over: weft.sum(weft.square(x), **over), t, axis, keepdims
-    )
-
-
-def argmax(t: Tensor, dim: int = 0, keepdim: bool = False) -> Tensor:
-    """Return the index of the first maximum along an axis, as int32."""
-    return _placed("argmax", weft.argmax, t, dim, keepdim)
-
-
-def argmin(t: Tensor, dim: int = 0, keepdim: bool = False) -> Tensor:
-    """Return the index of the first minimum along an axis, as int32."""
-    return _placed("argmin", weft.argmin, t, dim, keepdim)
-
-
-def _placed(
-    kind: str, function: Callable[..., TensorOp], t: Any, dim: int, keepdim: bool
-) -> Tensor:
+@family
+def _index(kind: str, function: Function, t: Tensor, dim: int = 0, keepdim: bool = False) -> Tensor:
     """Return the int32 index along an axis computed by a function."""
     t = as_tensor(t)
     place, keeps = axis_of(kind, t, dim), flag(f"{kind}: keepdim", keepdim)
     return apply(kind, lambda x: weft.cast(function(x, axis=place, keepdims=keeps), weft.int32), t)
+
+
+argmax = _index(
+    "argmax", weft.argmax, "Return the index of the first maximum along an axis, as int32."
+)
+argmin = _index(
+    "argmin", weft.argmin, "Return the index of the first minimum along an axis, as int32."
+)
 
 
 def cumsum(t: Tensor, dim: int = 0) -> Tensor:
@@ -150,16 +117,16 @@ def cumsum(t: Tensor, dim: int = 0) -> Tensor:
     return apply("cumsum", lambda x: weft.cumsum(x, axis=place), t)
 
 
-def lamb_square(t: Tensor) -> Tensor:
-    """Return the sum of the squares of all elements, as float32, or float64 for float64.
+def _sum_of_squares(x: TensorOp) -> Any:
+    return weft.sum(weft.square(weft.cast(x, weft.promote(x.dtype, weft.float32))), axis=None)
 
-    `var_updates.adam_var_update` takes those of a weight and of a step (You et al., 2019).
-    """
 
-    def function(x: TensorOp) -> Any:
-        return weft.sum(weft.square(weft.cast(x, weft.promote(x.dtype, weft.float32))), axis=None)
-
-    return apply("lamb_square", function, as_tensor(t))
+lamb_square = unary(
+    "lamb_square",
+    _sum_of_squares,
+    "Return the sum of the squares of all elements, as float32, or float64 for float64.\n\n"
+    "`var_updates.adam_var_update` takes those of a weight and of a step (You et al., 2019).",
+)
 
 
 def topk(

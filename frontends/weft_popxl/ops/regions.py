@@ -10,10 +10,9 @@ import numpy as np
 import weft
 from weft_popxl import dtypes
 from weft_popxl.arguments import one_of, real, several, whole, wholes
-from weft_popxl.building import apply
+from weft_popxl.building import apply, matching
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import popart_exception, refuse_value
-from weft_popxl.ops.elementwise import matching
 from weft_popxl.tensor import Tensor
 
 __all__ = ["interpolate", "roi_align"]

@@ -15,6 +15,7 @@ from weft_popxl.building import apply, change
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import popart_exception, refuse_value
 from weft_popxl.ops.elementwise import add_
+from weft_popxl.ops.families import named, unary
 from weft_popxl.tensor import Tensor
 
 __all__ = [
@@ -77,13 +78,8 @@ def accumulate_moving_average_(t: Tensor, X: Tensor, f: Any) -> Tensor:  # noqa:
 
 def accumulate_moving_average_square_(t: Tensor, X: Tensor, f: Any) -> Tensor:  # noqa: N803
     """Set t to f t + (1 - f) X²."""
-    return _updated(
-        "accumulate_moving_average_square_",
-        lambda t, x, f: f * t + (1 - f) * weft.square(x),
-        t,
-        X,
-        f,
-    )
+    kind = "accumulate_moving_average_square_"
+    return _updated(kind, lambda t, x, f: f * t + (1 - f) * weft.square(x), t, X, f)
 
 
 def accumulator_scale_(t: Tensor, f: Any) -> Tensor:
@@ -92,9 +88,7 @@ def accumulator_scale_(t: Tensor, f: Any) -> Tensor:
     return change("accumulator_scale_", lambda t, f: t * f, t, _factor(f, t))
 
 
-def accumulator_zero_(t: Tensor) -> Tensor:
-    """Set t to zeros."""
-    return change("accumulator_zero_", weft.zeros_like, as_tensor(t))
+accumulator_zero_ = unary("accumulator_zero_", weft.zeros_like, "Set t to zeros.")
 
 
 def copy_var_update_(t: Tensor, X: Tensor) -> Tensor:  # noqa: N803
@@ -132,7 +126,8 @@ def sparse_accumulate_(
     return change(kind, function, t, new, where, _factor(1.0 if f is None else f, t))
 
 
-def adam_updater(
+def _adam_updater(
+    kind: str,
     acc_first_order: Tensor,
     acc_second_order: Tensor,
     weight: Tensor | None = None,
@@ -150,29 +145,18 @@ def adam_updater(
     betas.
     """
     return _step(
-        "adam_updater", weft.sqrt, acc_first_order, acc_second_order, weight, time_step,
+        kind, weft.sqrt, acc_first_order, acc_second_order, weight, time_step,
         weight_decay, (beta1, beta2), epsilon,
     )  # fmt: skip
 
 
-def lamb_updater(
-    acc_first_order: Tensor,
-    acc_second_order: Tensor,
-    weight: Tensor | None = None,
-    time_step: Tensor | None = None,
-    weight_decay: float | Tensor | None = None,
-    beta1: float | Tensor | None = None,
-    beta2: float | Tensor | None = None,
-    epsilon: float | Tensor = 1e-7,
-) -> Tensor:
-    """Return the step of LAMB (You et al., 2019) before scaling, which equals `adam_updater`.
-
-    `adam_var_update` scales it by the norms of weight and step.
-    """
-    return _step(
-        "lamb_updater", weft.sqrt, acc_first_order, acc_second_order, weight, time_step,
-        weight_decay, (beta1, beta2), epsilon,
-    )  # fmt: skip
+adam_updater = named(_adam_updater, "adam_updater")
+lamb_updater = named(
+    _adam_updater,
+    "lamb_updater",
+    "Return the step of LAMB (You et al., 2019) before scaling, which equals `adam_updater`.\n\n"
+    "`adam_var_update` scales it by the norms of weight and step.",
+)
 
 
 def adamax_updater(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import pickle
+import pydoc
 import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
@@ -73,6 +75,47 @@ def test_signatures_that_differ_are_noticed(function: Callable[..., Any]) -> Non
 
     assert misfits(parameters_of(function), parameters_of(wanted))
     assert misfits(parameters_of(fits), parameters_of(wanted)) == []
+
+
+ALIASES = {"clamp": "clip", "rename": "identity"}
+FUNCTIONS = {
+    f"{owner.__name__}.{name}": getattr(owner, name)
+    for owner in (ops, ops.collectives, ops.var_updates)
+    for name in owner.__all__
+    if inspect.isfunction(getattr(owner, name))
+}
+
+
+@pytest.mark.parametrize("path", FUNCTIONS)
+def test_functions_are_what_their_names_say(path: str) -> None:
+    function, name = FUNCTIONS[path], path.rpartition(".")[2]
+    name = ALIASES.get(name, name)
+    code = function.__code__
+    names = {function.__name__, function.__qualname__, code.co_name, code.co_qualname}
+    assert names == {name}
+    assert pickle.loads(pickle.dumps(function)) is function
+    assert function.__doc__
+    assert f"{name}(" in pydoc.render_doc(function, renderer=pydoc.plaintext)
+    parameters = {*inspect.signature(function).parameters, "return"}
+    assert {*get_type_hints(function)} == {*function.__annotations__} == parameters
+    with pytest.raises(TypeError, match=rf"^{name}\(\) "):
+        function(*range(50), another=0)
+
+
+def test_errors_name_the_function_that_was_called() -> None:
+    with popxl.Ir().main_graph:
+        x = popxl.variable([1.0, 2.0])
+        calls: dict[str, Callable[[], Any]] = {
+            "exp": lambda: ops.exp("a"),  # type: ignore[arg-type]
+            "sum": lambda: ops.sum(x, 3),
+            "slice_": lambda: ops.slice_(x, 0, 1, axis=3),
+            "lamb_updater": lambda: ops.var_updates.lamb_updater(x, x, weight_decay=0.1),
+            "__add__": lambda: x + "a",
+            "__rsub__": lambda: "a" - x,
+        }
+        for name, call in calls.items():
+            with pytest.raises(weft.WeftError, match=rf"test_popxl_names.py.*calling {name}$"):
+                call()
 
 
 def test_what_is_not_here_stands_on_the_page() -> None:
