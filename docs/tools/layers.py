@@ -31,11 +31,14 @@ def layers() -> tuple[list[list[str]], list[list[str]]]:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
         "importlinter"
     ]["contracts"]
-    core, above = (
-        [[name.strip() for name in layer.split("|")] for layer in each["layers"]]
+    found = {
+        tuple(each.get("containers", ())): [
+            [name.strip() for name in layer.split("|")] for layer in each["layers"]
+        ]
         for each in contracts
         if each["type"] == "layers"
-    )
+    }
+    core, above = found["weft",], found[()]
     inside = [[f"weft.{name}" for name in layer] for layer in core if layer != ["__main__"]]
     return [layer for layer in above if layer != ["weft"]], inside
 

@@ -1,4 +1,4 @@
-"""Checks of arguments other than tensors: numbers, sequences, flags, strings, mappings and axes.
+"""Checks of arguments other than tensors: numbers, sequences, flags, strings and mappings.
 
 `what` begins each message and names function and argument, as in ``split: the number of parts``.
 """
@@ -8,14 +8,11 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from weft_popxl.errors import popart_exception, refuse_type, refuse_value
-
-if TYPE_CHECKING:
-    from weft_popxl.tensor import Tensor
+from weft_popxl.errors import refuse_type, refuse_value
 
 
 def whole(what: str, value: Any, least: int | None = None) -> int:
@@ -42,19 +39,6 @@ def real(what: str, value: Any) -> Any:
     except OverflowError:
         refuse_value(f"{what} is too large: {value!r}")
     return value
-
-
-def number_for(what: str, value: Any, t: Tensor) -> Any:
-    """Return a number that a tensor's dtype can hold; raises as `real`, ValueError for others.
-
-    An integer tensor cannot hold a fraction.
-    """
-    number = real(what, value)
-    if t.dtype.is_float or math.isinf(number):
-        return number
-    if number != number or number != int(number):
-        refuse_value(f"{what} is {number!r}, and {t!r} holds no fractions: ops.cast it to a float")
-    return int(number)
 
 
 def several(what: str, values: Any) -> list[Any]:
@@ -98,27 +82,3 @@ def mapping(what: str, value: Any) -> Mapping[Any, Any]:
     if value is not None and not isinstance(value, Mapping):
         refuse_type(f"{what} must be a dictionary, not {value!r}")
     return value or {}
-
-
-def axis_of(kind: str, t: Tensor, axis: Any, *, added: int = 0) -> int:
-    """Return a nonnegative axis of a tensor, or of one with `added` more axes.
-
-    Negative axes count from the end. Raises TypeError if the value is not an integer, and
-    popart_exception for an axis out of range.
-    """
-    number, rank = whole(f"{kind}: an axis of {t!r}", axis), t.rank + added
-    if -rank <= number < rank:
-        return number % rank
-    there_are = f"say one from {-rank} to {rank - 1}" if rank else "it is a scalar, which has none"
-    raise popart_exception(
-        f"{kind}: {t!r}{' with a new axis' if added else ''} has no axis {number}: {there_are}"
-    )
-
-
-def axes_of(kind: str, t: Tensor, axes: Any) -> tuple[int, ...]:
-    """Return nonnegative axes of a tensor, from one number or several; refuses duplicates."""
-    given = several(f"{kind}: the axes of {t!r}", axes) if isinstance(axes, Iterable) else [axes]
-    found = tuple(axis_of(kind, t, axis) for axis in given)
-    if len(set(found)) < len(found):
-        raise popart_exception(f"{kind}: the axes {given} name one of {t!r} twice")
-    return found

@@ -16,7 +16,7 @@ from weft.ir.axes import Axes
 from weft.ir.dtypes import DType, is_bool, is_inexact
 from weft.ops.shape.movement import IdentityOp
 from weft.ranks.collectives import AllGatherOp, AllReduceOp, RankOp, ReduceScatterOp
-from weft_popxl.arguments import axis_of, flag, one_of, text
+from weft_popxl.arguments import flag, one_of, text
 from weft_popxl.building import apply
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import refuse_value
@@ -24,6 +24,7 @@ from weft_popxl.ops.families import applied, twins
 from weft_popxl.replica_grouping import ReplicaGrouping
 from weft_popxl.replicas import ranks_of
 from weft_popxl.tensor import Tensor
+from weft_popxl.tensor_arguments import axis_of
 
 __all__ = [
     "replica_sharded_slice",

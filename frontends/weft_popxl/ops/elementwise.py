@@ -11,12 +11,12 @@ import numpy as np
 import weft
 from weft import TensorOp
 from weft_popxl import dtypes
-from weft_popxl.arguments import axis_of, number_for
 from weft_popxl.building import apply, change, computed, pair, same_dtypes, view
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import popart_exception, refuse_value
 from weft_popxl.ops.families import Function, applied, binary, family, twins, unary
 from weft_popxl.tensor import Tensor
+from weft_popxl.tensor_arguments import axis_of, number_for
 
 __all__ = [
     "abs",

@@ -11,12 +11,13 @@ import numpy as np
 import weft
 from weft import TensorOp
 from weft_popxl import dtypes
-from weft_popxl.arguments import axes_of, axis_of, flag, whole, wholes
+from weft_popxl.arguments import flag, whole, wholes
 from weft_popxl.building import apply, matching
 from weft_popxl.data import as_array, as_tensor
 from weft_popxl.errors import popart_exception, refuse_type, refuse_value
 from weft_popxl.ops.families import applied, twins
 from weft_popxl.tensor import Constant, Tensor
+from weft_popxl.tensor_arguments import axes_of, axis_of
 
 __all__ = [
     "dynamic_slice",

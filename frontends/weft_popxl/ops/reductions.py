@@ -9,12 +9,13 @@ from typing import Any
 
 import weft
 from weft import TensorOp
-from weft_popxl.arguments import axes_of, axis_of, flag, real, several, whole
+from weft_popxl.arguments import flag, real, several, whole
 from weft_popxl.building import apply, apply_all
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import popart_exception, refuse_value
 from weft_popxl.ops.families import Function, family, unary
 from weft_popxl.tensor import Tensor
+from weft_popxl.tensor_arguments import axes_of, axis_of
 
 __all__ = [
     "argmax",

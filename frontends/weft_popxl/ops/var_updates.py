@@ -10,13 +10,13 @@ import numpy as np
 import weft
 from weft import TensorOp
 from weft_popxl import dtypes
-from weft_popxl.arguments import axis_of
 from weft_popxl.building import apply, change
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import popart_exception, refuse_value
 from weft_popxl.ops.elementwise import add_
 from weft_popxl.ops.families import named, unary
 from weft_popxl.tensor import Tensor
+from weft_popxl.tensor_arguments import axis_of
 
 __all__ = [
     "accumulate_",

@@ -18,7 +18,7 @@ import weft
 import weft_popxl as popxl
 from weft.errors import UnknownPluginError
 from weft_popxl import ops, transforms
-from weft_popxl.arguments import axes_of, axis_of
+from weft_popxl.tensor_arguments import axes_of, axis_of
 
 Home = SimpleNamespace
 Arguments = dict[str, Callable[[Home], Any]]
