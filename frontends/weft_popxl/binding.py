@@ -99,7 +99,7 @@ def graph_input(
     graph._require_open()
     wanted = dtypes.dtype.as_dtype(dtype).as_numpy()
     op = weft.placeholder(checked_shape(shape), wanted, name=name)
-    made: Tensor = graph._add(op, name, by_ref=by_ref)
+    made = graph._add(Tensor, op, name, by_ref=by_ref)
     graph._inputs.append(made)
     return made
 

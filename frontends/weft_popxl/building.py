@@ -74,7 +74,7 @@ def apply_all(
     given = {operand.op for operand in operands}
     # A function may return its operand unchanged, but a tensor needs a separate op.
     ops = [weft.value_of(op) if op in given else op for op in made]
-    tensors = tuple([graph._add(op, name, record=record) for op in ops])
+    tensors = tuple([graph._add(Tensor, op, name, record=record) for op in ops])
     graph._effects += [op for op in ops if op.has_effect]
     announced(record, *tensors)
     return tensors
@@ -97,8 +97,8 @@ def change(
         )
     record = recorded(kind, (target, *operands), writes=target.place.roots)
     target.place.write(weft.cast(op, target.op.dtype))
-    made: Tensor = get_current_graph()._add(
-        target.place.read(), target.label, place=target.place, record=record
+    made = get_current_graph()._add(
+        Tensor, target.place.read(), target.label, place=target.place, record=record
     )
     announced(record, made)
     return made
@@ -116,7 +116,7 @@ def view(
     record.reads = {}
     place = View([base.place for base in bases], show, put)
     place.show(op)
-    made: Tensor = get_current_graph()._add(op, place=place, record=record)
+    made = get_current_graph()._add(Tensor, op, place=place, record=record)
     announced(record, made)
     return made
 

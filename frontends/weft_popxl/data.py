@@ -75,7 +75,7 @@ def variable(
     # A session sets the value of the replica; all ranks compile the same.
     first = array[0] if count > 1 else array
     op = weft.variable(first.shape, array.dtype, initial_value=first, name=name)
-    made: Variable = graph._add(op, name, Variable)
+    made = graph._add(Variable, op, name)
     made.__dict__.update(data=array, replica_grouping=grouping, retrieval_mode=mode)
     return made
 
@@ -92,7 +92,7 @@ def constant(
     graph = get_current_graph()
     graph._require_open()
     array = as_array(data, dtype, downcast)
-    made: Constant = graph._add(weft.constant(array), name, Constant)
+    made = graph._add(Constant, weft.constant(array), name)
     made.__dict__["data"] = array
     return made
 

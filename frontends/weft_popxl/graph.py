@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import weft
 from weft.ir.results import ResultOp
@@ -18,6 +18,8 @@ from weft_popxl.tensor import Constant, Tensor, Variable
 if TYPE_CHECKING:
     from weft_popxl.ir import Ir
     from weft_popxl.streams import Load, Store
+
+T = TypeVar("T", bound=Tensor)
 
 _hook_numbers = itertools.count()
 
@@ -212,12 +214,12 @@ class Graph:
 
     def _add(
         self,
+        kind: type[T],
         op: Any,
         name: str | None = None,
-        kind: type[Tensor] = Tensor,
         scoped: bool = True,
         **options: Any,
-    ) -> Any:
+    ) -> T:
         """Return a new tensor of this graph for an op."""
         made = kind._made(self, self._identifier(name, scoped), op, label=name or "t", **options)
         self._tensors[made.id] = made
@@ -271,9 +273,9 @@ class Graph:
     def _adopt(self, graph: weft.Graph, inputs: Iterable[str], outputs: Iterable[str]) -> None:
         """Set the captured graph of a new graph, and name its inputs and outputs."""
         for parameter, name in zip(graph.inputs, inputs, strict=True):
-            self._inputs.append(self._add(parameter, name, scoped=False))
+            self._inputs.append(self._add(Tensor, parameter, name, scoped=False))
         for op, name in zip(graph.outputs, outputs, strict=True):
-            self._outputs.append(self._add(op, name, scoped=False))
+            self._outputs.append(self._add(Tensor, op, name, scoped=False))
         op_of = {
             **dict(zip(self._outputs, graph.outputs, strict=True)),
             **dict(zip(self._inputs, graph.inputs, strict=True)),
@@ -308,7 +310,7 @@ class Graph:
         captured = self.captured()
         found = captured.tensor_of.get(op)
         if found is None:
-            found = self._add(op, name, scoped=False)
+            found = self._add(Tensor, op, name, scoped=False)
             captured.tensor_of[op] = found
             captured.op_of[found] = op
         return found

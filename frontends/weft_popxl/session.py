@@ -16,7 +16,7 @@ from weft_popxl.ir import Ir
 from weft_popxl.layout import layouts
 from weft_popxl.record import check_order
 from weft_popxl.replicas import own_data, require_ranks
-from weft_popxl.streams import DeviceToHostStream, HostToDeviceStream, totals
+from weft_popxl.streams import DeviceToHostStream, HostToDeviceStream, by_stream, offsets, totals
 from weft_popxl.tensor import Constant, Tensor, Variable
 
 DEVICES = {"cpu": "numpy", "ipu_model": None, "ipu_hw": None}
@@ -197,10 +197,8 @@ class Session:
         given = self._inputs(
             mapping("the inputs of a run", inputs), flag("downcast_inputs", downcast_inputs)
         )
-        results = self._computation(*given)
-        parts: dict[Any, list[Array]] = {}
-        for store, result in zip(self._stores, results, strict=False):
-            parts.setdefault(store.stream, []).append(np.asarray(result))
+        results = self._computation(*given)[: len(self._stores)]
+        parts = by_stream(self._stores, map(np.asarray, results))
         return {stream: self._layouts[stream].gathered(found) for stream, found in parts.items()}
 
     def run_with_outputs(
@@ -233,12 +231,9 @@ class Session:
             array = _as_given(f"the input of {stream!r}", value, stream.dtype, downcast)
             count = self._layouts[stream].slices_of("input", array)
             arrays[stream] = array.reshape(count, *stream.shape)
-        first = dict.fromkeys(arrays, 0)
         found = []
-        for load in self._loads:
-            begin = first[load.stream]
-            end = first[load.stream] = begin + load.count
-            array = arrays[load.stream]
+        for load, begin in offsets(self._loads):
+            array, end = arrays[load.stream], begin + load.count
             fits = end <= len(array)
             found.append(
                 array[begin:end] if fits else array.take(range(begin, end), axis=0, mode="wrap")

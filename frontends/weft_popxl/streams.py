@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -81,6 +81,7 @@ class Store:
     op: TensorOp
 
 
+R = TypeVar("R")
 S = TypeVar("S", bound=Stream)
 
 
@@ -129,4 +130,21 @@ def totals(slices: Iterable[Load | Store]) -> dict[Any, int]:
     found: dict[Any, int] = {}
     for each in slices:
         found[each.stream] = found.get(each.stream, 0) + each.count
+    return found
+
+
+def offsets(loads: Iterable[Load]) -> Iterator[tuple[Load, int]]:
+    """Yield each load with the number of slices that earlier loads take from its stream."""
+    first: dict[Stream, int] = {}
+    for load in loads:
+        begin = first.get(load.stream, 0)
+        first[load.stream] = begin + load.count
+        yield load, begin
+
+
+def by_stream(stores: Iterable[Store], results: Iterable[R]) -> dict[DeviceToHostStream, list[R]]:
+    """Return the results of stores, in their order, by stream."""
+    found: dict[DeviceToHostStream, list[R]] = {}
+    for store, result in zip(stores, results, strict=True):
+        found.setdefault(store.stream, []).append(result)
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from weft_popxl import dtypes
 from weft_popxl.arguments import wholes
@@ -108,7 +108,7 @@ class Tensor:
         by_ref: bool = False,
         record: Record | None = None,
         label: str = "t",
-    ) -> Any:
+    ) -> Self:
         made = object.__new__(cls)
         made.__dict__.update(
             id=identifier,

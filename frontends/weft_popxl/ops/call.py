@@ -54,7 +54,7 @@ class CallSiteInfo:
         self._record = record
         names = [each.label for each in called_graph._outputs]
         self._outputs = [
-            self.graph._add(op, name, record=record)
+            self.graph._add(Tensor, op, name, record=record)
             for op, name in zip(outputs, names, strict=True)
         ]
         self._returned = tuple(self._outputs)
@@ -70,10 +70,8 @@ class CallSiteInfo:
 
     def _inside(self, inner: Any, name: str) -> Tensor:
         """Return the value of an op of the callee in this call."""
-        made: Tensor = self.graph._add(
-            weft.saved(self.op, inner), name, scoped=False, record=self._record
-        )
-        return made
+        op = weft.saved(self.op, inner)
+        return self.graph._add(Tensor, op, name, scoped=False, record=self._record)
 
     def parent_input(self, idx: int) -> Tensor:
         """Return an input by index; raises IndexError."""

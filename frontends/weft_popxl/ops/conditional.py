@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import weft
@@ -25,7 +25,7 @@ from weft_popxl.ops.call import (
 )
 from weft_popxl.ops.hosting import new_load
 from weft_popxl.record import Record
-from weft_popxl.streams import Store, totals
+from weft_popxl.streams import S, Store, by_stream, offsets, totals
 from weft_popxl.tensor import Tensor
 
 __all__ = ["ConditionalInfo", "conditional", "conditional_with_info"]
@@ -231,6 +231,11 @@ def _changed(called: Graph, parents: Sequence[Tensor]) -> dict[Tensor, int]:
     return {parents[place]: place for place in called.captured().modified}
 
 
+def _by_name(streams: Iterable[S]) -> list[S]:
+    """Return streams in the order in which both graphs take and yield their slices."""
+    return sorted(streams, key=lambda stream: stream.name)
+
+
 def _side(
     called: Graph, streams: Sequence[Any], changed: Sequence[Tensor], own: Mapping[Tensor, int]
 ) -> Any:
@@ -247,24 +252,17 @@ def _side(
     passed = {each: weft.placeholder(each.op.axes, each.op.dtype) for each in changed}
     sums = totals(called._loads)
     blocks = {s: weft.placeholder((sums[s], *s.shape), s.dtype.as_numpy()) for s in streams}
-    first = dict.fromkeys(sums, 0)
-    loads = []
-    for load in called._loads:
-        begin = first[load.stream]
-        first[load.stream] += load.count
-        loads.append(blocks[load.stream][begin : begin + load.count])
+    loads = [
+        blocks[load.stream][begin : begin + load.count] for load, begin in offsets(called._loads)
+    ]
     made = weft.call(captured.graph, *inputs, *loads)
     values = [
         made[count + captured.modified.index(own[each])] if each in own else passed[each]
         for each in changed
     ]
-    parts: dict[Any, list[TensorOp]] = {}
-    results = made[count + len(captured.modified) :]
-    for store, result in zip(called._stores, results, strict=True):
-        parts.setdefault(store.stream, []).append(result)
-    stored = sorted(parts, key=lambda stream: str(stream.name))
+    parts = by_stream(called._stores, made[count + len(captured.modified) :])
     return weft.capture(
-        [*made[:count], *values, *(weft.concat(parts[stream]) for stream in stored)],
+        [*made[:count], *values, *(weft.concat(parts[stream]) for stream in _by_name(parts))],
         [*inputs, *passed.values(), *blocks.values()],
         f"{called.id}_branch",
     )
@@ -297,8 +295,8 @@ def conditional_with_info(
     record = recorded(
         "conditional", (condition, *ones, *others), called_graphs=(then_branch, else_branch)
     )
-    streams = sorted(totals(then_branch._loads), key=lambda stream: str(stream.name))
     sums = totals(then_branch._loads)
+    streams = _by_name(sums)
     blocks = [new_load(stream, sums[stream]).op for stream in streams]
     own, other = _changed(then_branch, ones), _changed(else_branch, others)
     changed = [*dict.fromkeys((*own, *other))]
@@ -313,11 +311,11 @@ def conditional_with_info(
     graph._effects += [op] if op.has_effect else []
     results = iter(op.results)
     names = [each.label for each in then_branch._outputs]
-    outputs = [graph._add(next(results), name, record=record) for name in names]
+    outputs = [graph._add(Tensor, next(results), name, record=record) for name in names]
     modified = {each: next(results) for each in changed}
-    stored = sorted(totals(then_branch._stores).items(), key=lambda item: str(item[0].name))
-    for (stream, count), result in zip(stored, results, strict=True):
-        graph._stores.append(Store(stream, count, result))
+    stored = totals(then_branch._stores)
+    for stream, result in zip(_by_name(stored), results, strict=True):
+        graph._stores.append(Store(stream, stored[stream], result))
     announced(record, *outputs)
     return ConditionalInfo(
         condition,

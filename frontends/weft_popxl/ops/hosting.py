@@ -45,7 +45,7 @@ def host_load(h2d_stream: HostToDeviceStream, name: str | None = None) -> Tensor
     _own("host_load", h2d_stream, HostToDeviceStream)
     record = recorded("host_load", ())
     op = weft.reshape(new_load(h2d_stream, 1).op, h2d_stream.shape)
-    made: Tensor = get_current_graph()._add(op, name, record=record)
+    made = get_current_graph()._add(Tensor, op, name, record=record)
     announced(record, made)
     return made
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ from weft_popxl.arguments import flag, one_of, real, whole, wholes
 from weft_popxl.building import apply, apply_all, matching, pair
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import popart_exception, refuse_value
+from weft_popxl.ops.families import Function, family
 from weft_popxl.tensor import Tensor
 
 __all__ = [
@@ -55,10 +57,7 @@ def matmul(
 def layer_norm(t: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
     """Return t normalised over the last axis, times a weight, plus a bias."""
     small = real("layer_norm: eps", eps)
-
-    def function(x: TensorOp, scale: TensorOp, shift: TensorOp) -> Any:
-        return weft.layer_norm(x, scale, shift, axes=-1, epsilon=small)
-
+    function = partial(weft.layer_norm, axes=-1, epsilon=small)
     return apply("layer_norm", function, *matching("layer_norm", t, weight, bias))
 
 
@@ -244,6 +243,35 @@ def _halves(total: int, pad_type: str) -> tuple[int, int]:
     return (small, total - small) if pad_type == "same_upper" else (total - small, small)
 
 
+def _pool(
+    kind: str,
+    function: Function,
+    t: Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] | None = None,
+    padding: Sequence[int] | None = None,
+    out_pads: Sequence[int] | None = None,
+    dilation: Sequence[int] | None = None,
+    in_dilations: Sequence[int] | None = None,
+    auto_pad: str | None = "not_set",
+    ceil_mode: bool | None = None,
+) -> Tensor:
+    """Reduce each window over images."""
+    sizes = wholes(f"{kind}: the kernel size", kernel_size, least=1)
+    ones = [1] * len(sizes)
+    steps = ones if stride is None else wholes(f"{kind}: the stride", stride, least=1)
+    gaps = ones if dilation is None else wholes(f"{kind}: the dilation", dilation, least=1)
+    pad_type = "not_set" if auto_pad is None else auto_pad
+    chosen = one_of(f"{kind}: auto_pad", pad_type, [*_CHOSEN, "not_set"])
+    pads: Any = 0 if padding is None else _padding(kind, padding, len(sizes))
+    if chosen != "not_set":
+        pads = 0 if chosen == "valid" else _same_padding(kind, t, chosen, sizes, steps, gaps)
+    has_ceil = flag(f"{kind}: ceil_mode", False if ceil_mode is None else ceil_mode)
+    options = {"kernel": sizes, "stride": steps, "padding": pads, "dilation": gaps}
+    _refuse_others(kind, out_pads, in_dilations)
+    return apply(kind, lambda x: function(x, ceil_mode=has_ceil, **options), as_tensor(t))
+
+
 def max_pool(
     t: Tensor,
     kernel_size: Sequence[int],
@@ -263,73 +291,37 @@ def max_pool(
     `storage_order` has no effect. Raises popart_exception for `out_pads` other than 0 and
     `in_dilations` other than 1.
     """
-    window = _window("max_pool", t, kernel_size, stride, padding, dilation, auto_pad, ceil_mode)
-    _refuse_others("max_pool", out_pads, in_dilations)
-    return _pooled("max_pool", weft.max_pool, t, window)
+    return _pool(
+        "max_pool", weft.max_pool, t, kernel_size, stride, padding, out_pads, dilation,
+        in_dilations, auto_pad, ceil_mode,
+    )  # fmt: skip
 
 
-def average_pool(
-    t: Tensor,
-    kernel_size: Sequence[int],
-    stride: Sequence[int] | None = None,
-    padding: Sequence[int] | None = None,
-    out_pads: Sequence[int] | None = None,
-    dilation: Sequence[int] | None = None,
-    in_dilations: Sequence[int] | None = None,
-    auto_pad: str | None = "not_set",
-    ceil_mode: bool | None = None,
-) -> Tensor:
-    """Return the mean of each window over images (N, C, …), without padded elements.
-
-    See `max_pool` for the arguments.
-    """
-
-    def function(x: TensorOp, **options: Any) -> Any:
-        return weft.avg_pool(x, count_include_pad=False, **options)
-
-    kind = "average_pool"
-    window = _window(kind, t, kernel_size, stride, padding, dilation, auto_pad, ceil_mode)
-    _refuse_others(kind, out_pads, in_dilations)
-    return _pooled(kind, function, t, window)
+average_pool = family(_pool)(
+    "average_pool",
+    partial(weft.avg_pool, count_include_pad=False),
+    "Return the mean of each window over images (N, C, …), without padded elements.\n\n"
+    "See `max_pool` for the arguments.",
+)
 
 
-def _pooled(kind: str, function: Any, t: Tensor, window: Mapping[str, Any]) -> Tensor:
-    return apply(kind, lambda x: function(x, **window), as_tensor(t))
-
-
-def _window(
+def _same_padding(
     kind: str,
     t: Tensor,
-    kernel: Sequence[int],
-    stride: Sequence[int] | None,
-    padding: Sequence[int] | None,
-    dilation: Sequence[int] | None,
-    auto_pad: str | None,
-    ceil_mode: bool | None,
-) -> dict[str, Any]:
-    """Return the window options of weft for a pooling."""
-    sizes = wholes(f"{kind}: the kernel size", kernel, least=1)
-    ones = [1] * len(sizes)
-    steps = ones if stride is None else wholes(f"{kind}: the stride", stride, least=1)
-    gaps = ones if dilation is None else wholes(f"{kind}: the dilation", dilation, least=1)
-    pad_type = "not_set" if auto_pad is None else auto_pad
-    chosen = one_of(f"{kind}: auto_pad", pad_type, [*_CHOSEN, "not_set"])
-    pads: Any = 0 if padding is None else _padding(kind, padding, len(sizes))
-    if chosen == "valid":
-        pads = 0
-    elif chosen != "not_set":
-        lengths = as_tensor(t).shape[2:]
-        if not len(lengths) == len(sizes) == len(steps) == len(gaps):
-            refuse_value(f"{kind} takes one number for each spatial axis of {as_tensor(t)!r}")
-        # The last window must begin within the images.
-        missing = [
-            ((n - 1) // step) * step + (size - 1) * gap + 1 - n
-            for n, size, step, gap in zip(lengths, sizes, steps, gaps, strict=True)
-        ]
-        pads = [_halves(max(count, 0), chosen) for count in missing]
-    has_ceil = flag(f"{kind}: ceil_mode", False if ceil_mode is None else ceil_mode)
-    options = {"kernel": sizes, "stride": steps, "padding": pads, "dilation": gaps}
-    return {**options, "ceil_mode": has_ceil}
+    pad_type: str,
+    sizes: Sequence[int],
+    steps: Sequence[int],
+    gaps: Sequence[int],
+) -> list[tuple[int, int]]:
+    """Return the padding with which the last window begins within the images."""
+    lengths = as_tensor(t).shape[2:]
+    if not len(lengths) == len(sizes) == len(steps) == len(gaps):
+        refuse_value(f"{kind} takes one number for each spatial axis of {as_tensor(t)!r}")
+    missing = [
+        ((n - 1) // step) * step + (size - 1) * gap + 1 - n
+        for n, size, step, gap in zip(lengths, sizes, steps, gaps, strict=True)
+    ]
+    return [_halves(count, pad_type) for count in missing]
 
 
 def _refuse_others(

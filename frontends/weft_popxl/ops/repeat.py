@@ -26,7 +26,7 @@ from weft_popxl.ops.call import (
     write_back,
 )
 from weft_popxl.ops.hosting import new_load
-from weft_popxl.streams import Load, Store, totals
+from weft_popxl.streams import Load, Store, by_stream, offsets, totals
 from weft_popxl.tensor import Tensor
 
 __all__ = ["RepeatInfo", "repeat", "repeat_with_info"]
@@ -176,12 +176,9 @@ class Loop:
         """Return the slices of one iteration for each load of the graph."""
         block_of = {load.stream: op for load, op in zip(self.blocks, blocks, strict=True)}
         sums = totals(self.called._loads)
-        first = dict.fromkeys(sums, 0)
         found = []
-        for load in self.called._loads:
-            at = turn * sums[load.stream] + first[load.stream]
-            first[load.stream] += load.count
-            start = [at, *(0 for _ in load.stream.shape)]
+        for load, begin in offsets(self.called._loads):
+            start = [turn * sums[load.stream] + begin, *(0 for _ in load.stream.shape)]
             sizes = (load.count, *load.stream.shape)
             found.append(weft.dynamic_slice(block_of[load.stream], start, sizes))
         return found
@@ -191,10 +188,8 @@ class Loop:
     ) -> list[TensorOp]:
         """Return the buffers with the stores of one iteration."""
         sums = totals(self.called._stores)
-        parts: dict[Any, list[TensorOp]] = {stream: [] for stream in sums}
         results = made[self.own + len(self.captured.modified) :]
-        for store, result in zip(self.called._stores, results, strict=True):
-            parts[store.stream].append(result)
+        parts = by_stream(self.called._stores, results)
         filled = []
         for (stream, n), slot in zip(sums.items(), slots, strict=True):
             start = [turn * n, *(0 for _ in stream.shape)]
