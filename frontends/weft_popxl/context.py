@@ -6,14 +6,16 @@ leaving a context, even by an exception, restores the previous one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from weft_popxl.arguments import text, whole
 from weft_popxl.errors import ContextError, refuse_type
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from contextlib import _GeneratorContextManager
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from weft_popxl.graph import Graph
     from weft_popxl.ir import Ir
 
-    T = TypeVar("T")
     Scope = _GeneratorContextManager[T]
 
 
@@ -61,10 +62,14 @@ def get_current_context() -> Context:
 
 
 @contextmanager
-def _changed(**changes: Any) -> Iterator[None]:
-    token = current.set(replace(current.get(), **changes))
+def _scope(change: Callable[[Context], Context], show: Callable[[Context], T]) -> Iterator[T]:
+    """Change the context inside, and give what is to be shown of the new one.
+
+    Both happen when the scope is entered, since as a decorator it is entered at each call.
+    """
+    token = current.set(change(current.get()))
     try:
-        yield
+        yield show(current.get())
     finally:
         current.reset(token)
 
@@ -110,14 +115,10 @@ def in_sequence(mode: bool | Literal["pass"] = True) -> Scope[bool]:
     """
     if not isinstance(mode, bool) and not (isinstance(mode, str) and mode == "pass"):
         refuse_type(f"in_sequence takes True, False or 'pass', not {mode!r}")
-    return _sequenced(mode)
-
-
-@contextmanager
-def _sequenced(mode: bool | str) -> Iterator[bool]:
-    inside = current.get().in_sequence if mode == "pass" else bool(mode)
-    with _changed(in_sequence=inside):
-        yield inside
+    return _scope(
+        lambda context: context if mode == "pass" else replace(context, in_sequence=mode),
+        lambda context: context.in_sequence,
+    )
 
 
 def name_scope(name: str) -> Scope[list[str]]:
@@ -125,13 +126,11 @@ def name_scope(name: str) -> Scope[list[str]]:
 
     The context is the list of all open scopes. Raises TypeError if the name is not a string.
     """
-    return _named(text("the name of a name_scope", name))
-
-
-@contextmanager
-def _named(name: str) -> Iterator[list[str]]:
-    with _changed(names=(*current.get().names, name)):
-        yield current.get().name_scopes
+    label = text("the name of a name_scope", name)
+    return _scope(
+        lambda context: replace(context, names=(*context.names, label)),
+        lambda context: context.name_scopes,
+    )
 
 
 def ipu(ipu: int) -> Scope[int]:
@@ -139,12 +138,8 @@ def ipu(ipu: int) -> Scope[int]:
 
     Raises TypeError if it is not an integer.
     """
-    return _on_ipu(whole("the number of an ipu", ipu))
-
-
-@contextmanager
-def _on_ipu(number: int) -> Iterator[int]:
-    yield number
+    number = whole("the number of an ipu", ipu)
+    return _scope(lambda context: context, lambda _: number)
 
 
 @contextmanager

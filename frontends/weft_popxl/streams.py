@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from weft_popxl.ir import Ir
 
 
+@dataclass(eq=False, repr=False)
 class Stream:
     """A sequence of tensors of one shape and dtype between host and device.
 
@@ -31,14 +32,11 @@ class Stream:
         Whether the ops of a run wrap around to the first slice after `num_host_transfers` slices.
     """
 
-    def __init__(
-        self, ir: Ir, name: str, shape: tuple[int, ...], dtype: dtypes.dtype, wrap: bool = False
-    ) -> None:
-        self.ir = ir
-        self.name = name
-        self.shape = shape
-        self.dtype = dtype
-        self.wrap = wrap
+    ir: Ir
+    name: str
+    shape: tuple[int, ...]
+    dtype: dtypes.dtype
+    wrap: bool = False
 
     @property
     def tensor_id(self) -> str:

@@ -42,18 +42,15 @@ __all__ = [
     "repeat_with_info",
     "var_updates",
 ]
-for _family in (
-    comparison,
-    elementwise,
-    hosting,
-    indexing,
-    movement,
-    networks,
-    random,
-    reductions,
-    regions,
-    scattering,
-):
-    __all__ += _family.__all__
+__all__ += comparison.__all__
+__all__ += elementwise.__all__
+__all__ += hosting.__all__
+__all__ += indexing.__all__
+__all__ += movement.__all__
+__all__ += networks.__all__
+__all__ += random.__all__
+__all__ += reductions.__all__
+__all__ += regions.__all__
+__all__ += scattering.__all__
 
 operators.update({_name: globals()[_name] for _name in __all__})
