@@ -8,7 +8,7 @@ import weft
 from weft_popxl import dtypes
 from weft_popxl.building import apply, pair
 from weft_popxl.data import as_tensor
-from weft_popxl.ops.families import Function, binary, family, unary
+from weft_popxl.ops.families import Function, binary, unary
 from weft_popxl.tensor import Tensor
 
 __all__ = [
@@ -44,28 +44,29 @@ bitwise_or = binary("bitwise_or", weft.bitwise_or, "Return the bitwise OR of int
 bitwise_xor = binary("bitwise_xor", weft.bitwise_xor, "Return the bitwise XOR of integers.")
 
 
-@family
-def _logical(kind: str, function: Function, lhs: Any, rhs: Any) -> Tensor:
-    """Apply a function to two tensors of bools."""
-    return apply(kind, function, as_tensor(lhs, dtypes.bool), as_tensor(rhs, dtypes.bool))
+def _logical(kind: str, function: Function, *operands: Any) -> Tensor:
+    """Apply a function to tensors of bools."""
+    return apply(kind, function, *(as_tensor(each, dtypes.bool) for each in operands))
 
 
-logical_and = _logical(
-    "logical_and", weft.logical_and, "Return the logical AND; numbers other than 0 are true."
-)
-logical_or = _logical(
-    "logical_or", weft.logical_or, "Return the logical OR; numbers other than 0 are true."
-)
+def logical_and(lhs: Any, rhs: Any) -> Tensor:
+    """Return the logical AND; numbers other than 0 are true."""
+    return _logical("logical_and", weft.logical_and, lhs, rhs)
+
+
+def logical_or(lhs: Any, rhs: Any) -> Tensor:
+    """Return the logical OR; numbers other than 0 are true."""
+    return _logical("logical_or", weft.logical_or, lhs, rhs)
+
+
+def logical_not(t: Any) -> Tensor:
+    """Return the logical NOT, that is, whether t is 0."""
+    return _logical("logical_not", weft.logical_not, t)
 
 
 def greater(input: Any, other: Any) -> Tensor:
     """Return whether input > other."""
     return apply("greater", weft.greater, *pair("greater", input, other))
-
-
-def logical_not(t: Any) -> Tensor:
-    """Return the logical NOT, that is, whether t is 0."""
-    return apply("logical_not", weft.logical_not, as_tensor(t, dtypes.bool))
 
 
 def bitwise_not(t: Any) -> Tensor:

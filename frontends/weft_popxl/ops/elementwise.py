@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from weft_popxl import dtypes
 from weft_popxl.building import apply, change, computed, pair, same_dtypes, view
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import popart_exception, refuse_value
-from weft_popxl.ops.families import Function, applied, binary, family, twins, unary
+from weft_popxl.ops.families import Function, applied, binary, twins, unary
 from weft_popxl.tensor import Tensor
 from weft_popxl.tensor_arguments import axis_of, number_for
 
@@ -136,28 +137,24 @@ def pow(t: Any, e: Any) -> Tensor:
     return apply("pow", weft.power, *pair("pow", t, e))
 
 
-@family
-def _variadic(kind: str, function: Function, *ts: Any) -> Tensor:
+def maximum(*ts: Any) -> Tensor:
+    """Return the elementwise maximum of several tensors, which are broadcast."""
+    return _largest("maximum", weft.maximum, ts)
+
+
+def minimum(*ts: Any) -> Tensor:
+    """Return the elementwise minimum of several tensors, which are broadcast."""
+    return _largest("minimum", weft.minimum, ts)
+
+
+def _largest(kind: str, function: Function, ts: Sequence[Any]) -> Tensor:
     """Combine one or more tensors, which are broadcast."""
     if not ts:
         refuse_value(f"{kind} takes at least one tensor")
-    like = next((t for t in ts if isinstance(t, Tensor)), ts[0])
-    like = as_tensor(like)
+    like = as_tensor(next((t for t in ts if isinstance(t, Tensor)), ts[0]))
     tensors = [as_tensor(t, like) for t in ts]
     same_dtypes(kind, *tensors)
     return apply(kind, lambda *ops: functools.reduce(function, ops), *tensors)
-
-
-maximum = _variadic(
-    "maximum",
-    weft.maximum,
-    "Return the elementwise maximum of several tensors, which are broadcast.",
-)
-minimum = _variadic(
-    "minimum",
-    weft.minimum,
-    "Return the elementwise minimum of several tensors, which are broadcast.",
-)
 
 
 def _scaled_add(kind: str, X: Tensor, Y: Tensor, a: Any = 1.0, b: Any = 1.0) -> Tensor:  # noqa: N803

@@ -13,7 +13,7 @@ from weft_popxl.arguments import flag, real, several, whole
 from weft_popxl.building import apply, apply_all
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import popart_exception, refuse_value
-from weft_popxl.ops.families import Function, family, unary
+from weft_popxl.ops.families import Function, family
 from weft_popxl.tensor import Tensor
 from weft_popxl.tensor_arguments import axes_of, axis_of
 
@@ -95,20 +95,21 @@ sumsquare = _reduction(
 )
 
 
-@family
-def _index(kind: str, function: Function, t: Tensor, dim: int = 0, keepdim: bool = False) -> Tensor:
+def argmax(t: Tensor, dim: int = 0, keepdim: bool = False) -> Tensor:
+    """Return the index of the first maximum along an axis, as int32."""
+    return _index("argmax", weft.argmax, t, dim, keepdim)
+
+
+def argmin(t: Tensor, dim: int = 0, keepdim: bool = False) -> Tensor:
+    """Return the index of the first minimum along an axis, as int32."""
+    return _index("argmin", weft.argmin, t, dim, keepdim)
+
+
+def _index(kind: str, function: Function, t: Tensor, dim: int, keepdim: bool) -> Tensor:
     """Return the int32 index along an axis computed by a function."""
     t = as_tensor(t)
     place, keeps = axis_of(kind, t, dim), flag(f"{kind}: keepdim", keepdim)
     return apply(kind, lambda x: weft.cast(function(x, axis=place, keepdims=keeps), weft.int32), t)
-
-
-argmax = _index(
-    "argmax", weft.argmax, "Return the index of the first maximum along an axis, as int32."
-)
-argmin = _index(
-    "argmin", weft.argmin, "Return the index of the first minimum along an axis, as int32."
-)
 
 
 def cumsum(t: Tensor, dim: int = 0) -> Tensor:
@@ -118,16 +119,16 @@ def cumsum(t: Tensor, dim: int = 0) -> Tensor:
     return apply("cumsum", lambda x: weft.cumsum(x, axis=place), t)
 
 
-def _sum_of_squares(x: TensorOp) -> Any:
-    return weft.sum(weft.square(weft.cast(x, weft.promote(x.dtype, weft.float32))), axis=None)
+def lamb_square(t: Tensor) -> Tensor:
+    """Return the sum of the squares of all elements, as float32, or float64 for float64.
 
+    `var_updates.adam_var_update` takes those of a weight and of a step (You et al., 2019).
+    """
 
-lamb_square = unary(
-    "lamb_square",
-    _sum_of_squares,
-    "Return the sum of the squares of all elements, as float32, or float64 for float64.\n\n"
-    "`var_updates.adam_var_update` takes those of a weight and of a step (You et al., 2019).",
-)
+    def function(x: TensorOp) -> Any:
+        return weft.sum(weft.square(weft.cast(x, weft.promote(x.dtype, weft.float32))), axis=None)
+
+    return apply("lamb_square", function, as_tensor(t))
 
 
 def topk(
