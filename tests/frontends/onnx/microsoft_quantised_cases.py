@@ -19,6 +19,11 @@ def bytes_of(*shape: int, dtype: str = "uint8") -> Any:
     return RNG.integers(limits.min, limits.max + 1, shape).astype(dtype)
 
 
+def weights_of(*shape: int) -> Any:
+    """Return weights of 7 bits: onnxruntime adds products with bytes in 16 bits without VNNI."""
+    return whole(-64, 64, *shape).astype(np.int8)
+
+
 def zero(*shape: int, dtype: str = "uint8") -> Any:
     return (whole(120, 136, *shape) if dtype == "uint8" else whole(-8, 8, *shape)).astype(dtype)
 
@@ -89,7 +94,7 @@ def _quantised_images() -> None:
             )  # fmt: skip
         convolved = {"strides": [2, 1], "pads": [1, 0, 1, 1], "channels_last": last}
         for scales in (scale(), scale(6)):
-            w, w_zero = bytes_of(6, 4, 3, 2, dtype="int8"), np.zeros(scales.shape, np.int8)
+            w, w_zero = weights_of(6, 4, 3, 2), np.zeros(scales.shape, np.int8)
             CASES[f"QLinearConv {last} {scales.ndim}"] = Case(
                 "QLinearConv",
                 [images, scale(), zero(), w, scales, w_zero, np.float32(0.9), zero(),
@@ -103,7 +108,7 @@ def _quantised_images() -> None:
 
 
 def _quantised_products() -> None:
-    a, b = bytes_of(3, 7), bytes_of(7, 4, dtype="int8")
+    a, b = bytes_of(3, 7), weights_of(7, 4)
     for scales in (scale(), scale(4)):
         zeros = zero(*scales.shape, dtype="int8")
         whole_bias = whole(-500, 500, 4, dtype="int32")
@@ -128,7 +133,7 @@ def _quantised_products() -> None:
         [whole(-99, 99, 3, 5, dtype="int16"), whole(-99, 99, 5, 2, dtype="int16")],
         lambda a, b: [np.asarray(a, int) @ b], judge=False,
     )  # fmt: skip
-    x, weights = bytes_of(2, 4, 6), bytes_of(6, 24, dtype="int8")
+    x, weights = bytes_of(2, 4, 6), weights_of(6, 24)
     scales = [scale(), scale()]
 
     def q_attention(x: Any, w: Any, b: Any, s: Any, ws: Any, mask: Any, z: Any, wz: Any, past: Any,
@@ -146,8 +151,8 @@ def _quantised_products() -> None:
     for direction, count in {"forward": 1, "reverse": 1, "bidirectional": 2}.items():
         CASES[f"DynamicQuantizeLSTM {direction}"] = Case(
             "DynamicQuantizeLSTM",
-            [normal(4, 1, 3), bytes_of(count, 3, 20, dtype="int8"),
-             bytes_of(count, 5, 20, dtype="int8"), normal(count, 40), None, None, None, None,
+            [normal(4, 1, 3), weights_of(count, 3, 20), weights_of(count, 5, 20),
+             normal(count, 40), None, None, None, None,
              scale(count), zero(count, dtype="int8"), scale(count), zero(count, dtype="int8")],
             d.dynamic_lstm, {"hidden_size": 5, "direction": direction}, (1, 2, 3, 8, 9, 10, 11),
             tolerance=2e-2,
