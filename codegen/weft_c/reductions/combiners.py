@@ -111,6 +111,10 @@ class CompensatedAccumulator:
 
     @property
     def rounded(self) -> str:
-        """The total with its error added; just the total where the error is not finite."""
-        is_finite = f"(fabs({self.error}) < {self.emitter.constant(math.inf, self.dtype)})"
-        return self.emitter.select(is_finite, f"{self.total} + {self.error}", self.total)
+        """The total with its error added; just the total where the error is not finite, or is 0.
+
+        The sum of -0.0 and an error of 0 would be 0.0.
+        """
+        zero, inf = (self.emitter.constant(bound, self.dtype) for bound in (0, math.inf))
+        has_error = f"((fabs({self.error}) > {zero}) & (fabs({self.error}) < {inf}))"
+        return self.emitter.select(has_error, f"{self.total} + {self.error}", self.total)

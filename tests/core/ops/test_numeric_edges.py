@@ -56,6 +56,20 @@ def test_products_have_second_derivatives_at_zero(transformer):
     assert row.tolist() == [3, 0, 0]
 
 
+@pytest.mark.parametrize("shape", [(2, 1), (2, 3), (1, 100_000), (5000, 3), (300, 40)])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_a_product_keeps_the_sign_of_zero(transformer, dtype, shape):
+    if dtype not in transformer.target.dtypes:
+        pytest.skip(f"the backend has no {dtype}")
+    values = np.ones(shape, dtype)
+    values[0, 0] = -0.0
+    x = weft.placeholder(shape, dtype)
+    products = [1 / weft.prod(x, axis) for axis in (None, 0, 1)]
+    assert [found.flat[0] for found in transformer.computation(products, x)(values)] == [
+        -np.inf
+    ] * 3
+
+
 def test_a_product_over_several_axes_has_the_gradient_of_numpy(transformer):
     values = np.random.default_rng(0).uniform(-1, 1, (2, 3, 4))
     x = weft.placeholder((2, 3, 4), dtype="float64")
