@@ -149,7 +149,8 @@ def test_a_quantised_model_gives_what_onnxruntime_gives(name, kind, tmp_path):
     onnx.save(onnx.shape_inference.infer_shapes(model), given)
     x = weights(*shape)
     if kind == "dynamic":
-        quantization.quantize_dynamic(given, path)
+        # Without VNNI, onnxruntime saturates sums of products of unsigned bytes with 8 bits.
+        quantization.quantize_dynamic(given, path, reduce_range=True)
     else:
         reader = iter([{"x": x}] * 2)
 
