@@ -163,7 +163,7 @@ def reduce_work_group(
     """
     code, group, warp = builder.code, builder.processor.group, builder.processor.dialect.warp
     kind = register_type(accumulation_dtype(instruction))
-    shared = f"shared_{kind}"
+    shared = f"of_warps_{kind}"
     if warp and width % warp == 0 and compensated is None:
         _reduce_warp(code, instruction, total, warp)
         code.declare(f"LOCAL {kind} {shared}[{group // warp}];")
