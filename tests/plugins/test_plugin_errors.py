@@ -467,7 +467,8 @@ NOTING = HEAD + (
 
 
 def names_of(transformer: weft.Transformer) -> list[str]:
-    return [type(each).__name__ for each in transformer.pipeline.changed(transformer.target)]
+    passes = transformer.compiler.pipeline.changed(transformer.target)
+    return [type(each).__name__ for each in passes]
 
 
 def test_passes_are_switched_on_and_off(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -191,6 +191,7 @@ class CompileCache:
         structure = structure_of(graph, all_values=False)
         describe = Canonicalizer()
         transformer = self.transformer
+        pipeline = transformer.compiler.pipeline
         text = "\n".join(
             [
                 structure.digest,
@@ -198,7 +199,7 @@ class CompileCache:
                 describe.sequence(transformer.code_options()),
                 describe(transformer.memory_limit),
                 _target(transformer, describe),
-                *(_pass(each, describe) for each in transformer.pipeline.names(transformer.target)),
+                *(_pass(each, describe) for each in pipeline.names(transformer.target)),
             ]
         )
         return _Key(text, structure, structure.modules | describe.modules)

@@ -11,7 +11,7 @@ import typer
 
 from weft.errors import ArgumentError, IndexOutOfRange, WeftError
 from weft.plan.fusion_statistics import fusion_statistics
-from weft.plan.plan import Plan, make_plan
+from weft.plan.plan import Plan
 from weft.plan.step_comparison import compare_steps
 from weft.plugins.blame import blaming, origin_of
 from weft.plugins.entrypoints import DEFAULT_PIPELINE
@@ -178,7 +178,7 @@ def plan_of(computation: Computation) -> Plan:
         raise ArgumentError("lengths of this graph are known at a call only: it has no one plan")
     transformer, program = computation.transformer, computation.programs[()]
     transformer.run_registered_graph_passes([program])
-    return make_plan(program.graph, transformer.target, transformer.memory_limit)
+    return transformer.compiler.plan(program.graph, transformer.target)
 
 
 def _computed(

@@ -224,19 +224,22 @@ def run_passes(
     passes: Iterable[GraphPass],
     target: Target,
     label: str = "graph",
-    history: PassHistory | None = None,
+    histories: list[PassHistory] | None = None,
 ) -> Graph:
     """Return the graph after each pass in turn.
 
     Raises PassError that names the pass if it leaves a malformed graph, or changes what the graph
     takes, returns or writes, or its effects. With ``WEFT_DUMP`` set to a folder, the text before
-    and after each pass that changed something is written there. The graph after each pass is added
-    to a `history`.
+    and after each pass that changed something is written there. The graph after each pass becomes
+    the last of the `histories`.
 
     What is quickly checked is checked after every pass, but the graph is verified once, when all
     have run. If something is wrong they run again, as pure functions may, with all checks after
     each, so that the first that went wrong is the one named.
     """
+    history = None
+    if histories is not None:
+        histories.append(history := PassHistory(graph, []))
     run = _Run(graph, tuple(passes), target, label, history)
     folder = settings.DUMP.value
     if folder is not None:

@@ -30,16 +30,16 @@ from weft.ir.lengths import Symbol
 from weft.ir.op import Op
 from weft.ir.storage import AssignableTensorOp, host_value
 from weft.ops.arguments import checked_integer
-from weft.passes.interface import GraphPass, PassHistory, run_passes
+from weft.passes.interface import GraphPass, PassHistory
 from weft.passes.pipeline import Pipeline
-from weft.passes.unsupported import require_supported
-from weft.plan.plan import CONSTANT, make_plan
+from weft.plan.plan import CONSTANT
 from weft.plan.rematerialisation import checked_limit
 from weft.plugins import contributions
 from weft.plugins.blame import blaming, guarded, origin_of
 from weft.report.progress import Stage
 from weft.report.recorder import Recorder
 from weft.runtime import agreement
+from weft.runtime.compiler import Compiler
 from weft.runtime.computation import Computation
 from weft.runtime.device import DeviceTensor
 from weft.runtime.device_memory import DeviceMemory
@@ -50,7 +50,6 @@ from weft.support.gc_pause import gc_paused
 from weft.support.locks import renew
 from weft.support.ordered_set import OrderedSet
 from weft.transforms.initializers import initial_constants, initializers_of
-from weft.transforms.inlining import with_callees_prepared
 
 if TYPE_CHECKING:
     from weft.communicators.interface import Communicator
@@ -153,7 +152,7 @@ class Transformer(DeviceMemory):
         self.finalized = self.initialized = self.closed = False
         self.state_lock = threading.RLock()
         self._pending: list[tuple[Computation, Program]] = []
-        self.pipeline = Pipeline(passes)
+        self.compiler = Compiler(Pipeline(passes), self.memory_limit)
         self._program_count = 0
         self._numbers = itertools.count()
         self._planned_again: set[Program] = set()
@@ -252,7 +251,7 @@ class Transformer(DeviceMemory):
         """The passes that run on every graph, in order."""
         self._require_made()
         with self.state_lock:
-            return self.pipeline.passes
+            return self.compiler.pipeline.passes
 
     @graph_passes.setter
     def graph_passes(self, passes: Iterable[str | GraphPass]) -> None:
@@ -260,9 +259,9 @@ class Transformer(DeviceMemory):
         self.require_open()
         if not isinstance(passes, Iterable):
             raise ArgumentError(f"graph_passes is a list of names and passes, not {passes!r}")
-        pipeline = Pipeline(passes)
+        compiler = Compiler(Pipeline(passes), self.memory_limit)
         with self.state_lock:
-            self.pipeline = pipeline
+            self.compiler = compiler
 
     def register_graph_pass(self, graph_pass: GraphPass, position: int | None = None) -> None:
         """Add a pass at the end of the pipeline, or at a position.
@@ -397,7 +396,7 @@ class Transformer(DeviceMemory):
         stage.part = "plan"
         for _, program in everything:
             if not program.is_restored:
-                program.plan = make_plan(program.graph, self.target, self.memory_limit)
+                program.plan = self.compiler.plan(program.graph, self.target)
         self.transform_allocate([program for _, program in everything])
         stage.part = "code"
         for made, program in everything:
@@ -449,7 +448,7 @@ class Transformer(DeviceMemory):
     def _plan_again(self, program: Program, order: Sequence[Op]) -> None:
         program.graph = in_order(program.captured, order)
         self.run_registered_graph_passes([program])
-        program.plan = make_plan(program.graph, self.target, self.memory_limit)
+        program.plan = self.compiler.plan(program.graph, self.target)
         if self.closed:
             return  # there is a plan to look at, but no memory
         self.transform_allocate([program])
@@ -458,9 +457,8 @@ class Transformer(DeviceMemory):
 
     def run_registered_graph_passes(self, programs: Iterable[Program]) -> None:
         """Run the pipeline on the graph of each program and refuse ops without a rule."""
-        passes = self.pipeline.changed(self.target)
         for program in programs:
-            program.graph = self._after_passes(program.graph, passes, program.name)
+            program.graph = self.compiler.run_passes(program.graph, self.target, program.name)
 
     def pass_histories(self, graph: Graph) -> list[PassHistory]:
         """Run the pipeline on a graph again, and return what it makes of it and of called graphs.
@@ -469,30 +467,8 @@ class Transformer(DeviceMemory):
         """
         found: list[PassHistory] = []
         with self.state_lock, gc_paused():
-            self._after_passes(graph, self.pipeline.changed(self.target), graph.name, found)
+            self.compiler.run_passes(graph, self.target, graph.name, found)
         return found
-
-    def _after_passes(
-        self,
-        graph: Graph,
-        passes: Sequence[GraphPass],
-        label: str,
-        histories: list[PassHistory] | None = None,
-    ) -> Graph:
-        """Return a graph after passes have run on it and on the graphs that stay called."""
-        target = self.target
-
-        def finished(graph: Graph) -> Graph:
-            history = None if histories is None else PassHistory(graph, [])
-            made = run_passes(graph, passes, target, label, history)
-            require_supported(made, target)
-            if histories is not None and history is not None:
-                histories.append(history)
-            return made
-
-        # What is to fit a limit may have to be computed again, inside of calls too.
-        inline_calls = self.memory_limit is not None
-        return finished(with_callees_prepared(graph, target, finished, inline_calls))
 
     def ordered_initializers(self, ops: Iterable[Op]) -> list[Op]:
         """Return the initialisers of the uninitialised states among ops.
