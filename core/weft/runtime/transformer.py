@@ -8,11 +8,8 @@ incremental: a computation that is added later brings only its own buffers and i
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import os
-import threading
-import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
@@ -23,12 +20,12 @@ import numpy as np
 from weft import plugins, settings
 from weft.cache.compile_cache import CompileCache
 from weft.communicators.calls import Call, within
-from weft.errors import ArgumentError, AxesError, NotPicklable, StateError
+from weft.errors import ArgumentError, AxesError, StateError
 from weft.ir import folded_constants, scope
 from weft.ir.graph import Graph, in_order
 from weft.ir.lengths import Symbol
 from weft.ir.op import Op
-from weft.ir.storage import AssignableTensorOp, host_value
+from weft.ir.storage import AssignableTensorOp
 from weft.ops.arguments import checked_integer
 from weft.passes.interface import GraphPass, PassHistory
 from weft.passes.pipeline import Pipeline
@@ -42,48 +39,21 @@ from weft.runtime import agreement
 from weft.runtime.compiler import Compiler
 from weft.runtime.computation import Computation
 from weft.runtime.device import DeviceTensor
-from weft.runtime.device_memory import DeviceMemory
-from weft.runtime.exchanges import are_shared, is_shared
+from weft.runtime.exchanges import is_shared
 from weft.runtime.initialisation import initial_computation
 from weft.runtime.program import Program
+from weft.runtime.state_store import StateStore
 from weft.support.gc_pause import gc_paused
-from weft.support.locks import renew
 from weft.support.ordered_set import OrderedSet
-from weft.transforms.initializers import initial_constants, initializers_of
+from weft.transforms.initializers import initial_constants
 
 if TYPE_CHECKING:
     from weft.communicators.interface import Communicator
     from weft.runtime.checkpoints import States
 
-FORKED = (
-    "another thread used this transformer when the process was forked, so its states may be half "
-    "written here: make another one, or fork while nothing runs"
-)
-
-_transformers: weakref.WeakSet[Transformer] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    """Decide for each transformer whether it can be used in a forked process.
-
-    That has only the forking thread. If another one was in a call or compiled, states may be half
-    written. No backend has a say in this: it only declares whether its device survives a fork.
-    """
-    for each in list(_transformers):
-        was_in_use = renew(each.state_lock)
-        if not each.survives_fork:
-            each.is_forked = True
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))  # releasing memory may block
-        elif was_in_use:
-            each._close(FORKED)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-
 
 @contributions.base_of(plugins.BACKENDS)
-class Transformer(DeviceMemory):
+class Transformer(StateStore):
     """A backend's compiler and runtime.
 
     Parameters
@@ -105,14 +75,10 @@ class Transformer(DeviceMemory):
     ----------
     computations, all_results
         All computations, and all their result ops.
-    states_set
-        The states that `set_value` has given a value in the place of the initial one.
     init_computation
         The latest computation of initialisers.
-    finalized, initialized, closed
-        The state of the life cycle; `allocated` comes between the first two.
-    is_forked
-        Whether it is a copy in a forked process, whose device did not survive the fork.
+    finalized, initialized
+        The state of the life cycle; `allocated` comes between these, and `closed` after them.
     checks_finite
         Whether calls check their results, which WEFT_CHECK_FINITE says when it is made.
     computation_class
@@ -120,9 +86,6 @@ class Transformer(DeviceMemory):
     """
 
     computation_class: ClassVar[type[Computation]] = Computation
-    is_forked = False
-    _is_made = False
-    _why_closed = ""
 
     def __init__(
         self,
@@ -138,7 +101,6 @@ class Transformer(DeviceMemory):
                 raise ArgumentError(f"{option}= takes True or False, not {value!r}")
         if not isinstance(cache, bool | str | os.PathLike) or "\0" in str(cache):
             raise ArgumentError(f"cache= takes True, False or the path of a folder, not {cache!r}")
-        super().__init__()
         self.compile_cache = CompileCache(self, cache)
         self.checks_finite = settings.CHECK_FINITE.value
         self.fast_math = fast_math
@@ -146,18 +108,14 @@ class Transformer(DeviceMemory):
         self.memory_limit = None if memory_limit is None else checked_limit(memory_limit)
         self.computations: OrderedSet[Computation] = OrderedSet()
         self.all_results: OrderedSet[Op] = OrderedSet()
-        self.states_set: OrderedSet[Any] = OrderedSet()
-        self._given_values: dict[Any, np.ndarray[Any, Any]] = {}
         self._init: Callable[[], Computation] | None = None
-        self.finalized = self.initialized = self.closed = False
-        self.state_lock = threading.RLock()
+        self.finalized = self.initialized = False
         self._pending: list[tuple[Computation, Program]] = []
         self.compiler = Compiler(Pipeline(passes), self.memory_limit)
         self._program_count = 0
         self._numbers = itertools.count()
         self._planned_again: set[Program] = set()
-        self._is_made = True
-        _transformers.add(self)
+        super().__init__()  # at the end, since a fork finds it from now on
 
     # Computations
 
@@ -374,7 +332,7 @@ class Transformer(DeviceMemory):
                 for _, program in everything[len(pending) :]:
                     with within(Call(f"the initial values of {_names(pending)}", "initial values")):
                         program.run()
-                self._set_given_values()
+                self.set_waiting_values()
         except BaseException:
             self._init = init
             for made, program in pending:
@@ -470,13 +428,6 @@ class Transformer(DeviceMemory):
             self.compiler.run_passes(graph, self.target, graph.name, found)
         return found
 
-    def ordered_initializers(self, ops: Iterable[Op]) -> list[Op]:
-        """Return the initialisers of the uninitialised states among ops.
-
-        Initialisers of states that another initialiser reads are included, before it.
-        """
-        return initializers_of(ops, self.state_tensors)
-
     def _init_computation(
         self, pending: list[tuple[Computation, Program]]
     ) -> list[tuple[Computation, Program]]:
@@ -526,8 +477,8 @@ class Transformer(DeviceMemory):
     def get_value(self, state: Any) -> np.ndarray[Any, Any]:
         """Return a copy of the current value of a state."""
         with self.state_lock:
-            given = self._given_values.get(state)
-            return self.state_tensor(state).get() if given is None else given.copy()
+            waiting = self.waiting_values.get(state)
+            return self.state_tensor(state).get() if waiting is None else waiting.copy()
 
     get_tensor_view_value = get_value
 
@@ -536,30 +487,9 @@ class Transformer(DeviceMemory):
         self._require_states([state])
         with self.state_lock:
             self.require_open()
-            waits = self._waits_for_ranks(state)
-            tensor = None if waits else self.state_tensor(state)
-            shape = state.axes.shape if tensor is None else tensor.shape
-            array = host_value(value, state.dtype, f"value of {state}")
-            if array.shape != shape:
-                raise AxesError(f"{state} has shape {shape}, a value of {array.shape} does not fit")
-            if tensor is None:
-                self._given_values[state] = array.copy()
-            else:
-                tensor[...] = array
-            self.states_set.add(state)
-
-    def _waits_for_ranks(self, state: Any) -> bool:
-        """Whether a state has no memory so far, since other ranks take part in its first value.
-
-        They do so when they compile what uses it. A value that it is given waits for that.
-        """
-        known = self.state_tensors
-        return state not in known and state.axes.is_static and are_shared([state], known)
-
-    def _set_given_values(self) -> None:
-        for state in [each for each in self._given_values if each in self.state_tensors]:
-            self.state_tensors[state][...] = self._given_values[state]
-            del self._given_values[state]
+            if not self.waits_for_ranks(state):
+                self.state_tensor(state)
+            self.write(state, value)
 
     def save_states(
         self,
@@ -626,50 +556,27 @@ class Transformer(DeviceMemory):
         self._add(made)
         self.compile(made, made.programs[()])
 
-    def require_open(self) -> None:
-        """Raise StateError if the transformer has been closed, or is not made yet."""
-        self._require_made()
-        if self.closed:
-            raise StateError(self._why_closed)
-
-    def _require_made(self) -> None:
-        if not self._is_made:
-            raise StateError(
-                f"{type(self).__name__} is used before it is made: call super().__init__() first "
-                "in its constructor"
-            )
-
     def close(self) -> None:
         """Release all computations and device memory; the transformer cannot be used again."""
         self._close("the transformer has been closed: make another one")
-
-    def _close(self, why: str) -> None:
-        """Release everything; later calls raise StateError with the reason."""
-        with self.state_lock:
-            if not self.closed:
-                self._why_closed = why
-            self.closed = True
-            for made in self.computations:
-                made.executor = self._refused
-            self._pending = []
-            self.computations = OrderedSet()
-            self.forget_memory()
-
-    def _refused(self, *args: Any) -> NoReturn:
-        raise StateError(self._why_closed)
 
     def __enter__(self) -> Self:
         self.require_open()
         return self
 
-    def __reduce_ex__(self, protocol: object) -> Any:
-        problem = (
-            "a transformer owns memory and can be neither copied nor pickled: make another one"
-        )
-        raise NotPicklable(problem)
-
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def _close(self, why: str) -> None:
+        with self.state_lock:
+            super()._close(why)
+            for made in self.computations:
+                made.executor = self._refused
+            self._pending = []
+            self.computations = OrderedSet()
+
+    def _refused(self, *args: Any) -> NoReturn:
+        raise StateError(self._why_closed)
 
 
 def _names(pending: Sequence[tuple[Computation, Program]]) -> str:

@@ -1,26 +1,64 @@
-"""Device memory: the buffers, states and arena of a transformer, and their allocation."""
+"""The state store: buffers, states and their first values, and what becomes of them in a fork.
+
+It compiles nothing: the transformer, which is one, hands it programs and asks it for memory.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import os
+import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from weft.errors import AxesError
+import numpy as np
+
+from weft.errors import AxesError, NotPicklable, StateError
 from weft.ir.axes import Axes
 from weft.ir.description import contiguous
 from weft.ir.graph import Graph
 from weft.ir.op import Op
-from weft.ir.storage import ReadOp
+from weft.ir.storage import ReadOp, host_value
 from weft.plan.plan import ARENA, CONSTANT, STATE, Buffer
 from weft.runtime.device import DeviceBufferStorage, DeviceTensor
+from weft.runtime.exchanges import are_shared
 from weft.runtime.interface import BackendInterface
 from weft.runtime.program import Program
+from weft.support.locks import renew
 from weft.support.ordered_set import OrderedSet
+from weft.transforms.initializers import initializers_of
+
+FORKED = (
+    "another thread used this transformer when the process was forked, so its states may be half "
+    "written here: make another one, or fork while nothing runs"
+)
+
+_stores: weakref.WeakSet[StateStore] = weakref.WeakSet()
 
 
-class DeviceMemory(BackendInterface):
-    """The device memory of a transformer.
+def _after_fork() -> None:
+    """Decide for each store whether it can be used in a forked process.
+
+    That has only the forking thread. If another one was in a call or compiled, states may be half
+    written. No backend has a say in this: it only declares whether its device survives a fork.
+    """
+    for each in list(_stores):
+        was_in_use = renew(each.state_lock)
+        if not each.survives_fork:
+            each.is_forked = True
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))  # releasing memory may block
+        elif was_in_use:
+            each._close(FORKED)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+class StateStore(BackendInterface):
+    """The memory of a transformer: states, constants, and the arena that programs share.
 
     Attributes
     ----------
@@ -34,11 +72,22 @@ class DeviceMemory(BackendInterface):
         The device tensor of each state.
     initial_constants
         The states to initialise by copying a constant.
+    states_set, waiting_values
+        The states that were given a value in the place of the initial one, and the values that
+        wait for the memory of their states.
     arena
         The arena that all programs share, as large as the largest plan needs.
-    allocated
-        Whether the buffers have been allocated.
+    state_lock
+        The lock that is held by whoever reads or writes any of this.
+    allocated, closed
+        Whether the buffers have been allocated, and whether they have been released for good.
+    is_forked
+        Whether it is a copy in a forked process, whose device did not survive the fork.
     """
+
+    is_forked = False
+    _is_made = False
+    _why_closed = ""
 
     def __init__(self) -> None:
         self.device_buffers: OrderedSet[DeviceBufferStorage] = OrderedSet()
@@ -46,8 +95,44 @@ class DeviceMemory(BackendInterface):
         self.allocations: list[Callable[[], None]] = []
         self.state_tensors: dict[Any, DeviceTensor] = {}
         self.initial_constants: dict[Any, Op] = {}
+        self.states_set: OrderedSet[Any] = OrderedSet()
+        self.waiting_values: dict[Any, np.ndarray[Any, Any]] = {}
         self.arena: DeviceBufferStorage | None = None
-        self.allocated = False
+        self.allocated = self.closed = False
+        self.state_lock = threading.RLock()
+        self._is_made = True
+        _stores.add(self)
+
+    # Life
+
+    def require_open(self) -> None:
+        """Raise StateError if the transformer has been closed, or is not made yet."""
+        self._require_made()
+        if self.closed:
+            raise StateError(self._why_closed)
+
+    def _require_made(self) -> None:
+        if not self._is_made:
+            raise StateError(
+                f"{type(self).__name__} is used before it is made: call super().__init__() first "
+                "in its constructor"
+            )
+
+    def _close(self, why: str) -> None:
+        """Release everything; later calls raise StateError with the reason."""
+        with self.state_lock:
+            if not self.closed:
+                self._why_closed = why
+            self.closed = True
+            self.forget_memory()
+
+    def __reduce_ex__(self, protocol: object) -> Any:
+        problem = (
+            "a transformer owns memory and can be neither copied nor pickled: make another one"
+        )
+        raise NotPicklable(problem)
+
+    # Buffers
 
     def forget_memory(self) -> None:
         """Release all buffers, and what tensors hold of their memory."""
@@ -135,10 +220,49 @@ class DeviceMemory(BackendInterface):
                     self.set_constant(storage.device_tensor(place), op)
         self.allocated = True
 
+    # Values of states
+
+    def ordered_initializers(self, ops: Iterable[Op]) -> list[Op]:
+        """Return the initialisers of the uninitialised states among ops.
+
+        Initialisers of states that another initialiser reads are included, before it.
+        """
+        return initializers_of(ops, self.state_tensors)
+
     def set_initial_constants(self) -> None:
         """Copy the constant initial values of states."""
         for state, op in self.initial_constants.items():
             self.set_initial(self.state_tensors[state], op)
+
+    def waits_for_ranks(self, state: Any) -> bool:
+        """Whether a state has no memory so far, since other ranks take part in its first value.
+
+        They do so when they compile what uses it. A value that it is given waits for that.
+        """
+        known = self.state_tensors
+        return state not in known and state.axes.is_static and are_shared([state], known)
+
+    def write(self, state: Any, value: Any) -> None:
+        """Set the value of a state, or let it wait if the state has no memory.
+
+        Raises AxesError or DTypeError if it does not fit.
+        """
+        tensor = self.state_tensors.get(state)
+        shape = state.axes.shape if tensor is None else tensor.shape
+        array = host_value(value, state.dtype, f"value of {state}")
+        if array.shape != shape:
+            raise AxesError(f"{state} has shape {shape}, a value of {array.shape} does not fit")
+        if tensor is None:
+            self.waiting_values[state] = array.copy()
+        else:
+            tensor[...] = array
+        self.states_set.add(state)
+
+    def set_waiting_values(self) -> None:
+        """Set the values that waited for states to have memory."""
+        for state in [each for each in self.waiting_values if each in self.state_tensors]:
+            self.state_tensors[state][...] = self.waiting_values[state]
+            del self.waiting_values[state]
 
 
 def _solved_axes(graph: Graph) -> dict[Any, Axes]:
