@@ -106,6 +106,14 @@ class CompileCache:
         """The folder on disk."""
         return open_cache(None if isinstance(self.option, bool) else self.option)
 
+    def missing(self, programs: Iterable[Program]) -> list[Program]:
+        """Restore programs from the cache, and return those that are not there."""
+        return [
+            each
+            for each in programs
+            if not (each.is_restored or (each.recorder is None and self.find(each)))
+        ]
+
     def find(self, program: Program) -> bool:
         """Restore a program from the cache; returns whether it was there."""
         self._missed.pop(program, None)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.errors import ArgumentError, NotPicklable
 from weft.ir.graph import Graph, exchanges
+from weft.ir.lengths import Symbol
 from weft.plan.fusion_statistics import FusionStatistics, fusion_statistics
 from weft.plan.plan import Plan
 from weft.report.progress import Stage
@@ -66,6 +67,7 @@ class Computation:
         parameters: Sequence[Any],
         name: str,
         axes: Mapping[Any, int] | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self.transformer = transformer
         if not isinstance(name, str):
@@ -88,12 +90,18 @@ class Computation:
         self.programs: dict[tuple[tuple[int, ...], ...], Program] = {}
         self.arity = len(parameters)
         self.is_static = not set(self.graph.symbols) - set(self.arguments.given)
-        self.executor: Callable[..., Any] = self._first_call
+        self.executor: Callable[..., Any] = self._first_call if self.is_static else self._dispatch
         self._executors: dict[tuple[Any, ...], Callable[..., Any]] = {}
         self.checks_finite = transformer.checks_finite
-        self.recorder: Recorder | None = None
+        self.recorder = recorder
         self.exchange: Exchange | None = None
         self._direct_arity = self.arity
+        if self.is_static:
+            self.programs[()] = self._new_program(self.arguments.given)
+
+    def _new_program(self, solution: Mapping[Symbol, int]) -> Program:
+        graph = self.graph.specialise(solution) if self.graph.symbols else self.graph
+        return self.transformer.new_program(self.name, graph, solution, self.recorder)
 
     def number_calls(self, given_name: str) -> None:
         """Number its calls from now on, if other ranks take part, as one of a name or of none."""
@@ -159,7 +167,7 @@ class Computation:
         arrays, program = self._prepared(args)
         arrays = self.arguments.apart_from(arrays, out, program.captured.outputs)
         with self.transformer.state_lock:
-            program.run(*arrays, *out)
+            self.ready_to_run(program)(*arrays, *out)
         return self.pack(self.with_none(out))
 
     def with_none(self, values: Sequence[Any]) -> list[Any]:
@@ -167,41 +175,31 @@ class Computation:
         rest = iter(values)
         return [next(rest) if op.is_tensor else None for op in self.results]
 
-    def set_program(self, program: Program) -> None:
-        """Run a program, now that it can, from the next call on."""
-        if self.is_static:
-            self.executor = make_executor(self, program)
-
-    def forget_program(self) -> None:
-        """Compile at the next call, because something failed after the program was set."""
-        if self.is_static:
-            self.executor = self._first_call
-
     def ready_to_run(self, program: Program) -> Callable[..., None]:
-        """Return what runs a program, once all it needs is there.
+        """Compile a program if it is not compiled, and return what runs it and checks the results.
 
-        An executor is there before that, and a thread that calls it waits for the one that still
-        allocates, or compiles again if that one failed.
+        The executor is there before the memory is. A thread that calls it meanwhile waits here.
         """
-        with self.transformer.state_lock:
-            self._compile()
-            return program.run
+        if not program.is_compiled:
+            self.transformer.compile({program: self})
+        run = program.run
+        if self.checks_finite:
+            from weft.runtime import nonfinite  # few programs need it
+
+            run = nonfinite.checking(self, program)
+        return run if self.exchange is None else self.exchange.with_lengths(program, run)
 
     def _first_call(self, *args: Any) -> Any:
-        self._compile()
+        self.transformer.compile({self.programs[()]: self})
         # Some drivers compile a kernel when it is launched for the first time.
         with Stage(f"first call of {self.name}"):
             return self.executor(*args)
 
     def _compile(self) -> None:
-        """Initialise the transformer; an error in another computation is that one's to report."""
-        with self.transformer.state_lock:  # another thread may be at it: once is enough
-            if self.executor != self._first_call:
-                return
-            if self.is_static:
-                self.transformer.compile(self, self.programs[()])
-            else:
-                self.executor = self._dispatch
+        """Compile the program, if there is only one and the transformer is open."""
+        program = self.programs.get(())
+        if program is not None and not (program.is_compiled or self.transformer.closed):
+            self.transformer.compile({program: self})
 
     def _dispatch(self, *args: Any) -> Any:
         """Run the executor for the arguments' shapes, which is made when they are first seen."""
@@ -221,7 +219,9 @@ class Computation:
         with self.transformer.state_lock:
             if key not in self.programs:
                 solution = self.arguments.solve(key, self.graph, self.transformer.state_tensors)
-                self.programs[key] = self.transformer.specialise(self, solution)
+                program = self._new_program(solution)
+                self.transformer.compile({program: self})
+                self.programs[key] = program
         program = self.programs[key]
         for number, op in enumerate(program.captured.inputs):
             self.arguments.coerce(number, arrays[number], op.axes)
@@ -369,7 +369,7 @@ class Computation:
         if self.transformer.closed:
             return "closed"
         if self.is_static:
-            return self.uncompiled if self.executor == self._first_call else "compiled"
+            return "compiled" if self.programs[()].is_compiled else self.uncompiled
         count = len(self.programs)
         return f"compiled for {count} {'shape' if count == 1 else 'shapes'}"
 

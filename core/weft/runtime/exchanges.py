@@ -61,9 +61,8 @@ class Exchange:
         text = f"call {self.calls} of {self.name} ({self.identity})"
         return _Turn(self._turns, Call(text, f"{self.identity} {self.calls}"))
 
-    def with_lengths(self, program: Program) -> Callable[..., None]:
+    def with_lengths(self, program: Program, run: Callable[..., None]) -> Callable[..., None]:
         """Return what runs a program, as one for its lengths where a call tells them."""
-        run = program.run
         if not program.solution:
             return run
         lengths = f" for {[op.axes.lengths for op in program.captured.inputs]}"

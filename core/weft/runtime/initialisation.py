@@ -1,31 +1,23 @@
-"""Initialisation: the states that need a first value, and the computation that sets it."""
+"""Initialisation: the op that sets the first values of states."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from weft.ir import scope
 from weft.ir.lengths import Symbol
 from weft.ir.op import Op
 from weft.ops.control.effects import doall, sequential
-from weft.runtime.computation import Computation
+from weft.support.gc_pause import gc_paused
+from weft.transforms.capture import capture
+from weft.transforms.computation_op import ComputationOp
 
-if TYPE_CHECKING:
-    from weft.runtime.transformer import Transformer
 
-
-def initial_computation(
-    transformer: Transformer,
-    initializers: Sequence[Op],
-    name: str,
-    given: Mapping[Symbol, int],
-) -> Computation:
-    """Return the computation of initialisers, for given lengths, without a program."""
-    with scope.saved_user_deps():
+def initial_values(
+    initializers: Sequence[Op], name: str, given: Mapping[Symbol, int]
+) -> ComputationOp:
+    """Return initialisers in sequence as one op, captured for given lengths."""
+    with scope.saved_user_deps(), gc_paused():
         init_op = sequential(initializers) if initializers else doall(())
-        made = Computation(transformer, [init_op], (), name)
-    made.arguments.given.update(given)
-    made.is_static = True
-    made.uncompiled = "initial values are set, compiled when called"
-    return made
+        graph = capture((init_op,), (), name).specialised(given)
+        return ComputationOp(results=(init_op,), parameters=(), graph=graph)

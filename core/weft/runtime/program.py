@@ -44,6 +44,8 @@ class Program:
         The backend's own data on its generated code.
     recorder
         What its launches are recorded by; None for an ordinary program.
+    is_compiled
+        Whether it can run: its code, its memory and the first values of its states are there.
     is_restored, later
         Whether it was restored from the cache, and the function that then computes its graph and
         plan when `graph`, `plan` or `tensors` is first accessed.
@@ -66,7 +68,7 @@ class Program:
         self.buffers: Sequence[Buffer] = ()
         self.storages: dict[Buffer, DeviceBufferStorage] = {}
         self.code: Any = None
-        self.is_restored = False
+        self.is_compiled = self.is_restored = False
         self.later: Callable[[], None] | None = None
         self._graph = graph
         self._plan: Plan | None = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
@@ -36,11 +36,12 @@ from weft.plugins.blame import blaming, guarded, origin_of
 from weft.report.progress import Stage
 from weft.report.recorder import Recorder
 from weft.runtime import agreement
+from weft.runtime.call_path import make_executor
 from weft.runtime.compiler import Compiler
 from weft.runtime.computation import Computation
 from weft.runtime.device import DeviceTensor
 from weft.runtime.exchanges import is_shared
-from weft.runtime.initialisation import initial_computation
+from weft.runtime.initialisation import initial_values
 from weft.runtime.program import Program
 from weft.runtime.state_store import StateStore
 from weft.support.gc_pause import gc_paused
@@ -50,6 +51,10 @@ from weft.transforms.initializers import initial_constants
 if TYPE_CHECKING:
     from weft.communicators.interface import Communicator
     from weft.runtime.checkpoints import States
+
+
+Batch = dict[Program, Computation]
+"""Programs that are compiled together, each with its computation."""
 
 
 @contributions.base_of(plugins.BACKENDS)
@@ -110,7 +115,7 @@ class Transformer(StateStore):
         self.all_results: OrderedSet[Op] = OrderedSet()
         self._init: Callable[[], Computation] | None = None
         self.finalized = self.initialized = False
-        self._pending: list[tuple[Computation, Program]] = []
+        self._pending: Batch = {}
         self.compiler = Compiler(Pipeline(passes), self.memory_limit)
         self._program_count = 0
         self._numbers = itertools.count()
@@ -149,18 +154,16 @@ class Transformer(StateStore):
             self.computations.add(made)
             self.all_results.update(made.results)
             if made.is_static:
-                program = self._program(made, made.arguments.given)
-                made.programs[()] = program
-                self._pending.append((made, program))
+                self._pending[made.programs[()]] = made
 
     def inspection(self, graph: Graph, recorder: Recorder | None = None) -> Computation:
         """Return a computation of a captured graph that `discard` forgets.
 
         Its program is a variant that records its launches if there is a recorder.
         """
-        made = Computation(self, graph, (), f"{graph.name}_inspection_{next(self._numbers)}")
+        name = f"{graph.name}_inspection_{next(self._numbers)}"
+        made = Computation(self, graph, (), name, recorder=recorder)
         made.checks_finite = False
-        made.recorder = recorder
         made.number_calls("an inspection")
         self._add(made)
         return made
@@ -178,31 +181,17 @@ class Transformer(StateStore):
                         if buffer.kind == CONSTANT:
                             self.device_buffers.discard(storage)
 
-    def _program(self, made: Computation, solution: Mapping[Symbol, int]) -> Program:
-        graph = made.graph.specialise(solution) if made.graph.symbols else made.graph
-        self._program_count += 1
-        name = f"{made.name}_{self._program_count}"
-        return Program(name, graph, solution, made.recorder)
-
-    def specialise(self, made: Computation, solution: Mapping[Symbol, int]) -> Program:
-        """Compile a computation for one solution of its unknown lengths."""
+    def new_program(
+        self,
+        name: str,
+        graph: Graph,
+        solution: Mapping[Symbol, int],
+        recorder: Recorder | None = None,
+    ) -> Program:
+        """Return a program for a graph whose lengths are known, with a number in its name."""
         with self.state_lock:
-            program = self._program(made, solution)
-            self.compile(made, program)
-        return program
-
-    def compile(self, made: Computation, program: Program) -> None:
-        """Compile a program and other pending ones; raises the error of this program only.
-
-        Others in which other ranks take part stay pending: these may not compile them now.
-        """
-        with self.state_lock:
-            self.require_open()
-            if (made, program) not in self._pending:
-                self._pending.append((made, program))
-        failures = self._compile_pending([program])
-        if program in failures:
-            _raise_from(failures, program)
+            self._program_count += 1
+            return Program(f"{name}_{self._program_count}", graph, solution, recorder)
 
     @property
     def graph_passes(self) -> list[GraphPass]:
@@ -248,43 +237,63 @@ class Transformer(StateStore):
         """
         self.require_open()
         with self.state_lock:
-            failures = self._compile_pending([program for _, program in self._pending])
-        if failures:
-            _raise_from(failures, next(iter(failures)))
+            self.compile(dict(self._pending))
 
-    def _compile_pending(self, wanted: Collection[Program] = ()) -> dict[Program, Exception]:
-        """Compile, allocate and initialise pending programs; returns the errors of failed ones.
+    def compile(self, wanted: Mapping[Program, Computation]) -> None:
+        """Compile programs that are wanted, and pending ones; raise the first error of the wanted.
 
-        Those in which other ranks take part are compiled one by one, and only if they are wanted.
+        Pending ones in which other ranks take part stay pending: these may not compile them now.
         Errors are not kept: a traceback references the callers' frames, and so their models and
         memory.
         """
-        done: list[tuple[Computation, Program]] = []
         failures: dict[Program, Exception] = {}
+        done: Batch = {}
+        suspects: set[Program] = set()
         with self.state_lock, gc_paused():
+            self.require_open()
+            if wanted and all(program.is_compiled for program in wanted):
+                return
+            self._pending.update(wanted)
             if self.initialized and not self._pending:
                 self._allocate_new_buffers()
-                return {}
-            self.require_open()
-            while (batch := self._next_batch(wanted)) or not self.initialized:
-                self._pending = [each for each in self._pending if each not in batch]
+            while (batch := self._next_batch(wanted, suspects)) or not self.initialized:
                 try:
-                    self._compile_isolated(batch, failures)
+                    with blaming(origin_of(type(self)), partial(self._doing, batch), extends=False):
+                        self._transform_computations(batch)
+                except Exception as error:
+                    if not batch:
+                        raise
+                    if len(batch) == 1:
+                        failures |= dict.fromkeys(batch, error)
+                    else:  # one of them is at fault, and the others are not to fail with it
+                        suspects |= batch.keys()
+                        self._pending = batch | self._pending
                 except BaseException:
-                    self._pending = [*batch, *self._pending]
+                    self._pending = batch | self._pending
                     raise
+                else:
+                    done |= batch
                 self.initialized = True
-                done += batch
-        for made, program in done:
-            if program not in failures:
-                plugins.call_hooks("weft_computation_compiled", computation=made)
-        return failures
+        for made in done.values():
+            plugins.call_hooks("weft_computation_compiled", computation=made)
+        _raise_first(failures, wanted)
 
-    def _next_batch(self, wanted: Collection[Program]) -> list[tuple[Computation, Program]]:
-        """Return what to compile next: all that needs this rank only, else one that is wanted."""
-        shared = [each for each in self._pending if is_shared(each[1], self.state_tensors)]
-        alone = [each for each in self._pending if each not in shared]
-        return alone or [each for each in shared if each[1] in wanted][:1]
+    def _doing(self, batch: Batch) -> str:
+        names = ", ".join(program.name for program in batch)
+        return f"while it compiled {names} for backend {self.transformer_name}"
+
+    def _next_batch(self, wanted: Container[Program], suspects: Container[Program]) -> Batch:
+        """Take what to compile next from the pending programs.
+
+        That is a suspect, else all that need this rank only, else a wanted one with other ranks.
+        """
+        pending = list(self._pending)
+        batch = (
+            [each for each in pending if each in suspects][:1]
+            or [each for each in pending if not is_shared(each, self.state_tensors)]
+            or [each for each in pending if each in wanted][:1]
+        )
+        return {program: self._pending.pop(program) for program in batch}
 
     def _allocate_new_buffers(self) -> None:
         """Allocate buffers that were made by hand after the last program."""
@@ -293,100 +302,67 @@ class Transformer(StateStore):
                 self.transform_allocate(())
                 self.allocate(())
 
-    def _compile_isolated(
-        self,
-        pending: list[tuple[Computation, Program]],
-        failures: dict[Program, Exception],
-    ) -> None:
-        """Compile programs together or, if that fails, one by one; adds their errors."""
+    def _transform_computations(self, batch: Batch) -> None:
+        """Compile programs, allocate, and set initial values; an error undoes all of it."""
+        init, programs = self._init, list(batch)
+        executors = [(made, made.executor) for made in batch.values()]
         try:
-            with blaming(origin_of(type(self)), lambda: self._compiling(pending), extends=False):
-                self._compile_batch(pending)
-        except Exception as error:
-            if not pending:
-                raise
-            if len(pending) == 1:
-                failures[pending[0][1]] = error
-                return
-        else:
-            return
-        for item in pending:
-            self._compile_isolated([item], failures)
-
-    def _compiling(self, pending: list[tuple[Computation, Program]]) -> str:
-        names = ", ".join(program.name for _, program in pending)
-        return f"while it compiled {names} for backend {type(self).transformer_name}"
-
-    def _compile_batch(self, pending: list[tuple[Computation, Program]]) -> None:
-        """Transform, allocate and initialise; an error undoes all of it."""
-        init = self._init
-        try:
-            with _stage(pending) as stage, self.memory_restored_on_error():
+            with _stage(batch) as stage, self.memory_restored_on_error():
                 stage.part = "agreement of ranks"
-                programs = [program for _, program in pending]
                 with agreement.compiling(programs, self.states_set, self.compile_cache.is_on):
-                    everything = self._transform_computations(pending, stage)
+                    stage.part = "passes"
+                    unknown = self.compile_cache.missing(programs)
+                    if unknown:
+                        self.run_registered_graph_passes(unknown)
+                    initial = self._initial_programs(programs)
+                    self._generate([*programs, *initial], batch, stage)
                 stage.part = "initial values"
-                self.allocate([program for _, program in everything])
+                self.allocate([*programs, *initial])
                 self.set_initial_constants()
-                for _, program in everything[len(pending) :]:
-                    with within(Call(f"the initial values of {_names(pending)}", "initial values")):
+                for program in initial:
+                    with within(Call(f"the initial values of {_names(batch)}", "initial values")):
                         program.run()
                 self.set_waiting_values()
         except BaseException:
             self._init = init
-            for made, program in pending:
-                made.forget_program()
+            for made, executor in executors:
+                made.executor = executor
+            for program in programs:
                 program.storages.clear()
             raise
+        for program in programs:
+            program.is_compiled = True
 
-    def _transform_computations(
-        self, pending: list[tuple[Computation, Program]], stage: Stage
-    ) -> list[tuple[Computation, Program]]:
-        """Transform new programs; returns them, then those of their initialisers.
+    def _generate(self, programs: Sequence[Program], batch: Batch, stage: Stage) -> None:
+        """Plan programs, describe their memory, and generate code and executors.
 
-        Buffers and initialisers of earlier computations are reused.
+        Buffers of earlier computations are reused.
         """
-        stage.part = "passes"
-        self._restore_or_run_passes(program for _, program in pending)
-        everything = [*pending, *self._init_computation(pending)]
-        initial = {program for _, program in everything[len(pending) :]}
         stage.part = "plan"
-        for _, program in everything:
+        for program in programs:
             if not program.is_restored:
                 program.plan = self.compiler.plan(program.graph, self.target)
-        self.transform_allocate([program for _, program in everything])
+        self.transform_allocate(programs)
         stage.part = "code"
-        for made, program in everything:
+        for program in programs:
             if not program.is_restored:
-                steps = program.plan.steps
-                run = self.transform_ordered_ops(program, steps, program.name)
-                program.run = guarded(run, origin_of(type(self)), f"in {program.name}")
-                if program.recorder is not None:
-                    ops = [step.op for step in steps]
-                    program.run = program.recorder.around(program.run, ops)
-            if made.checks_finite and program not in initial:
-                from weft.runtime import nonfinite  # few programs need it
-
-                program.run = nonfinite.checking(made, program)
-            if made.exchange is not None:
-                program.run = made.exchange.with_lengths(program)
-            made.set_program(program)
+                program.run = self._code(program)
+        for program, made in batch.items():
+            if made.is_static:
+                made.executor = make_executor(made, program)
         self.finish_transform()
-        self.compile_cache.keep(each for _, each in everything if each.recorder is None)
+        self.compile_cache.keep(each for each in programs if each.recorder is None)
         folded_constants.forget()
         self.finalized = True
-        return everything
 
-    def _restore_or_run_passes(self, programs: Iterable[Program]) -> None:
-        """Restore programs from the cache, and run the passes on the others."""
-        unknown = [
-            each
-            for each in programs
-            if not (each.is_restored or (each.recorder is None and self.compile_cache.find(each)))
-        ]
-        if unknown:
-            self.run_registered_graph_passes(unknown)
+    def _code(self, program: Program) -> Callable[..., None]:
+        """Let the backend generate the code of a program."""
+        steps = program.plan.steps
+        run = self.transform_ordered_ops(program, steps, program.name)
+        run = guarded(run, origin_of(type(self)), f"in {program.name}")
+        if program.recorder is None:
+            return run
+        return program.recorder.around(run, [step.op for step in steps])
 
     def plan_again(self, program: Program, order: Sequence[Op]) -> None:
         """Compute the graph and plan of a restored program, with its ops in compiled order.
@@ -428,33 +404,30 @@ class Transformer(StateStore):
             self.compiler.run_passes(graph, self.target, graph.name, found)
         return found
 
-    def _init_computation(
-        self, pending: list[tuple[Computation, Program]]
-    ) -> list[tuple[Computation, Program]]:
-        """Create the computation that initialises states without memory, and run passes on it.
+    def _initial_programs(self, programs: Sequence[Program]) -> list[Program]:
+        """Return the program that computes first values of states, after passes, if there are any.
 
         Constant initial values are copied instead.
         """
-        states = [state for _, program in pending for state in program.states]
-        ordered = self.ordered_initializers(states)
-        given = {symbol: n for _, program in pending for symbol, n in program.solution.items()}
+        ordered = self.ordered_initializers(state for each in programs for state in each.states)
+        given = {symbol: n for each in programs for symbol, n in each.solution.items()}
         name = f"init_{self._program_count}"
         if ordered or self._init is None:
-            self._init = cache(partial(self._initialising, ordered, name, given))
+            self._init = cache(partial(self._initial_computation, ordered, name, given))
         self.initial_constants = initial_constants(ordered)
         rest = [op for op in ordered if op.args[0] not in self.initial_constants]
         if not rest:
             return []
-        made = self._initialising(rest, name, given) if self.initial_constants else self._init()
-        program = made.programs[()]
-        self._restore_or_run_passes([program])
-        return [(made, program)]
+        program = self.new_program(name, initial_values(rest, name, given).graph, given)
+        if self.compile_cache.missing([program]):
+            self.run_registered_graph_passes([program])
+        return [program]
 
-    def _initialising(
+    def _initial_computation(
         self, initializers: Sequence[Op], name: str, given: Mapping[Symbol, int]
     ) -> Computation:
-        made = initial_computation(self, initializers, name, given)
-        made.programs[()] = self._program(made, made.arguments.given)
+        made = Computation(self, initial_values(initializers, name, given), (), name)
+        made.uncompiled = "initial values are set, compiled when called"
         return made
 
     @property
@@ -528,11 +501,15 @@ class Transformer(StateStore):
         of unknown lengths get their values there. Nor need one with collectives.
         """
         with self.state_lock:
-            failures = self._compile_pending()
-            if failures:
-                _raise_from(failures, next(iter(failures)))
+            self.compile(
+                {
+                    program: made
+                    for program, made in self._pending.items()
+                    if not is_shared(program, self.state_tensors)
+                }
+            )
             later = [made.graph for made in self.computations if not made.is_static]
-            later += [program.captured for _, program in self._pending]
+            later += [program.captured for program in self._pending]
             used = OrderedSet(state for graph in later for state in graph.states)
             missing = [s for s in used if s not in self.state_tensors and s.axes.is_static]
             if missing:
@@ -545,7 +522,7 @@ class Transformer(StateStore):
             if not isinstance(state, AssignableTensorOp) or not state.is_state:
                 raise ArgumentError(f"{state!r} is not a state of this transformer")
             with suppress(Exception):  # another computation's, which is its own to report
-                self._compile_pending()
+                self.compile({})
             if state not in self.state_tensors and not state.axes.is_static:
                 raise AxesError(state.explain("its lengths are unknown until a call uses it"))
 
@@ -554,7 +531,7 @@ class Transformer(StateStore):
         with scope.saved_user_deps():
             made = Computation(self, states, (), name)
         self._add(made)
-        self.compile(made, made.programs[()])
+        self.compile({made.programs[()]: made})
 
     def close(self) -> None:
         """Release all computations and device memory; the transformer cannot be used again."""
@@ -572,33 +549,34 @@ class Transformer(StateStore):
             super()._close(why)
             for made in self.computations:
                 made.executor = self._refused
-            self._pending = []
+            self._pending = {}
             self.computations = OrderedSet()
 
     def _refused(self, *args: Any) -> NoReturn:
         raise StateError(self._why_closed)
 
 
-def _names(pending: Sequence[tuple[Computation, Program]]) -> str:
+def _names(batch: Batch) -> str:
     """Return the names of computations, as messages say them."""
-    names = list(dict.fromkeys(made.name for made, _ in pending))
+    names = list(dict.fromkeys(made.name for made in batch.values()))
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     return f"{names[0]}{more}" if names else ""
 
 
-def _stage(pending: Sequence[tuple[Computation, Program]]) -> Stage:
+def _stage(batch: Batch) -> Stage:
     """Return the stage in which computations are compiled."""
-    return Stage(f"compiling {_names(pending)}".rstrip())
+    return Stage(f"compiling {_names(batch)}".rstrip())
 
 
-def _raise_from(failures: dict[Program, Exception], program: Program) -> NoReturn:
-    """Raise the error of a program.
+def _raise_first(failures: dict[Program, Exception], wanted: Container[Program]) -> None:
+    """Raise the first error of a wanted program, if there is one, and forget the others.
 
     No frame of its traceback may reference the error, or all would live until a garbage collection.
     """
-    failure = failures[program]
+    failure = next((error for program, error in failures.items() if program in wanted), None)
     failures.clear()
     try:
-        raise failure
+        if failure is not None:
+            raise failure
     finally:
         del failure

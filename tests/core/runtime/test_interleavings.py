@@ -174,7 +174,7 @@ def passes() -> Any:
     return partial(made.register_graph_pass, own), lambda *_: made.graph_passes.count(own) == 2
 
 
-@case(Transformer.init_computation.fget, Transformer._initialising, Transformer._program)
+@case(Transformer.init_computation.fget, Transformer._initial_computation)
 def the_computation_of_initialisers() -> Any:
     made = numpy()
     made.computation(weft.variable((3,), initial_value=0) + 1)()
@@ -207,7 +207,7 @@ def the_plan_of_a_restored_program() -> Any:
     return lambda: (made.graph, made.plan, made.tensors), lambda a, b: a == b
 
 
-@case(Computation._prepared, Computation._dispatch, Transformer.specialise)
+@case(Computation._prepared, Computation._dispatch, Computation._new_program)
 def programs_for_new_lengths() -> Any:
     x = weft.placeholder((weft.symbol("n"),))
     call = numpy().computation(x + 1, x)
@@ -339,7 +339,7 @@ def new_lengths(made: Transformer) -> Any:
     [
         (value_read, [Transformer.get_value, Transformer._require_states]),
         (value_written, [Transformer.set_value, Transformer._require_states]),
-        (new_lengths, [Computation._compile, Computation._prepared, Transformer.specialise]),
+        (new_lengths, [Computation._compile, Computation._prepared, Transformer.new_program]),
     ],
 )
 def test_closing_meanwhile(action: Any, where: Any) -> None:
@@ -383,7 +383,6 @@ def test_a_program_is_compiled_again_when_another_one_of_the_same_run_failed() -
         made.transform_ordered_ops = failing
         return partial(call, ones), partial(call, ones), None
 
-    for one, other, _ in interleavings(
-        make, Transformer._transform_computations, Computation.set_program
-    ):
+    where = Transformer._transform_computations, Transformer._generate
+    for one, other, _ in interleavings(make, *where):
         assert set(np.ravel([one.result(), other.result()])) == {800}

@@ -189,7 +189,7 @@ def test_looking_at_what_is_not_compiled_compiles_nothing(
 
     made, _ = hostile_step(transformer)
     with monkeypatch.context() as patched:
-        patched.setattr(type(transformer), "_compile_pending", refuse)
+        patched.setattr(type(transformer), "compile", refuse)
         before = repr(made), made._repr_html_()
         assert (repr(made), made._repr_html_()) == before
     assert made.condition == "not compiled yet"
