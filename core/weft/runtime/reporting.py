@@ -6,13 +6,17 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import ArgumentError
+from weft.ir.graph import Graph
+from weft.passes.interface import PassHistory
 from weft.report.document import Compiled, document
 from weft.report.page import write_report_page
 from weft.report.profile import Profile
+from weft.support.gc_pause import gc_paused
 
 if TYPE_CHECKING:
     from weft.runtime.computation import Computation
     from weft.runtime.program import Program
+    from weft.runtime.transformer import Transformer
 
 
 def write_report(
@@ -44,9 +48,20 @@ def compiled(made: Computation, program: Program, profile: Profile | None) -> Co
         device=transformer.device_name,
         lengths={str(symbol): length for symbol, length in program.solution.items()},
         captured=program.captured,
-        histories=transformer.pass_histories(program.captured),
+        histories=pass_histories(transformer, program.captured),
         plan=program.plan,
         source=program.source,
         source_locations=program.source_locations,
         profile=profile,
     )
+
+
+def pass_histories(transformer: Transformer, graph: Graph) -> list[PassHistory]:
+    """Run the passes on a graph again, and return what each did to it and to graphs it calls.
+
+    Those that are called come first, the graph itself last.
+    """
+    found: list[PassHistory] = []
+    with transformer.state_lock, gc_paused():
+        transformer.compiler.run_passes(graph, transformer.target, graph.name, found)
+    return found

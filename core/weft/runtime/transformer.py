@@ -1,4 +1,4 @@
-"""The transformer: a backend's life cycle. Compiles computations and owns their states.
+"""The transformer: what a user sees of a backend, over a compiler and a state store.
 
 The life cycle is that of the Nervana Graph transformer: computations are created, initialisation
 runs the passes, describes tensors, transforms their allocation and then the computations, and runs
@@ -27,7 +27,7 @@ from weft.ir.lengths import Symbol
 from weft.ir.op import Op
 from weft.ir.storage import AssignableTensorOp
 from weft.ops.arguments import checked_integer
-from weft.passes.interface import GraphPass, PassHistory
+from weft.passes.interface import GraphPass
 from weft.passes.pipeline import Pipeline
 from weft.plan.plan import CONSTANT
 from weft.plan.rematerialisation import checked_limit
@@ -59,7 +59,7 @@ Batch = dict[Program, Computation]
 
 @contributions.base_of(plugins.BACKENDS)
 class Transformer(StateStore):
-    """A backend's compiler and runtime.
+    """A backend: compiles computations, and owns their states.
 
     Parameters
     ----------
@@ -307,7 +307,8 @@ class Transformer(StateStore):
         init, programs = self._init, list(batch)
         executors = [(made, made.executor) for made in batch.values()]
         try:
-            with _stage(batch) as stage, self.memory_restored_on_error():
+            title = f"compiling {_names(batch)}".rstrip()
+            with Stage(title) as stage, self.memory_restored_on_error():
                 stage.part = "agreement of ranks"
                 with agreement.compiling(programs, self.states_set, self.compile_cache.is_on):
                     stage.part = "passes"
@@ -393,16 +394,6 @@ class Transformer(StateStore):
         """Run the pipeline on the graph of each program and refuse ops without a rule."""
         for program in programs:
             program.graph = self.compiler.run_passes(program.graph, self.target, program.name)
-
-    def pass_histories(self, graph: Graph) -> list[PassHistory]:
-        """Run the pipeline on a graph again, and return what it makes of it and of called graphs.
-
-        Those that are called come first, the graph itself last.
-        """
-        found: list[PassHistory] = []
-        with self.state_lock, gc_paused():
-            self.compiler.run_passes(graph, self.target, graph.name, found)
-        return found
 
     def _initial_programs(self, programs: Sequence[Program]) -> list[Program]:
         """Return the program that computes first values of states, after passes, if there are any.
@@ -561,11 +552,6 @@ def _names(batch: Batch) -> str:
     names = list(dict.fromkeys(made.name for made in batch.values()))
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     return f"{names[0]}{more}" if names else ""
-
-
-def _stage(batch: Batch) -> Stage:
-    """Return the stage in which computations are compiled."""
-    return Stage(f"compiling {_names(batch)}".rstrip())
 
 
 def _raise_first(failures: dict[Program, Exception], wanted: Container[Program]) -> None:

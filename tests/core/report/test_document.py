@@ -22,7 +22,7 @@ from weft.report.changes import changes
 from weft.report.document import document
 from weft.report.outline import LAYER, MOST_TOGETHER, Box, boxed, summary
 from weft.report.page import page
-from weft.runtime.reporting import compiled
+from weft.runtime.reporting import compiled, pass_histories
 
 X = np.linspace(-1, 1, 48, dtype=np.float32).reshape(6, 8)
 
@@ -110,7 +110,7 @@ def test_a_pass_says_what_took_the_place_of_what() -> None:
     results, x = training_step()
     with weft.make_transformer("numpy") as transformer:
         graph = transformer.computation(results, x).graph
-        (history,) = transformer.pass_histories(graph)
+        (history,) = pass_histories(transformer, graph)
     stages = dict(zip([name for name, _ in history.steps], _changed(history), strict=True))
     decomposed = stages["Decompose"]
     softmax = [each for each in decomposed if type(each.removed[0]).__name__ == "SoftmaxOp"]
