@@ -467,7 +467,7 @@ NOTING = HEAD + (
 
 
 def names_of(transformer: weft.Transformer) -> list[str]:
-    passes = transformer.compiler.pipeline.changed(transformer.target)
+    passes = transformer.graph_compiler.pipeline.changed(transformer.target)
     return [type(each).__name__ for each in passes]
 
 

@@ -199,7 +199,7 @@ class CompileCache:
         structure = structure_of(graph, all_values=False)
         describe = Canonicalizer()
         transformer = self.transformer
-        pipeline = transformer.compiler.pipeline
+        pipeline = transformer.graph_compiler.pipeline
         text = "\n".join(
             [
                 structure.digest,

@@ -178,7 +178,7 @@ def plan_of(computation: Computation) -> Plan:
         raise ArgumentError("lengths of this graph are known at a call only: it has no one plan")
     transformer, program = computation.transformer, computation.programs[()]
     transformer.run_registered_graph_passes([program])
-    return transformer.compiler.plan(program.graph, transformer.target)
+    return transformer.graph_compiler.plan(program.graph, transformer.target)
 
 
 def _computed(

@@ -63,5 +63,5 @@ def pass_histories(transformer: Transformer, graph: Graph) -> list[PassHistory]:
     """
     found: list[PassHistory] = []
     with transformer.state_lock, gc_paused():
-        transformer.compiler.run_passes(graph, transformer.target, graph.name, found)
+        transformer.graph_compiler.run_passes(graph, transformer.target, graph.name, found)
     return found

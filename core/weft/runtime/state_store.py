@@ -72,9 +72,8 @@ class StateStore(BackendInterface):
         The device tensor of each state.
     initial_constants
         The states to initialise by copying a constant.
-    states_set, waiting_values
-        The states that were given a value in the place of the initial one, and the values that
-        wait for the memory of their states.
+    states_set
+        The states that `set_value` has given a value in the place of the initial one.
     arena
         The arena that all programs share, as large as the largest plan needs.
     state_lock
@@ -96,7 +95,7 @@ class StateStore(BackendInterface):
         self.state_tensors: dict[Any, DeviceTensor] = {}
         self.initial_constants: dict[Any, Op] = {}
         self.states_set: OrderedSet[Any] = OrderedSet()
-        self.waiting_values: dict[Any, np.ndarray[Any, Any]] = {}
+        self._waiting_values: dict[Any, np.ndarray[Any, Any]] = {}
         self.arena: DeviceBufferStorage | None = None
         self.allocated = self.closed = False
         self.state_lock = threading.RLock()
@@ -220,6 +219,19 @@ class StateStore(BackendInterface):
                     self.set_constant(storage.device_tensor(place), op)
         self.allocated = True
 
+    def _allocate_new_buffers(self) -> None:
+        """Allocate buffers that were made by hand after the last program."""
+        if self.unallocated:
+            with self.memory_restored_on_error():
+                self.transform_allocate(())
+                self.allocate(())
+
+    def _release_constants(self, program: Program) -> None:
+        """Let go of the buffers of a program's constants."""
+        for buffer, storage in program.storages.items():
+            if buffer.kind == CONSTANT:
+                self.device_buffers.discard(storage)
+
     # Values of states
 
     def ordered_initializers(self, ops: Iterable[Op]) -> list[Op]:
@@ -234,7 +246,7 @@ class StateStore(BackendInterface):
         for state, op in self.initial_constants.items():
             self.set_initial(self.state_tensors[state], op)
 
-    def waits_for_ranks(self, state: Any) -> bool:
+    def _waits_for_ranks(self, state: Any) -> bool:
         """Whether a state has no memory so far, since other ranks take part in its first value.
 
         They do so when they compile what uses it. A value that it is given waits for that.
@@ -242,7 +254,7 @@ class StateStore(BackendInterface):
         known = self.state_tensors
         return state not in known and state.axes.is_static and are_shared([state], known)
 
-    def write(self, state: Any, value: Any) -> None:
+    def write_state(self, state: Any, value: Any) -> None:
         """Set the value of a state, or let it wait if the state has no memory.
 
         Raises AxesError or DTypeError if it does not fit.
@@ -253,16 +265,16 @@ class StateStore(BackendInterface):
         if array.shape != shape:
             raise AxesError(f"{state} has shape {shape}, a value of {array.shape} does not fit")
         if tensor is None:
-            self.waiting_values[state] = array.copy()
+            self._waiting_values[state] = array.copy()
         else:
             tensor[...] = array
         self.states_set.add(state)
 
-    def set_waiting_values(self) -> None:
+    def _set_waiting_values(self) -> None:
         """Set the values that waited for states to have memory."""
-        for state in [each for each in self.waiting_values if each in self.state_tensors]:
-            self.state_tensors[state][...] = self.waiting_values[state]
-            del self.waiting_values[state]
+        for state in [each for each in self._waiting_values if each in self.state_tensors]:
+            self.state_tensors[state][...] = self._waiting_values[state]
+            del self._waiting_values[state]
 
 
 def _solved_axes(graph: Graph) -> dict[Any, Axes]:

@@ -29,7 +29,6 @@ from weft.ir.storage import AssignableTensorOp
 from weft.ops.arguments import checked_integer
 from weft.passes.interface import GraphPass
 from weft.passes.pipeline import Pipeline
-from weft.plan.plan import CONSTANT
 from weft.plan.rematerialisation import checked_limit
 from weft.plugins import contributions
 from weft.plugins.blame import blaming, guarded, origin_of
@@ -116,7 +115,7 @@ class Transformer(StateStore):
         self._init: Callable[[], Computation] | None = None
         self.finalized = self.initialized = False
         self._pending: Batch = {}
-        self.compiler = Compiler(Pipeline(passes), self.memory_limit)
+        self.graph_compiler = Compiler(Pipeline(passes), self.memory_limit)
         self._program_count = 0
         self._numbers = itertools.count()
         self._planned_again: set[Program] = set()
@@ -177,9 +176,7 @@ class Transformer(StateStore):
                 for op in made.results:
                     self.all_results.discard(op)
                 for program in made.programs.values():
-                    for buffer, storage in program.storages.items():
-                        if buffer.kind == CONSTANT:
-                            self.device_buffers.discard(storage)
+                    self._release_constants(program)
 
     def new_program(
         self,
@@ -198,7 +195,7 @@ class Transformer(StateStore):
         """The passes that run on every graph, in order."""
         self._require_made()
         with self.state_lock:
-            return self.compiler.pipeline.passes
+            return self.graph_compiler.pipeline.passes
 
     @graph_passes.setter
     def graph_passes(self, passes: Iterable[str | GraphPass]) -> None:
@@ -208,7 +205,7 @@ class Transformer(StateStore):
             raise ArgumentError(f"graph_passes is a list of names and passes, not {passes!r}")
         compiler = Compiler(Pipeline(passes), self.memory_limit)
         with self.state_lock:
-            self.compiler = compiler
+            self.graph_compiler = compiler
 
     def register_graph_pass(self, graph_pass: GraphPass, position: int | None = None) -> None:
         """Add a pass at the end of the pipeline, or at a position.
@@ -258,7 +255,9 @@ class Transformer(StateStore):
                 self._allocate_new_buffers()
             while (batch := self._next_batch(wanted, suspects)) or not self.initialized:
                 try:
-                    with blaming(origin_of(type(self)), partial(self._doing, batch), extends=False):
+                    with blaming(
+                        origin_of(type(self)), partial(self._compiling, batch), extends=False
+                    ):
                         self._transform_computations(batch)
                 except Exception as error:
                     if not batch:
@@ -278,7 +277,7 @@ class Transformer(StateStore):
             plugins.call_hooks("weft_computation_compiled", computation=made)
         _raise_first(failures, wanted)
 
-    def _doing(self, batch: Batch) -> str:
+    def _compiling(self, batch: Batch) -> str:
         names = ", ".join(program.name for program in batch)
         return f"while it compiled {names} for backend {self.transformer_name}"
 
@@ -295,13 +294,6 @@ class Transformer(StateStore):
         )
         return {program: self._pending.pop(program) for program in batch}
 
-    def _allocate_new_buffers(self) -> None:
-        """Allocate buffers that were made by hand after the last program."""
-        if self.unallocated:
-            with self.memory_restored_on_error():
-                self.transform_allocate(())
-                self.allocate(())
-
     def _transform_computations(self, batch: Batch) -> None:
         """Compile programs, allocate, and set initial values; an error undoes all of it."""
         init, programs = self._init, list(batch)
@@ -316,14 +308,14 @@ class Transformer(StateStore):
                     if unknown:
                         self.run_registered_graph_passes(unknown)
                     initial = self._initial_programs(programs)
-                    self._generate([*programs, *initial], batch, stage)
+                    self._transform_programs([*programs, *initial], batch, stage)
                 stage.part = "initial values"
                 self.allocate([*programs, *initial])
                 self.set_initial_constants()
                 for program in initial:
                     with within(Call(f"the initial values of {_names(batch)}", "initial values")):
                         program.run()
-                self.set_waiting_values()
+                self._set_waiting_values()
         except BaseException:
             self._init = init
             for made, executor in executors:
@@ -334,7 +326,7 @@ class Transformer(StateStore):
         for program in programs:
             program.is_compiled = True
 
-    def _generate(self, programs: Sequence[Program], batch: Batch, stage: Stage) -> None:
+    def _transform_programs(self, programs: Sequence[Program], batch: Batch, stage: Stage) -> None:
         """Plan programs, describe their memory, and generate code and executors.
 
         Buffers of earlier computations are reused.
@@ -342,12 +334,12 @@ class Transformer(StateStore):
         stage.part = "plan"
         for program in programs:
             if not program.is_restored:
-                program.plan = self.compiler.plan(program.graph, self.target)
+                program.plan = self.graph_compiler.plan(program.graph, self.target)
         self.transform_allocate(programs)
         stage.part = "code"
         for program in programs:
             if not program.is_restored:
-                program.run = self._code(program)
+                program.run = _generated(self, program)
         for program, made in batch.items():
             if made.is_static:
                 made.executor = make_executor(made, program)
@@ -355,15 +347,6 @@ class Transformer(StateStore):
         self.compile_cache.keep(each for each in programs if each.recorder is None)
         folded_constants.forget()
         self.finalized = True
-
-    def _code(self, program: Program) -> Callable[..., None]:
-        """Let the backend generate the code of a program."""
-        steps = program.plan.steps
-        run = self.transform_ordered_ops(program, steps, program.name)
-        run = guarded(run, origin_of(type(self)), f"in {program.name}")
-        if program.recorder is None:
-            return run
-        return program.recorder.around(run, [step.op for step in steps])
 
     def plan_again(self, program: Program, order: Sequence[Op]) -> None:
         """Compute the graph and plan of a restored program, with its ops in compiled order.
@@ -383,7 +366,7 @@ class Transformer(StateStore):
     def _plan_again(self, program: Program, order: Sequence[Op]) -> None:
         program.graph = in_order(program.captured, order)
         self.run_registered_graph_passes([program])
-        program.plan = self.compiler.plan(program.graph, self.target)
+        program.plan = self.graph_compiler.plan(program.graph, self.target)
         if self.closed:
             return  # there is a plan to look at, but no memory
         self.transform_allocate([program])
@@ -393,7 +376,7 @@ class Transformer(StateStore):
     def run_registered_graph_passes(self, programs: Iterable[Program]) -> None:
         """Run the pipeline on the graph of each program and refuse ops without a rule."""
         for program in programs:
-            program.graph = self.compiler.run_passes(program.graph, self.target, program.name)
+            program.graph = self.graph_compiler.run_passes(program.graph, self.target, program.name)
 
     def _initial_programs(self, programs: Sequence[Program]) -> list[Program]:
         """Return the program that computes first values of states, after passes, if there are any.
@@ -441,7 +424,7 @@ class Transformer(StateStore):
     def get_value(self, state: Any) -> np.ndarray[Any, Any]:
         """Return a copy of the current value of a state."""
         with self.state_lock:
-            waiting = self.waiting_values.get(state)
+            waiting = self._waiting_values.get(state)
             return self.state_tensor(state).get() if waiting is None else waiting.copy()
 
     get_tensor_view_value = get_value
@@ -451,9 +434,9 @@ class Transformer(StateStore):
         self._require_states([state])
         with self.state_lock:
             self.require_open()
-            if not self.waits_for_ranks(state):
+            if not self._waits_for_ranks(state):
                 self.state_tensor(state)
-            self.write(state, value)
+            self.write_state(state, value)
 
     def save_states(
         self,
@@ -492,13 +475,9 @@ class Transformer(StateStore):
         of unknown lengths get their values there. Nor need one with collectives.
         """
         with self.state_lock:
-            self.compile(
-                {
-                    program: made
-                    for program, made in self._pending.items()
-                    if not is_shared(program, self.state_tensors)
-                }
-            )
+            shared = [each for each in self._pending if is_shared(each, self.state_tensors)]
+            alone = {each: made for each, made in self._pending.items() if each not in shared}
+            self.compile(alone)
             later = [made.graph for made in self.computations if not made.is_static]
             later += [program.captured for program in self._pending]
             used = OrderedSet(state for graph in later for state in graph.states)
@@ -545,6 +524,16 @@ class Transformer(StateStore):
 
     def _refused(self, *args: Any) -> NoReturn:
         raise StateError(self._why_closed)
+
+
+def _generated(transformer: Transformer, program: Program) -> Callable[..., None]:
+    """Return the code that a backend generates for a program, which a recorder may watch."""
+    steps = program.plan.steps
+    run = transformer.transform_ordered_ops(program, steps, program.name)
+    run = guarded(run, origin_of(type(transformer)), f"in {program.name}")
+    if program.recorder is None:
+        return run
+    return program.recorder.around(run, [step.op for step in steps])
 
 
 def _names(batch: Batch) -> str:

@@ -383,6 +383,6 @@ def test_a_program_is_compiled_again_when_another_one_of_the_same_run_failed() -
         made.transform_ordered_ops = failing
         return partial(call, ones), partial(call, ones), None
 
-    where = Transformer._transform_computations, Transformer._generate
+    where = Transformer._transform_computations, Transformer._transform_programs
     for one, other, _ in interleavings(make, *where):
         assert set(np.ravel([one.result(), other.result()])) == {800}
