@@ -15,7 +15,7 @@ from weft.support.locks import cached_property, renewed
 from weft_c import OPENCL, Processor
 from weft_c.runtime.device import DeviceMemory, OpenDevice
 from weft_c.runtime.storage import Bytes
-from weft_opencl.drivers import POCL
+from weft_opencl.drivers import NVIDIA, POCL
 from weft_opencl.errors import build_error, explained, is_lost
 from weft_opencl.trial import OPTIONS
 from weft_opencl.verdicts import Verdict
@@ -100,6 +100,15 @@ class Device(OpenDevice):
             cases=CASES if self.is_cpu and handle.platform.name.strip() == POCL else 1,
         )
 
+    @cached_property
+    def parts_reach_end(self) -> bool:
+        """Whether sub-buffers reach to the end of their buffer, so that none share a start.
+
+        NVIDIA's driver (580.159) takes those that do for one another: kernels compute wrong
+        numbers, and their release ends the process.
+        """
+        return bool(self.handle.platform.name.strip() == NVIDIA)
+
     def queue(self, records_times: bool = False) -> Any:
         """Return a new in-order queue, whose events may have times.
 
@@ -181,6 +190,8 @@ class Memory(DeviceMemory):
         The bytes of a buffer in the host's memory; else None.
     """
 
+    device: Device
+
     def __init__(self, device: Device, buffer: Any, host: Bytes | None) -> None:
         self.buffer = buffer
         self.host = host
@@ -189,7 +200,12 @@ class Memory(DeviceMemory):
         super().__init__(device, self._size)
 
     def part(self, start: int, size: int) -> Any:
-        """Return the sub-buffer of `size` bytes from an aligned start; equal ones are shared."""
+        """Return the sub-buffer of `size` bytes from an aligned start; equal ones are shared.
+
+        It is longer where the device's sub-buffers reach to the end.
+        """
+        if self.device.parts_reach_end:
+            size = self._size - start
         if start == 0 and size >= self._size:
             return self.buffer
         found = self._parts.get((start, size))
@@ -201,5 +217,6 @@ class Memory(DeviceMemory):
         """Release the memory; further calls do nothing."""
         self._size = 0
         super().release()
-        self._parts.clear()
+        while self._parts:  # the last first, which NVIDIA's driver survived
+            self._parts.popitem()
         self.buffer = self.host = None

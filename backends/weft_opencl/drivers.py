@@ -22,7 +22,7 @@ from typing import Any
 from weft.errors import BackendError
 from weft.support.scratch import ScratchFolder
 
-INTEL, POCL = "Intel(R) OpenCL", "Portable Computing Language"
+INTEL, NVIDIA, POCL = "Intel(R) OpenCL", "NVIDIA CUDA", "Portable Computing Language"
 _INTEL_LIBRARY = "libintelocl.so"
 _VENDORS = "OCL_ICD_VENDORS"
 _POCL_AFFINITY = "POCL_AFFINITY"

@@ -26,6 +26,7 @@ from weft.errors import (
 )
 from weft.ir import dtypes
 from weft_c.runtime.errors import DeviceMemoryError, excerpt
+from weft_opencl.device import Memory
 from weft_opencl.errors import build_error, explained, lines_in
 from weft_opencl.transformer import OpenCLTransformer
 
@@ -464,3 +465,30 @@ def test_a_constant_is_on_the_device_once(device: None, form: str) -> None:
             np.testing.assert_allclose(got, given @ value, 1e-4, 1e-4)
             held.append(made.device.live_bytes)
         assert held[2] - held[0] <= 256
+
+
+def test_sub_buffers_that_reach_to_the_end_share_no_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As NVIDIA's driver needs them."""
+    begun: list[tuple[int, int, int]] = []
+
+    def part(memory: Memory, start: int, size: int) -> Any:
+        found = of_memory(memory, start, size)
+        begun.append((id(memory), start, found.int_ptr))
+        return found
+
+    of_memory = Memory.part
+    monkeypatch.setattr(Memory, "part", part)
+    x, w = weft.placeholder((3, 4)), weft.placeholder((4, 4))
+    hidden = weft.rnn(x, (w, w)).hidden
+    results = [hidden, weft.deriv(weft.sum(hidden), w), weft.pad(x, [1, 1], mode="replicate")]
+    arrays = np.linspace(-1, 1, 12).reshape(3, 4), np.linspace(-1, 2, 16).reshape(4, 4)
+    expected = weft.make_transformer("numpy").computation(results, x, w)(*arrays)
+    with transformer_for("copies") as transformer:
+        monkeypatch.setitem(vars(transformer.device), "parts_reach_end", True)
+        for got, wanted in zip(
+            transformer.computation(results, x, w)(*arrays), expected, strict=True
+        ):
+            np.testing.assert_allclose(got, wanted, 1e-5, 1e-6)
+    starts = {place[:2] for place in begun}
+    assert len(starts) > 3
+    assert len(starts) == len(set(begun))
