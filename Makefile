@@ -82,7 +82,7 @@ types: $(READY)
 # The site, in out/site, and before it what is written from the code: all ops, and pictures.
 docs: $(READY)
 	$(INSTALL) --editable '.[dev,docs]'
-	$(BIN)/python docs/tools/catalogue.py
+	$(BIN)/python docs/tools/catalog.py
 	$(BIN)/python docs/tools/environment.py
 	$(BIN)/python docs/tools/layers.py
 	$(BIN)/python docs/tools/pictures.py

@@ -1,6 +1,6 @@
 """The nine networks that onnx ships, with random weights and any batch, beside onnxruntime.
 
-Each is a light model: its weights are constants of one number. `randomised` gives them random
+Each is a light model: its weights are constants of one number. `randomized` gives them random
 weights, `batched` rewrites the batch in inputs and reshapes. Both engines run the same model, and
 their results are compared before anything is timed. Run it by itself; ``--write`` puts the table
 into RESULTS.md.
@@ -45,11 +45,11 @@ Array = np.ndarray[Any, Any]
 
 def network(name: str, batch: int = 1) -> onnx.ModelProto:
     """Return a network with random weights."""
-    return batched(randomised(onnx.load(DATA / f"light_{name}.onnx")), batch)
+    return batched(randomized(onnx.load(DATA / f"light_{name}.onnx")), batch)
 
 
-def randomised(model: onnx.ModelProto, seed: int = 0) -> onnx.ModelProto:
-    """Return the model with random initialisers in the place of filled constants.
+def randomized(model: onnx.ModelProto, seed: int = 0) -> onnx.ModelProto:
+    """Return the model with random initializers in the place of filled constants.
 
     Weights have the deviation that keeps the size of activations; scales are near 1, variances
     positive, and other vectors near 0.
@@ -106,7 +106,7 @@ def batched(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:
 def _rebuilt(
     model: onnx.ModelProto, nodes: Sequence[Any], gone: set[str], made: Sequence[Any]
 ) -> onnx.ModelProto:
-    """Return a model with other nodes and initialisers, whose inputs are those that are given."""
+    """Return a model with other nodes and initializers, whose inputs are those that are given."""
     names = {each.name for each in made}
     constants = [e for e in model.graph.initializer if e.name not in gone | names]
     constants += made

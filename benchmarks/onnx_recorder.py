@@ -58,7 +58,7 @@ class Recorder:
         self.initializers: list[Any] = []
 
     def constant(self, array: Any) -> Value:
-        """Return an initialiser; Python's numbers are float32."""
+        """Return an initializer; Python's numbers are float32."""
         if isinstance(array, int | float):
             array = np.float32(array)
         name = f"c{len(self.initializers)}"
@@ -116,8 +116,8 @@ class Recorder:
 
     def variance(self, x: Value) -> Value:
         """Record the mean square distance from the mean."""
-        centred = self.node("Sub", x, self.node("ReduceMean", x, keepdims=1))
-        return self.node("ReduceMean", centred * centred, keepdims=0)
+        centered = self.node("Sub", x, self.node("ReduceMean", x, keepdims=1))
+        return self.node("ReduceMean", centered * centered, keepdims=0)
 
     def layer_norm(self, x: Value, scale: Value, bias: Value) -> Value:
         """Record LayerNormalization."""

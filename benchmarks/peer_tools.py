@@ -73,10 +73,10 @@ class Composed:
         return self.xp.var(x)
 
     def layer_norm(self, x: Any, scale: Any, bias: Any) -> Any:
-        """Return the last axis standardised, times a scale plus a bias."""
-        centred = x - self.xp.mean(x, axis=-1, keepdims=True)
-        variance = self.xp.mean(centred * centred, axis=-1, keepdims=True)
-        return centred / self.xp.sqrt(variance + np.float32(EPSILON)) * scale + bias
+        """Return the last axis standardized, times a scale plus a bias."""
+        centered = x - self.xp.mean(x, axis=-1, keepdims=True)
+        variance = self.xp.mean(centered * centered, axis=-1, keepdims=True)
+        return centered / self.xp.sqrt(variance + np.float32(EPSILON)) * scale + bias
 
     def rms_norm(self, x: Any, scale: Any) -> Any:
         """Return the last axis over its root mean square, times a scale."""
@@ -149,7 +149,7 @@ class Weft(Composed):
     cross_entropy = staticmethod(weft.cross_entropy)
 
     def layer_norm(self, x: Any, scale: Any, bias: Any) -> Any:
-        """Return the last axis standardised, times a scale plus a bias."""
+        """Return the last axis standardized, times a scale plus a bias."""
         return weft.layer_norm(x, scale, bias, epsilon=EPSILON)
 
     def rms_norm(self, x: Any, scale: Any) -> Any:
@@ -325,7 +325,7 @@ def inductor(work: Work) -> Prepared:
 
 
 def onnxruntime(work: Work) -> Prepared:
-    """Onnxruntime on the CPU, which does not train; weights are initialisers of the model."""
+    """Onnxruntime on the CPU, which does not train; weights are initializers of the model."""
     if work.rate is not None:
         raise Unavailable("no training")
     runtime, recorder = required("onnxruntime"), required("onnx_recorder")

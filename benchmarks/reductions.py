@@ -1,4 +1,4 @@
-"""Reductions, and what normalises by them: weft, eager NumPy, and numexpr if that is installed.
+"""Reductions, and what normalizes by them: weft, eager NumPy, and numexpr if that is installed.
 
 The limit is bytes: one read, and one write where the result is as large, if what a reduction leaves
 stays in the nearest cache. Each result is checked against float64.
@@ -51,7 +51,7 @@ def numexpr_softmax() -> Callable[..., Array] | None:
 
 
 def numexpr_layer_norm() -> Callable[..., Array] | None:
-    """Return layer normalisation with its elementwise parts in numexpr."""
+    """Return layer normalization with its elementwise parts in numexpr."""
     squares = numexpr_rival.compiled("(x - mean) * (x - mean)", "x mean")
     scaled = numexpr_rival.compiled(
         "(x - mean) / sqrt(variance + epsilon) * scale + bias",

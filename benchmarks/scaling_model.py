@@ -102,7 +102,7 @@ class Step:
     backward
         The second at which the backward pass ends.
     update
-        The seconds of the optimiser.
+        The seconds of the optimizer.
     """
 
     name: str
@@ -156,7 +156,7 @@ def step_seconds(
     """Return the seconds of a step of many ranks, each with the batch of the step of one.
 
     A bucket's reduction starts when the bucket is known and the reduction before it has ended, or,
-    without overlap, when the backward pass has ended as well. The optimiser waits for all.
+    without overlap, when the backward pass has ended as well. The optimizer waits for all.
     """
     end = 0.0 if overlap else step.backward
     for bucket in buckets(step.gradients, bucket_bytes):

@@ -112,8 +112,8 @@ def _convolution(xp: Any, weights: Any, x: Any) -> Any:
 
 
 def _block(xp: Any, weights: Any, x: Any) -> Any:
-    w_heads, w_mixed, w_up, w_down, b_heads, b_mixed, b_up, b_down, *normalisation = weights
-    scale1, scale2, offset1, offset2 = normalisation
+    w_heads, w_mixed, w_up, w_down, b_heads, b_mixed, b_up, b_down, *normalization = weights
+    scale1, scale2, offset1, offset2 = normalization
     shape = (block.BATCH, block.SEQUENCE, block.FEATURES)
     h = xp.layer_norm(x, scale1, offset1) @ w_heads + b_heads
     h = xp.reshape(h, (*shape[:2], 3, block.HEADS, block.DEPTH))

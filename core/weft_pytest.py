@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from weft.testing.report import Outcome
     from weft.testing.together import Batch
 
-LEVELS = ("values", "gradients", "dtypes", "behaviour", "threads", "random")
+LEVELS = ("values", "gradients", "dtypes", "behavior", "threads", "random")
 """In order: each op forward; its gradients and every layout of operands; the rarer dtypes; state,
 order, results and errors; concurrent calls; random graphs. Each includes those before it."""
 

@@ -83,23 +83,23 @@ def decoder(tokens: weft.TensorOp, random: np.random.Generator) -> Any:
         initial = random.normal(scale=columns**-0.5, size=(rows, columns))
         return weft.variable((rows, columns), initial_value=initial, name=name)
 
-    def normalised(x: weft.TensorOp, name: str) -> Any:
+    def normalized(x: weft.TensorOp, name: str) -> Any:
         return weft.rms_norm(x, weft.variable((WIDTH,), initial_value=1.0, name=name))
 
     embeddings = matrix("embeddings", CHARACTERS, WIDTH)
     x = weft.embedding(embeddings, tokens)
     bias = weft.alibi_bias(HEADS, LENGTH)
     for layer in range(LAYERS):
-        h = normalised(x, f"layer{layer}.attention.norm")
+        h = normalized(x, f"layer{layer}.attention.norm")
         projections = [
             matrix(f"layer{layer}.attention.{name}", WIDTH, WIDTH)
             for name in ("query", "key", "value", "output")
         ]
         x = x + weft.multi_head_attention(h, h, h, projections, HEADS, bias=bias, is_causal=True)
-        h = normalised(x, f"layer{layer}.dense.norm")
+        h = normalized(x, f"layer{layer}.dense.norm")
         h = weft.gelu(h @ matrix(f"layer{layer}.dense.up", WIDTH, 4 * WIDTH), "tanh")
         x = x + h @ matrix(f"layer{layer}.dense.down", 4 * WIDTH, WIDTH)
-    return normalised(x, "norm") @ embeddings.T
+    return normalized(x, "norm") @ embeddings.T
 
 
 class Model(StrEnum):

@@ -1,7 +1,7 @@
 """Fine-tune an ONNX model on the handwritten digits of scikit-learn, and write it back.
 
 A small network learns the digits 0 to 4 and is written as an ONNX model. It is read again, its
-initialisers become variables, and it learns all ten digits::
+initializers become variables, and it learns all ten digits::
 
     python examples/onnx_digits.py --backend numpy --epochs 20
 """

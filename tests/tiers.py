@@ -38,12 +38,12 @@ SLOW = frozenset({
     "test_epilogues", "test_generator_coverage", "test_work_groups", "test_kernel_groups",
     "test_larger_shapes", "test_long_sums", "test_loop_nests_and_reductions", "test_variance",
     "test_mutants", "test_matmul_kernels", "test_prologues", "test_second_driver", "test_spatial",
-    "test_ops_lines", "test_ops_moving", "test_vectorised_access",
+    "test_ops_lines", "test_ops_moving", "test_vectorized_access",
     # Programs under mpiexec.
     "test_agreement", "test_data_parallel", "test_kills", "test_mpi", "test_mpi_checkpoints",
     "test_nccl", "test_popxl_replicas", "test_sharding", "test_training", "test_values_of_ranks",
     # Pools of processes, processes that are killed, and the whole table saved or exported.
-    "test_artefacts", "test_checkpoints", "test_export_source", "test_map",
+    "test_artifacts", "test_checkpoints", "test_export_source", "test_map",
     "test_native_cache", "test_native_libraries", "test_native_processes", "test_onnx_mutants",
     # OpenCL's drivers, threads, signals, and forked processes.
     "test_forks", "test_interleavings", "test_interrupts", "test_loops_and_choices",
@@ -53,7 +53,7 @@ SLOW = frozenset({
     "test_distributions", "test_initial_weights", "test_models", "test_nesting",
     "test_measure", "test_plan_models", "test_pooling", "test_random_graphs", "test_schedule",
     "test_onnx_suite",
-    "test_rematerialisation",
+    "test_rematerialization",
 })  # fmt: skip
 """Modules that the fast tier does not even import."""
 
@@ -113,7 +113,7 @@ SHARES = {
     "test_kernel_groups": 2, "test_larger_shapes": 4, "test_loop_nests_and_reductions": 8,
     "test_matmul_kernels": 6, "test_opencl_rounds": 4, "test_ops_lines": 12, "test_ops_moving": 6,
     "test_results_are_the_same_with_counters_of_64_bits": 24,
-    "test_integers_are_rounded_once": 6, "test_vectorised_access": 6, "test_work_groups": 16,
+    "test_integers_are_rounded_once": 6, "test_vectorized_access": 6, "test_work_groups": 16,
     "test_prologues": 6, "test_variance": 5,
     "test_long_sums": 6, "test_functions_name_the_helpers_that_they_call": 5,
     "test_scatter_without_atomics_of_64_bits": 8,
@@ -127,7 +127,7 @@ SHARES = {
     # The same on each backend, or once for each of many functions.
     "test_a_seed_gives_the_same_numbers_on_every_backend_and_compiled_again": 3,
     "test_all_orders_are_equally_likely": 3, "test_an_error_anywhere_leaves_states_as_they_were": 6,
-    "test_an_exception_in_the_middle_of_initialisation": 6, "test_c38_a_chain_of_20000_ops": 3,
+    "test_an_exception_in_the_middle_of_initialization": 6, "test_c38_a_chain_of_20000_ops": 3,
     "test_deeply_nested_graphs_are_looked_at": 4, "test_distributions": 4,
     "test_every_op_can_be_kept": 6, "test_function_ends": 6, "test_initial_weights": 4,
     "test_slots_of_narrow_variables_are_wide": 8, "test_two_ops_may_take_one_result": 4,

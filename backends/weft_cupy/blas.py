@@ -54,7 +54,7 @@ class Blas:
     """A handle of cuBLAS for a stream; created and used while the device is current.
 
     Products of 16-bit floats use tensor cores with sums in float32; those of float32 use float32,
-    or TF32 on tensor cores with `fast_math`. An unclosed handle is destroyed by a finaliser.
+    or TF32 on tensor cores with `fast_math`. An unclosed handle is destroyed by a finalizer.
     """
 
     def __init__(self, queue: Queue, fast_math: bool) -> None:

@@ -21,7 +21,7 @@ GROUP = 256
 ALIGNMENT = 256
 """The alignment of CUDA's allocations, in bytes."""
 ACCESS = 16
-"""The width of vectorised accesses, in bytes."""
+"""The width of vectorized accesses, in bytes."""
 
 
 class Device(OpenDevice):
@@ -94,7 +94,7 @@ class Device(OpenDevice):
         return None
 
     def memory(self, nbytes: int, what: str) -> Memory:
-        """Allocate uninitialised memory; raises DeviceMemoryError if there is not enough."""
+        """Allocate uninitialized memory; raises DeviceMemoryError if there is not enough."""
         self.require_possible(nbytes, what)
         with self.current(f"making {nbytes} bytes for {what}"):
             return Memory(self, self.cupy.cuda.Memory(max(nbytes, 1)))

@@ -94,7 +94,7 @@ class CUDAKernelGroup(GPUKernelGroup):
         return CuPyHostIO(self.workspace_pool, self.queue, self.program.captured)
 
     def bind_segment(self, segment: Segment, is_last: bool) -> BoundSegment:
-        """Bind a segment; reads of error words and copies to the host synchronise themselves."""
+        """Bind a segment; reads of error words and copies to the host synchronize themselves."""
         waits = is_last and not segment.reports
         kind = CapturedSegment if self.recorder is None else BoundSegment
         return kind(self, segment, is_last, waits)

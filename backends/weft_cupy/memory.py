@@ -37,7 +37,7 @@ class CuPyStorage(CopiedStorage[Memory]):
         return found
 
     def space(self, start: int, size: int) -> Bytes:
-        """Return an uninitialised array of the host."""
+        """Return an uninitialized array of the host."""
         return np.empty(size, np.uint8)
 
     def write(self, start: int, bytes_: Bytes) -> None:

@@ -61,7 +61,7 @@ class CuPyTransformer(DeviceTransformer):
         return CuPyStorage(self, nbytes, name)
 
     def make_workspace(self, nbytes: int, what: str) -> Memory:
-        """Allocate uninitialised memory; raises DeviceMemoryError if there is not enough."""
+        """Allocate uninitialized memory; raises DeviceMemoryError if there is not enough."""
         return self.device.memory(nbytes, what)
 
     @property

@@ -34,7 +34,7 @@ FLAGS = (
 
 GCC_FLAGS = ("-fno-tree-loop-vectorize",)
 """Options of GCC alone: GCC 12.2 reads wrong elements in some loops with negative steps that it
-vectorises, and kernels are written in vectors anyway."""
+vectorizes, and kernels are written in vectors anyway."""
 
 
 @dataclass(frozen=True)

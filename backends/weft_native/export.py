@@ -60,7 +60,7 @@ def export_c(
         "threads": 1, "cache": False, "passes": original.graph_passes,
         "fast_math": original.fast_math, "memory_limit": original.memory_limit,
     }  # fmt: skip
-    graph = computation.graph.specialised(computation.arguments.given)
+    graph = computation.graph.specialized(computation.arguments.given)
     with type(original)(**options) as scalar:
         dialect = replace(scalar.processor.dialect, has_vectors=False)
         scalar.processor = replace(scalar.processor, dialect=dialect, has_blas=False)

@@ -54,7 +54,7 @@ MIN_ELEMENTS = 2**13
 """The elements of a domain from which on tiles or threads may pay off."""
 
 _CHEAP = 0.1
-"""Nanoseconds for an element of any op that vectorises well."""
+"""Nanoseconds for an element of any op that vectorizes well."""
 
 _ELEMENT: dict[type[Op], float] = {
     math.ExpOp: 0.5,

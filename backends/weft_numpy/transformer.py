@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.cache.serialisation import Deserializer, Serializer
+from weft.cache.serialization import Deserializer, Serializer
 from weft.errors import HostMemoryError
 from weft.ir.description import TensorDescription
 from weft.ir.graph import called_graphs
@@ -32,7 +32,7 @@ from weft_numpy.codegen import CHUNK, SCOPE, Module
 from weft_numpy.machine import this_machine
 from weft_numpy.rules import rules
 from weft_numpy.rules.convolutions import is_product
-from weft_numpy.serialisation import deserialise, serialise
+from weft_numpy.serialization import deserialize, serialize
 from weft_numpy.thread_pool import parallel_for
 
 if TYPE_CHECKING:
@@ -298,11 +298,11 @@ class NumPyTransformer(Transformer):
 
     def export(self, program: Program, serializer: Serializer) -> Any:
         """Return the generated code."""
-        return serialise(program.code, serializer)
+        return serialize(program.code, serializer)
 
     def restore(self, program: Program, deserializer: Deserializer) -> Callable[..., None]:
         """Compile generated code and return the function."""
-        return self._runner(program, self._linked(program, deserialise(deserializer)))
+        return self._runner(program, self._linked(program, deserialize(deserializer)))
 
     def _linked(self, program: Program, code: Code) -> Linked:
         """Compile code and attach it to a program."""

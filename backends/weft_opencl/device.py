@@ -27,7 +27,7 @@ SMALLEST_ALIGNMENT = 128
 GROUP = 256
 """The work items of a group on devices other than CPUs, unless their maximum is lower."""
 ACCESS = 16
-"""The width of vectorised accesses on GPUs, in bytes."""
+"""The width of vectorized accesses on GPUs, in bytes."""
 CASES = 8
 """The functions merged into a kernel of PoCL: more save little, and may be compiled in vain."""
 
@@ -68,9 +68,9 @@ class Device(OpenDevice):
 
     @property
     def access_bytes(self) -> int:
-        """The width of vectorised accesses in bytes; 0 for scalar accesses.
+        """The width of vectorized accesses in bytes; 0 for scalar accesses.
 
-        CPUs use scalar accesses, since their compilers vectorise across work items. The preferred
+        CPUs use scalar accesses, since their compilers vectorize across work items. The preferred
         width that GPUs report is that of arithmetic, so it is ignored.
         """
         handle, kinds = self.handle, self.cl.device_type
@@ -145,7 +145,7 @@ class Device(OpenDevice):
         raise build_error(log, source, self.name, name)
 
     def memory(self, nbytes: int, what: str, shared: bool) -> Memory:
-        """Allocate memory: zeroed host memory if `shared`, else uninitialised device memory.
+        """Allocate memory: zeroed host memory if `shared`, else uninitialized device memory.
 
         Raises DeviceMemoryError if there is not enough.
         """

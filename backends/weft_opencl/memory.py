@@ -48,7 +48,7 @@ class OpenCLStorage(CopiedStorage[Memory]):
         return bytes_
 
     def space(self, start: int, size: int) -> Bytes:
-        """Return a view where the host shares the memory, else an uninitialised array."""
+        """Return a view where the host shares the memory, else an uninitialized array."""
         host = self.memory.host
         return np.empty(size, np.uint8) if host is None else host[start : start + size]
 

@@ -58,7 +58,7 @@ class OpenCLTransformer(DeviceTransformer):
         return OpenCLConstantStorage(self, op.const.nbytes, f"constant {op.name}")
 
     def make_workspace(self, nbytes: int, what: str) -> Memory:
-        """Allocate uninitialised memory; raises DeviceMemoryError if there is not enough."""
+        """Allocate uninitialized memory; raises DeviceMemoryError if there is not enough."""
         return self.device.memory(nbytes, what, self.processor.shares_host)
 
     def kernel_group(self, program: Program) -> OpenCLKernelGroup:

@@ -1,6 +1,6 @@
 """The forward pass of a transformer block: in weft, and in eager NumPy.
 
-256 features, 4 heads, 4 sequences of 128, normalisation before attention and before the two dense
+256 features, 4 heads, 4 sequences of 128, normalization before attention and before the two dense
 layers with 1024 units and GELU between them, all float32.
 """
 
@@ -50,8 +50,8 @@ def program(values: Sequence[Array], approximate: str = "none") -> Program:
 
 def block(x: Any, variables: Sequence[Any], approximate: str = "none") -> Any:
     """Return the block of an op: any batch of sequences of any length."""
-    w_heads, w_mixed, w_up, w_down, b_heads, b_mixed, b_up, b_down, *normalisation = variables
-    scale1, scale2, offset1, offset2 = normalisation
+    w_heads, w_mixed, w_up, w_down, b_heads, b_mixed, b_up, b_down, *normalization = variables
+    scale1, scale2, offset1, offset2 = normalization
     batch, sequence, features = x.axes.lengths
     h = weft.matmul(weft.layer_norm(x, scale1, offset1, epsilon=EPSILON), w_heads) + b_heads
     h = weft.reshape(h, (batch, sequence, 3, HEADS, DEPTH))
@@ -91,10 +91,10 @@ def softmax(x: Array) -> Array:
 
 
 def layer_norm(x: Array, scale: Array, bias: Array) -> Array:
-    """Return the last axis standardised, times a scale plus a bias."""
-    centred = x - x.mean(axis=-1, keepdims=True)
-    variance = np.square(centred).mean(axis=-1, keepdims=True)
-    return centred / np.sqrt(variance + np.float32(EPSILON)) * scale + bias
+    """Return the last axis standardized, times a scale plus a bias."""
+    centered = x - x.mean(axis=-1, keepdims=True)
+    variance = np.square(centered).mean(axis=-1, keepdims=True)
+    return centered / np.sqrt(variance + np.float32(EPSILON)) * scale + bias
 
 
 def gelu(x: Array) -> Array:

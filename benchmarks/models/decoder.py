@@ -86,7 +86,7 @@ class ByHand:
         np.multiply(out, scale, out=out)
 
     def turn(self, position: int) -> Array:
-        """Return queries and keys with neighbours rotated."""
+        """Return queries and keys with neighbors rotated."""
         pairs = self.heads[: self.turned.size].reshape(self.turned.shape)
         cos, sin = self.weights["cos"][position], self.weights["sin"][position]
         turned, part = self.turned, self.part

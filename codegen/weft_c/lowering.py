@@ -131,7 +131,7 @@ class Array:
         Offsets that may exceed 32 bits are computed in 64 bits, whatever the type of the indices.
         """
         terms = [
-            str(index) if stride == 1 else f"{self._cast}{_parenthesised(index)} * {stride}"
+            str(index) if stride == 1 else f"{self._cast}{_parenthesized(index)} * {stride}"
             for index, stride in zip(indices, self.strides, strict=True)
             if stride and index != 0
         ]
@@ -148,7 +148,7 @@ class Array:
         return Emitter(self.code).store(self.dtype, self.at(*indices), value)
 
 
-def _parenthesised(index: str | int) -> str:
+def _parenthesized(index: str | int) -> str:
     text = str(index)
     return text if text.replace("_", "").isalnum() else f"({text})"
 

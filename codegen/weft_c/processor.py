@@ -17,7 +17,7 @@ class Processor:
         The dialect of C that it is programmed in.
     is_serial
         Whether a work item processes a contiguous range of elements in vectors, as on a CPU; else
-        neighbouring work items access neighbouring elements.
+        neighboring work items access neighboring elements.
     units
         The number of compute units: cores, or multiprocessors.
     group
@@ -27,7 +27,7 @@ class Processor:
     alignment
         The alignment of the addresses of kernel arguments, in bytes.
     access_bytes
-        The width of vectorised accesses in bytes, a power of 2, on devices that are not serial; 0
+        The width of vectorized accesses in bytes, a power of 2, on devices that are not serial; 0
         for scalar accesses.
     has_fp64
         Whether the device supports float64.
@@ -38,7 +38,7 @@ class Processor:
     host_work, host_work_even
         The multiplications from which on the host's BLAS computes a matrix product in shared
         memory: a product with a short side, and any other that stands among kernels. Below, the
-        synchronisation costs more, and so do the BLAS's threads, which spin while they wait and so
+        synchronization costs more, and so do the BLAS's threads, which spin while they wait and so
         take cores from the kernels that follow.
     has_blas
         Whether the backend runs a `LibraryCall` named ``matmul``.
@@ -89,7 +89,7 @@ class Processor:
 
     @property
     def vector_bytes(self) -> int:
-        """The width of vectorised accesses in bytes; 0 for scalar accesses.
+        """The width of vectorized accesses in bytes; 0 for scalar accesses.
 
         The host's arrays are aligned to their elements only, which rules out wider accesses.
         """

@@ -76,7 +76,7 @@ class MPICommunicator(Communicator):
         super().__init__(name)
         if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
             raise BackendError(
-                "MPI was initialised for one thread only: import weft before what initialises "
+                "MPI was initialized for one thread only: import weft before what initializes "
                 "MPI, or leave mpi4py.rc.thread_level at 'multiple'"
             )
         self.timeout = settings.COLLECTIVE_TIMEOUT.value

@@ -1,7 +1,7 @@
 """Transfers: collectives as calls of NCCL, in the order of a stream.
 
 Arrays that are only moved go as bytes, so that every dtype does. NCCL has no parts for each rank
-and no neighbours: these are sends and receives in one group, so that none waits for another.
+and no neighbors: these are sends and receives in one group, so that none waits for another.
 Numbers are those of nccl.h.
 """
 

@@ -66,7 +66,7 @@ from weft.transforms.capture import capture
 from weft.transforms.computation_op import ComputationOp, computation
 
 if TYPE_CHECKING:
-    from weft.runtime.artefact_loading import load
+    from weft.runtime.artifact_loading import load
     from weft.text.parser import parse
     from weft_numpy.transformer import NumPyTransformer
 
@@ -150,9 +150,9 @@ def __getattr__(name: str) -> Any:
 
         return plugins.load(plugins.BACKENDS, "numpy", is_default=True)
     if name == "load":
-        from weft.runtime import artefact_loading
+        from weft.runtime import artifact_loading
 
-        return artefact_loading.load
+        return artifact_loading.load
     if name == "parse":
         from weft.text import parser
 

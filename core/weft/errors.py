@@ -5,9 +5,19 @@ A message says what happened, where (op, axes, dtypes, the user's file and line)
 
 from __future__ import annotations
 
-from typing import ClassVar
+import warnings
+from typing import Any, ClassVar
 
 from weft.support import source
+
+
+def __getattr__(name: str) -> Any:
+    """Resolve a former spelling, with a DeprecationWarning."""
+    if name == "ArtefactError":
+        text = "weft.errors.ArtefactError is now spelled ArtifactError"
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        return ArtifactError
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class WeftError(Exception):
@@ -75,7 +85,7 @@ class ParseError(WeftError, ValueError):
     is_located = False
 
 
-class ArtefactError(WeftError, ValueError):
+class ArtifactError(WeftError, ValueError):
     """A computation cannot be saved, or a file holds none that can be loaded here."""
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import catalogue
+import catalog
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 
@@ -24,7 +24,7 @@ def commands() -> str:
 
 def write(folder: Path) -> None:
     """Write the pages that have changed."""
-    pages = {f"ops/{name}.md": text for name, text in catalogue.family_pages().items()}
+    pages = {f"ops/{name}.md": text for name, text in catalog.family_pages().items()}
     pages["commands.md"] = commands()
     stale = {*folder.joinpath("ops").glob("*.md")} - {folder / name for name in pages}
     for path in stale:

@@ -1,8 +1,8 @@
 r"""
-Four optimisers fit a curve
+Four optimizers fit a curve
 ===========================
 
-A damped oscillation is fitted to noisy samples of one. An optimiser of weft is a function that
+A damped oscillation is fitted to noisy samples of one. An optimizer of weft is a function that
 takes a loss and returns an op: the update of all variables that the loss depends on. So one model
 and one training loop serve all of them.
 """
@@ -27,22 +27,22 @@ def oscillation(t, amplitude, decay, frequency, phase, math=np):
 samples = (oscillation(times, **TRUTH) + random.normal(scale=0.1, size=120)).astype(np.float32)
 
 # %%
-# Each optimiser gets variables of its own. What it keeps between steps, such as the moments of
+# Each optimizer gets variables of its own. What it keeps between steps, such as the moments of
 # Adam, are states beside them.
 
 t = weft.placeholder((120,), name="t")
 observed = weft.placeholder((120,), name="observed")
 
 
-def model(optimiser):
+def model(optimizer):
     """Return the loss, the update and the curve of a new set of variables."""
     variables = {name: weft.variable((), initial_value=START[name], name=name) for name in START}
     curve = oscillation(t, **variables, math=weft)
     loss = weft.mse_loss(curve, observed)
-    return loss, optimiser(loss), curve, variables
+    return loss, optimizer(loss), curve, variables
 
 
-OPTIMISERS = {
+OPTIMIZERS = {
     "gradient descent": lambda loss: weft.sgd(loss, learning_rate=0.02),
     "momentum": lambda loss: weft.sgd(loss, learning_rate=0.02, momentum=0.9),
     "RMSProp": lambda loss: weft.rmsprop(loss, learning_rate=0.01),
@@ -51,8 +51,8 @@ OPTIMISERS = {
 
 transformer = weft.make_transformer("numpy")
 losses, curves, found = {}, {}, {}
-for name, optimiser in OPTIMISERS.items():
-    loss, update, curve, variables = model(optimiser)
+for name, optimizer in OPTIMIZERS.items():
+    loss, update, curve, variables = model(optimizer)
     step = transformer.computation([loss, update], t, observed)
     losses[name] = [float(step(times, samples)[0]) for _ in range(300)]
     curves[name] = transformer.computation(curve, t)(times)
@@ -69,7 +69,7 @@ for name in ("momentum", "Adam"):
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
 left.plot(times, samples, ".", color="0.6", ms=4, label="samples")
-for name, width in zip(OPTIMISERS, (2, 6, 4, 1.5), strict=True):
+for name, width in zip(OPTIMIZERS, (2, 6, 4, 1.5), strict=True):
     left.plot(times, curves[name], lw=width, label=name)
     right.semilogy(losses[name], label=name)
 left.set(title="The curves after 300 steps", xlabel="time")

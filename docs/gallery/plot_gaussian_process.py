@@ -4,13 +4,13 @@ A Gaussian process, fitted by the gradient of its likelihood
 
 A Gaussian process is a prior over functions: values at any points are jointly normal, with a
 covariance that a kernel gives. Its hyperparameters are those under which the data are most likely:
-they minimise
+they minimize
 
 .. math::
 
     -\log p(y) = \frac{1}{2} y^\top K^{-1} y + \frac{1}{2} \log \det K + \frac{n}{2} \log 2\pi .
 
-The Cholesky factor of *K* gives both terms, and weft differentiates the factorisation.
+The Cholesky factor of *K* gives both terms, and weft differentiates the factorization.
 """
 
 import matplotlib.pyplot as plt

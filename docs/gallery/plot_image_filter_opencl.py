@@ -2,7 +2,7 @@ r"""
 A bilateral filter on OpenCL
 ============================
 
-The bilateral filter removes noise and keeps edges: each pixel becomes a mean of its neighbours,
+The bilateral filter removes noise and keeps edges: each pixel becomes a mean of its neighbors,
 weighted by how near they are in space and in brightness,
 
 .. math::
@@ -48,10 +48,10 @@ padded = weft.pad(image, [RADIUS, RADIUS], mode="reflect")
 total, weights = 0, 0
 for down in range(2 * RADIUS + 1):
     for across in range(2 * RADIUS + 1):
-        neighbour = padded[down : down + height, across : across + width]
+        neighbor = padded[down : down + height, across : across + width]
         distance = ((down - RADIUS) ** 2 + (across - RADIUS) ** 2) / (2 * SPACE**2)
-        weight = weft.exp(-weft.square(neighbour - image) / (2 * RANGE**2) - distance)
-        total, weights = total + weight * neighbour, weights + weight
+        weight = weft.exp(-weft.square(neighbor - image) / (2 * RANGE**2) - distance)
+        total, weights = total + weight * neighbor, weights + weight
 smooth = total / weights
 
 # %%
@@ -88,10 +88,8 @@ pictures = {
     "edges of the noisy image": (edges_before, "magma", 0.25),
     "edges of the filtered image": (edges_after, "magma", 0.25),
 }
-for panel, (title, (picture, colours, brightest)) in zip(
-    panels.flat, pictures.items(), strict=True
-):
-    panel.imshow(picture, cmap=colours, vmin=0, vmax=brightest)
+for panel, (title, (picture, colors, brightest)) in zip(panels.flat, pictures.items(), strict=True):
+    panel.imshow(picture, cmap=colors, vmin=0, vmax=brightest)
     panel.set_title(title)
     panel.set_axis_off()
 plt.show()

@@ -110,19 +110,19 @@ assert recited.startswith(poem[:60])
 assert surprises[400].mean() < 0.1 < 1 < surprises[40].mean()
 
 # %%
-# Each character on the colour of its surprise. Early on, the ends of words are certain and their
+# Each character on the color of its surprise. Early on, the ends of words are certain and their
 # first letters are not.
 
 lines = poem.splitlines()
 figure, panels = plt.subplots(1, 2, figsize=(13, 5.2), layout="constrained")
 for panel, (number, bits) in zip(panels, surprises.items(), strict=True):
-    colours = np.full((len(lines), max(map(len, lines))), np.nan)
+    colors = np.full((len(lines), max(map(len, lines))), np.nan)
     places = [(row, column) for row, line in enumerate(lines) for column in range(len(line) + 1)]
     for (row, column), value in zip(places[1:], bits, strict=True):
         if column < len(lines[row]):
-            colours[row, column] = value
+            colors[row, column] = value
             panel.text(column, row, lines[row][column], ha="center", va="center", fontsize=5.5)
-    picture = panel.imshow(colours, cmap="YlOrRd", vmin=0, vmax=6, aspect="auto")
+    picture = panel.imshow(colors, cmap="YlOrRd", vmin=0, vmax=6, aspect="auto")
     panel.set_title(f"after {number} steps")
     panel.set_axis_off()
 figure.colorbar(picture, ax=panels, label="surprise [bits]", shrink=0.8)

@@ -48,11 +48,11 @@ last, stayed, turns = weft.while_loop(goes_on, body, zeros, none, start, c)
 escape = weft.make_transformer("numpy").computation([last, stayed, turns], c)
 
 
-def plane(centre, width):
+def plane(center, width):
     """Return the points of a rectangle of the complex plane."""
     across = np.linspace(-width / 2, width / 2, WIDTH, dtype=np.float64)
     down = np.linspace(width * 3 / 8, -width * 3 / 8, HEIGHT, dtype=np.float64)
-    return (centre + across + 1j * down[:, None]).astype(np.complex64)
+    return (center + across + 1j * down[:, None]).astype(np.complex64)
 
 
 views = {"the set": (-0.65, 3.0), "its valley of seahorses": (-0.7453 + 0.1127j, 0.012)}
@@ -68,14 +68,14 @@ assert stays[abs(points + 1) < 0.2].min() == LIMIT, "the disc around -1 is in th
 assert stays[abs(points) > 2].max() < LIMIT, "no point of the set is farther than 2 from 0"
 
 # %%
-# The count is smoothed by how far the last point got, so colours have no steps.
+# The count is smoothed by how far the last point got, so colors have no steps.
 
 figure, panels = plt.subplots(1, 2, figsize=(11, 4.3), layout="constrained")
 for panel, (name, (end, stays, _)) in zip(panels, outcomes.items(), strict=True):
     beyond = np.log2(np.maximum(np.log2(np.maximum(abs(end), 1.1)), 1e-3))
     smooth = np.where(stays == LIMIT, np.nan, np.log(np.maximum(stays + 1 - beyond, 1)))
-    colours = plt.get_cmap("twilight_shifted").with_extremes(bad="black")
-    panel.imshow(smooth, cmap=colours, interpolation="bilinear")
+    colors = plt.get_cmap("twilight_shifted").with_extremes(bad="black")
+    panel.imshow(smooth, cmap=colors, interpolation="bilinear")
     panel.set_title(name)
     panel.set_axis_off()
 plt.show()

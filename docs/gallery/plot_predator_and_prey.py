@@ -91,9 +91,9 @@ figure, panels = plt.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
 for panel, (title, values) in zip(
     panels, {"the guess": GUESS, "after 250 steps": fitted}.items(), strict=False
 ):
-    for column, (animal, colour) in enumerate([("hares", "C2"), ("lynxes", "C1")]):
-        panel.plot(times, solve(values)[:, column], colour, label=animal)
-        panel.plot(times, counts[:, column], "o", color=colour, ms=4)
+    for column, (animal, color) in enumerate([("hares", "C2"), ("lynxes", "C1")]):
+        panel.plot(times, solve(values)[:, column], color, label=animal)
+        panel.plot(times, counts[:, column], "o", color=color, ms=4)
     panel.set(title=title, xlabel="time", ylim=(0, 12))
 panels[0].legend()
 panels[2].semilogy(losses, color="C3")

@@ -24,13 +24,13 @@ FEED, KILL = 0.035, 0.060
 
 # %%
 # A step of Euler's method on a periodic grid. ``roll`` shifts the plane by one cell, which gives
-# the neighbours of every cell at once. Fusion makes a few kernels of all this.
+# the neighbors of every cell at once. Fusion makes a few kernels of all this.
 
 
 def laplacian(field):
     """Return the five-point Laplacian of a periodic field."""
-    neighbours = [weft.roll(field, shift, axis) for axis in (0, 1) for shift in (-1, 1)]
-    return neighbours[0] + neighbours[1] + neighbours[2] + neighbours[3] - 4 * field
+    neighbors = [weft.roll(field, shift, axis) for axis in (0, 1) for shift in (-1, 1)]
+    return neighbors[0] + neighbors[1] + neighbors[2] + neighbors[3] - 4 * field
 
 
 u = weft.placeholder((SIZE, SIZE), name="u")

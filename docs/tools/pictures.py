@@ -20,8 +20,8 @@ def dense(x: Any, units: int, name: str) -> Any:
     return weft.matmul(x, weight) + bias
 
 
-def normalised(x: Any, name: str) -> Any:
-    """Return a layer normalisation."""
+def normalized(x: Any, name: str) -> Any:
+    """Return a layer normalization."""
     scale = weft.variable((FEATURES,), initial_value=1, name=f"scale_{name}")
     offset = weft.variable((FEATURES,), initial_value=0, name=f"offset_{name}")
     return weft.layer_norm(x, scale, offset)
@@ -29,12 +29,12 @@ def normalised(x: Any, name: str) -> Any:
 
 def transformer_block(x: Any) -> Any:
     """Return attention and a network of two layers, each added to what it reads."""
-    heads = dense(normalised(x, "attention"), 3 * FEATURES, "heads")
+    heads = dense(normalized(x, "attention"), 3 * FEATURES, "heads")
     heads = weft.reshape(heads, (BATCH, SEQUENCE, 3, HEADS, FEATURES // HEADS))
     attended = weft.attention(*weft.unstack(weft.transpose(heads, (2, 0, 3, 1, 4))))
     mixed = weft.reshape(weft.transpose(attended, (0, 2, 1, 3)), (BATCH, SEQUENCE, FEATURES))
     x = x + dense(mixed, FEATURES, "mixed")
-    h = weft.gelu(dense(normalised(x, "network"), UNITS, "up"))
+    h = weft.gelu(dense(normalized(x, "network"), UNITS, "up"))
     return x + dense(h, FEATURES, "down")
 
 

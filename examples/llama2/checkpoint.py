@@ -1,6 +1,6 @@
 """Checkpoints of llama2.c, "version 0": seven numbers, then every weight as float32.
 
-The format is that of https://github.com/karpathy/llama2.c (MIT licence). All numbers are
+The format is that of https://github.com/karpathy/llama2.c (MIT license). All numbers are
 little-endian. A matrix has a row for each feature that it makes, so that it is multiplied by its
 transpose.
 """

@@ -70,7 +70,7 @@ class Tokenizer:
         return [FIRST_BYTE + byte for byte in code] if has_bytes else [UNKNOWN]
 
     def _merged(self, tokens: list[int]) -> list[int]:
-        """Merge neighbours, the best score first and of equal ones the leftmost, until none fit."""
+        """Merge neighbors, the best score first and of equal ones the leftmost, until none fit."""
         after = [*range(1, len(tokens)), -1]
         before = [*range(-1, len(tokens) - 1)]
         waiting: list[tuple[float, int, int, int, int]] = []

@@ -33,7 +33,7 @@ from weft_hamkaas.traversal import TraversalResult, evaluation_order, traverse_n
 class HamKaasModel:
     """A compiled model, created by `HamKaasPlugin.compile_model`.
 
-    Its buffers are initialised to zeros, and keep their values until the model is freed.
+    Its buffers are initialized to zeros, and keep their values until the model is freed.
 
     Attributes
     ----------

@@ -67,7 +67,7 @@ def export(
     parameters: list[Any] = list(inputs.values())
     graph = capture(list(results.values()), parameters)
     if graph.symbols:
-        raise ArgumentError("the graph has unknown lengths: specialise it first")
+        raise ArgumentError("the graph has unknown lengths: specialize it first")
     if graph.updates:
         raise ArgumentError("the graph writes states, which ONNX models do not have")
     graph = _decomposed(graph)

@@ -55,13 +55,13 @@ class Model:
     Attributes
     ----------
     proto
-        The model; without its initialisers, if it was read from a file or from bytes.
+        The model; without its initializers, if it was read from a file or from bytes.
     name, file
         Its name and that of its file. The line of an op is the number of its node, or 0.
     inputs, outputs
         The declarations of what a call takes, and of what it returns, by name.
     variables
-        The variables that hold initialisers, by name; see `trainable`.
+        The variables that hold initializers, by name; see `trainable`.
     """
 
     def __init__(
@@ -155,9 +155,9 @@ class Model:
         return Tracer(frames, self._ops, self.functions, self._bodies, reader, file)
 
     def trainable(self) -> dict[str, Op]:
-        """Make the float initialisers variables, and return these by name.
+        """Make the float initializers variables, and return these by name.
 
-        They have the initialisers' values at first, and programs that are prepared from then on
+        They have the initializers' values at first, and programs that are prepared from then on
         read the variables.
         """
         for name, array in self._constants.items():
@@ -292,7 +292,7 @@ def _opsets(proto: onnx.ModelProto) -> dict[str, int]:
 
 
 def _without_initializers(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model without its initialisers, whose memory goes with the original."""
+    """Return a model without its initializers, whose memory goes with the original."""
     del proto.graph.initializer[:]
     found = onnx.ModelProto()
     found.CopyFrom(proto)

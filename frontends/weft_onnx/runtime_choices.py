@@ -115,9 +115,9 @@ def with_runtime(known: dict[tuple[str, str, str], Any]) -> dict[tuple[str, str,
 
 
 RUNTIME_OPS = frozenset({"LayerNormalization", "SimplifiedLayerNormalization"})
-"""Ops that onnxruntime's optimiser puts into the default domain, whatever the opset is."""
+"""Ops that onnxruntime's optimizer puts into the default domain, whatever the opset is."""
 
-QUANTISERS = frozenset({"QuantizeLinear", "DequantizeLinear"})
+QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 """Ops to which it gives an axis, which they have from opset 13 on."""
 
 
@@ -131,8 +131,8 @@ def is_of_runtime(node: onnx.NodeProto, opset: int) -> bool:
 
 
 def as_specified(node: onnx.NodeProto, opset: int) -> onnx.NodeProto:
-    """Return a node without what onnxruntime's optimiser adds in opsets that lack it."""
-    if node.op_type not in QUANTISERS or opset >= 13:
+    """Return a node without what onnxruntime's optimizer adds in opsets that lack it."""
+    if node.op_type not in QUANTIZERS or opset >= 13:
         return node
     found = onnx.NodeProto()
     found.CopyFrom(node)

@@ -1,6 +1,6 @@
 """The tensors of a model: those in its file, and those in files beside it.
 
-Every tensor is read here, wherever it stands: initialisers and attributes, sparse ones, and those
+Every tensor is read here, wherever it stands: initializers and attributes, sparse ones, and those
 of branches, bodies and functions. A model's bytes are not trusted, so nothing is allocated that
 exceeds what they justify, and no file is opened outside of the model's folder.
 """

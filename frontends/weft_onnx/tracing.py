@@ -50,7 +50,7 @@ class Body:
     source
         What it is the body of: a graph that is known by its identity lives as long as this.
     constants
-        The initialisers, by name.
+        The initializers, by name.
     """
 
     nodes: tuple[onnx.NodeProto, ...]

@@ -105,7 +105,7 @@ class Ir:
         return graph
 
     def replica_grouping(self, stride: int = 1, group_size: int | None = None) -> ReplicaGrouping:
-        """Return groups of replicas of which neighbours differ by a stride.
+        """Return groups of replicas of which neighbors differ by a stride.
 
         By default `group_size` is the number of replicas divided by the stride. Raises TypeError
         for what are no integers, ValueError if the product of both does not divide the number of

@@ -58,12 +58,12 @@ class ReplicaGrouping:
 
     @property
     def is_const(self) -> bool:
-        """Whether neighbours of a group differ by the same number everywhere."""
+        """Whether neighbors of a group differ by the same number everywhere."""
         return len(self._strides()) <= 1
 
     @property
     def stride(self) -> int:
-        """The difference between neighbours of a group; 1 for groups of one replica.
+        """The difference between neighbors of a group; 1 for groups of one replica.
 
         Raises NotImplementedError if it is not the same everywhere.
         """
@@ -85,12 +85,12 @@ class ReplicaGrouping:
         members: dict[int, list[int]] = {}
         for replica, group in enumerate(self.groups):
             members.setdefault(group, []).append(replica)
-        neighbours = itertools.chain(*map(itertools.pairwise, members.values()))
-        return {after - before for before, after in neighbours}
+        neighbors = itertools.chain(*map(itertools.pairwise, members.values()))
+        return {after - before for before, after in neighbors}
 
 
 def strided_grouping(replicas: int, stride: int, group_size: int) -> ReplicaGrouping:
-    """Return groups of which neighbours differ by a stride.
+    """Return groups of which neighbors differ by a stride.
 
     Raises TypeError for what are no integers, and ValueError unless the number of replicas is a
     multiple of ``stride * group_size``.

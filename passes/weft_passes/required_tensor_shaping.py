@@ -1,6 +1,6 @@
 """RequiredTensorShaping: reshapes tensors to the rank that the backend's loops support.
 
-Neighbouring axes become one where every operand's strides step through them evenly: down to one
+Neighboring axes become one where every operand's strides step through them evenly: down to one
 axis for elementwise ops, and to (kept, reduced) or (reduced, kept) for reductions. Strides are
 known before anything is planned, because only views bend them. A reshape that joins such axes is a
 view; where the limit demands more, it is a copy, and then that of the fewest bytes.

@@ -12,7 +12,7 @@ import weft
 from weft.nn.spatial.geometry import Sliding
 from weft_numpy.machine import Machine
 from weft_numpy.rules import blocked, convolutions
-from weft_numpy.sliding import centred, columns, pooling
+from weft_numpy.sliding import centered, columns, pooling
 
 TOLERANCES = {"float64": 1e-11, "float32": 1e-4, "float16": 2e-2, "complex64": 1e-4, "int32": 0}
 
@@ -25,7 +25,7 @@ def computed(
         patch.setattr(columns, "CACHED", cached)
         patch.setattr(columns, "LEAST_COLUMNS", least)
         for name in ("CACHED", "LOADED", "LONG"):
-            patch.setattr(centred, name, cached)
+            patch.setattr(centered, name, cached)
         for name in ("CACHED", "LONG"):
             patch.setattr(pooling, name, cached)
         patch.setattr(blocked, "MIN_THREADED_BLOCKS", 0)
@@ -77,7 +77,7 @@ def geometries(draw: Any) -> tuple[Sliding, tuple[int, ...]]:
 
 
 @st.composite
-def centred_geometries(draw: Any) -> tuple[Sliding, tuple[int, ...]]:
+def centered_geometries(draw: Any) -> tuple[Sliding, tuple[int, ...]]:
     """Draw windows around each element of an image, and lengths that all their places meet."""
     rank = draw(st.sampled_from((1, 2, 2, 3)))
     kernel = draw(each(1, 3, 5, count=rank))

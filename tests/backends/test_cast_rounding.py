@@ -39,7 +39,7 @@ def is_even(numbers: Any, dtype: Any) -> Any:
 
 
 def midpoints(dtype: Any) -> tuple[Any, Any]:
-    """Return the numbers halfway between neighbours with their own neighbours, and what they give.
+    """Return the numbers halfway between neighbors with their own neighbors, and what they give.
 
     Beyond the largest number there is an infinity, if the dtype has any.
     """
@@ -76,7 +76,7 @@ def test_arrays_of_8_bits_are_rounded_once(name: str) -> None:
 
 
 def integers(dtype: str) -> list[int]:
-    """Return integers of all sizes: random ones, and neighbours of sums of two powers of 2."""
+    """Return integers of all sizes: random ones, and neighbors of sums of two powers of 2."""
     limits = np.iinfo(dtype)
     random = np.random.default_rng(0)
     bits = limits.max.bit_length()
@@ -133,7 +133,7 @@ def singles(x: list[int]) -> Any:
 
 
 ODD = 1 + 2**-8 + 2**-40
-"""Just above the middle of two bfloat16; as float32, the middle, whose even neighbour is 1."""
+"""Just above the middle of two bfloat16; as float32, the middle, whose even neighbor is 1."""
 
 
 def test_every_door_rounds_once(backend: str) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sliding_work import (
     BLOCKS,
     TOLERANCES,
-    centred_geometries,
+    centered_geometries,
     check,
     computed,
     geometries,
@@ -25,12 +25,12 @@ from weft.nn.spatial.convolutions import ConvolutionFilterOp, ConvolutionInputOp
 from weft_numpy.machine import Machine
 from weft_numpy.rules import convolutions
 from weft_numpy.rules.blocked import blocked as work_of
-from weft_numpy.sliding.centred import CentredFilters, CentredForward, CentredTransposed
+from weft_numpy.sliding.centered import CenteredFilters, CenteredForward, CenteredTransposed
 from weft_numpy.sliding.convolution import Filters, Forward, Mirrored, Transposed
 
 
 @given(
-    st.one_of(geometries(), centred_geometries()),
+    st.one_of(geometries(), centered_geometries()),
     st.tuples(*[st.sampled_from((1, 1, 2, 3))] * 3), st.sampled_from((0, 1, 3, 8)),
     st.sampled_from(sorted(TOLERANCES)), st.fixed_dictionaries(BLOCKS),
 )  # fmt: skip
@@ -106,7 +106,7 @@ def test_convolutions_are_computed_as_their_lengths_ask(
 
 
 @pytest.mark.parametrize(
-    ("x", "filters", "is_centred"),
+    ("x", "filters", "is_centered"),
     [
         ((4, 4, 9, 9), (8, 4, 3, 3), True),
         ((4, 64, 16, 16), (64, 64, 3, 3), True),
@@ -116,11 +116,11 @@ def test_convolutions_are_computed_as_their_lengths_ask(
     ids=["small products", "many windows", "products of few windows", "columns beyond the cache"],
 )
 def test_convolutions_that_keep_the_size_have_a_product_for_each_image(
-    x: Any, filters: Any, is_centred: bool
+    x: Any, filters: Any, is_centered: bool
 ) -> None:
-    centred = {CentredForward, CentredTransposed, CentredFilters}
+    centered = {CenteredForward, CenteredTransposed, CenteredFilters}
     works = {type(work_of(op, Machine(2, 1 << 20))) for op in two_dimensional(x, filters)}
-    assert works & centred == (centred if is_centred else set())
+    assert works & centered == (centered if is_centered else set())
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])

@@ -18,7 +18,7 @@ ARCHITECTURES = ("sm_80", "compute_90")
 NEWEST = "sm_90"
 """Architectures for which fewer sources are compiled."""
 QUICKLY = ("--Ofast-compile=max",)
-"""Options without optimisation: the same errors, six times as fast."""
+"""Options without optimization: the same errors, six times as fast."""
 HARMLESS = ("-diag-suppress=177", "-diag-suppress=186")
 """Ignored warnings: unused names, and comparisons of unsigned numbers with 0."""
 
@@ -67,7 +67,7 @@ _USED = re.compile(r"entry function '(\w+)'[\s\S]*?Used (\d+) registers(.*)")
 
 
 def ptx_of(source: str) -> str:
-    """Return the optimised PTX of a source."""
+    """Return the optimized PTX of a source."""
     log, ptx = _compiled(source, "compute_90", ())
     assert ptx, log
     return ptx

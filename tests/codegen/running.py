@@ -32,11 +32,11 @@ from weft_opencl.devices import choose
 
 SERIAL = Processor(OPENCL, is_serial=True, units=3)
 PARALLEL = Processor(OPENCL, is_serial=False, units=3, group=64, local_bytes=4096)
-VECTORISED = replace(PARALLEL, access_bytes=16)
-SHUFFLING = replace(VECTORISED, dialect=replace(OPENCL, warp=32))
+VECTORIZED = replace(PARALLEL, access_bytes=16)
+SHUFFLING = replace(VECTORIZED, dialect=replace(OPENCL, warp=32))
 CUDA_PARALLEL = Processor(CUDA, is_serial=False, units=132, access_bytes=16)
 PROCESSORS = {
-    "serial": SERIAL, "parallel": PARALLEL, "vectors": VECTORISED, "shuffling": SHUFFLING,
+    "serial": SERIAL, "parallel": PARALLEL, "vectors": VECTORIZED, "shuffling": SHUFFLING,
 }  # fmt: skip
 
 

@@ -29,9 +29,9 @@ def chain(x):
     return weft.maximum(weft.where(x > 0, weft.exp(weft.tanh(x) * 0.5), x) * 1.1 + 0.2, -0.5)
 
 
-def normalised(x, axis):
-    centred = x - weft.mean(x, axis=axis, keepdims=True)
-    return centred / weft.sqrt(weft.mean(weft.square(centred), axis=axis, keepdims=True) + 1e-3)
+def normalized(x, axis):
+    centered = x - weft.mean(x, axis=axis, keepdims=True)
+    return centered / weft.sqrt(weft.mean(weft.square(centered), axis=axis, keepdims=True) + 1e-3)
 
 
 MAPS = {
@@ -55,21 +55,21 @@ REDUCTIONS = {
     "softmax of columns": ((70, 64), lambda x: weft.softmax(x, 0)),
     "softmax of few columns": ((70, 9), lambda x: weft.softmax(x, 0)),
     "softmax of a long row": ((9001,), weft.softmax),
-    "normalised rows": ((9, 2000), lambda x: normalised(x, -1)),
-    "normalised columns": ((33, 48), lambda x: normalised(x, 0)),
-    "normalised, of a transposed": ((40, 60), lambda x: normalised(x.T, -1)),
-    "all": ((40, 33), lambda x: normalised(x, (0, 1))),
-    "the middle": ((5, 40, 33), lambda x: normalised(x, 1)),
+    "normalized rows": ((9, 2000), lambda x: normalized(x, -1)),
+    "normalized columns": ((33, 48), lambda x: normalized(x, 0)),
+    "normalized, of a transposed": ((40, 60), lambda x: normalized(x.T, -1)),
+    "all": ((40, 33), lambda x: normalized(x, (0, 1))),
+    "the middle": ((5, 40, 33), lambda x: normalized(x, 1)),
     "the outer two": ((6, 7, 48), lambda x: weft.max(x * 2, axis=(0, 1))),
     "first and last": ((6, 7, 48), lambda x: weft.sum(chain(x), axis=(0, 2))),
     "in parts": ((20_011,), lambda x: weft.variance(x)),
     "in parts, backwards": ((20_011,), lambda x: weft.sum(x[::-1])),
     "in parts, every third": ((60_011,), lambda x: weft.sum(x[::3])),
-    "rows in parts": ((2, 10_007), lambda x: normalised(x, -1)),
+    "rows in parts": ((2, 10_007), lambda x: normalized(x, -1)),
     "columns in parts": ((9001, 20), lambda x: weft.sum(x, axis=0)),
     "wide columns": ((40, 3000), lambda x: weft.sum(x, axis=0)),
     "a number for each column": ((40, 48), lambda x: weft.sum(x * x[0] + x[1], axis=0)),
-    "normalised columns in parts": ((9001, 48), lambda x: normalised(x + x[1], 0)),
+    "normalized columns in parts": ((9001, 48), lambda x: normalized(x + x[1], 0)),
     "wide columns in parts": ((2100, 2500), lambda x: weft.sum(weft.square(x), axis=0)),
     "no elements": ((0, 5), lambda x: (weft.sum(x, axis=0), weft.prod(x, axis=0))),
     "no rows": ((0, 5), lambda x: weft.sum(x, axis=1)),
@@ -184,7 +184,7 @@ def test_the_layout_decides_on_the_kind_of_reduction_loops(shape, axis, order, s
     assert choose_reduction_loops(found, PARALLEL) is parallel
 
 
-def test_neighbouring_dimensions_are_one_loop():
+def test_neighboring_dimensions_are_one_loop():
     found = nest_of((3, 4, 5, 6), (2, 3))
     assert (found.kept, found.reduced) == ((12,), (30,))
 

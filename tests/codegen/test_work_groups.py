@@ -18,7 +18,7 @@ from running import (
     FUSING,
     PARALLEL,
     SHUFFLING,
-    VECTORISED,
+    VECTORIZED,
     plan_of,
     run,
     work_of,
@@ -30,7 +30,7 @@ from weft_c.ops.sorting import MAX_SELECTED
 from weft_c.reductions.split import MIN_WORK_GROUP_ROW
 from weft_c.reductions.work_group import MIN_COALESCED
 
-MANY = replace(VECTORISED, units=16)
+MANY = replace(VECTORIZED, units=16)
 """A device with so many units that a work group combines the splits of a single row."""
 
 MANY_SHUFFLING = replace(SHUFFLING, units=16)
@@ -92,7 +92,7 @@ def test_a_group_combines_many_splits(processor, is_group):
 @pytest.mark.parametrize("group", [8, 64, 256])
 @pytest.mark.parametrize("length", [64, 1000])
 def test_work_items_pass_each_other_values_where_they_fill_a_group(warp, group, length):
-    processor = replace(VECTORISED, group=group, dialect=replace(OPENCL, warp=warp))
+    processor = replace(VECTORIZED, group=group, dialect=replace(OPENCL, warp=warp))
     _, source = work(weft.softmax, (40, length), processor=processor)
     width = min(group, MIN_COALESCED if length == 64 else group)
     shuffles = re.findall(r"SHUFFLE_XOR\(\w+, (\d+)\)", source)

@@ -1,4 +1,4 @@
-"""Sharded optimiser state under real MPI: the weights it gives, its bytes, and its checkpoints."""
+"""Sharded optimizer state under real MPI: the weights it gives, its bytes, and its checkpoints."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ long = pytest.mark.long
         pytest.param(4, "numpy", "step", marks=long),
     ],
 )
-def test_every_optimiser_gives_the_same_weights_with_a_share_of_the_state(
+def test_every_optimizer_gives_the_same_weights_with_a_share_of_the_state(
     ranks: int, backend: str, control: str
 ) -> None:
     ended = mpiexec(ranks, "sharded_steps.py", backend, control)

@@ -10,15 +10,15 @@ import pytest
 from mpi_launch import mpiexec
 
 
-def trained(ranks: int, backend: str, optimiser: str, path: Path) -> dict[str, Any]:
-    ended = mpiexec(ranks, "training.py", backend, str(path), optimiser)
+def trained(ranks: int, backend: str, optimizer: str, path: Path) -> dict[str, Any]:
+    ended = mpiexec(ranks, "training.py", backend, str(path), optimizer)
     assert ended.returncode == 0, ended.stderr
     with np.load(path) as found:
         return dict(found)
 
 
 @pytest.mark.parametrize(
-    ("ranks", "backend", "optimiser"),
+    ("ranks", "backend", "optimizer"),
     [
         (2, "numpy", "adam"),
         pytest.param(2, "native", "sgd", marks=pytest.mark.long),
@@ -27,11 +27,11 @@ def trained(ranks: int, backend: str, optimiser: str, path: Path) -> dict[str, A
     ],
 )
 def test_ranks_follow_one_process_and_each_other_to_the_bit(
-    ranks: int, backend: str, optimiser: str, tmp_path: Path
+    ranks: int, backend: str, optimizer: str, tmp_path: Path
 ) -> None:
-    alone = trained(1, backend, optimiser, tmp_path / "alone.npz")
-    once = trained(ranks, backend, optimiser, tmp_path / "once.npz")
-    again = trained(ranks, backend, optimiser, tmp_path / "again.npz")
+    alone = trained(1, backend, optimizer, tmp_path / "alone.npz")
+    once = trained(ranks, backend, optimizer, tmp_path / "once.npz")
+    again = trained(ranks, backend, optimizer, tmp_path / "again.npz")
     for name, values in alone.items():
         np.testing.assert_array_equal(once[name], again[name])
         np.testing.assert_allclose(once[name], values, rtol=2e-5, atol=2e-6)

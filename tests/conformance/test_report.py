@@ -21,7 +21,7 @@ from weft.testing.table.rows import Row
 
 SUITE = """
 import weft
-from weft.testing.levels import BEHAVIOUR, VALUES, level
+from weft.testing.levels import BEHAVIOR, VALUES, level
 from weft.testing.table.rows import Row
 import pytest
 
@@ -33,8 +33,8 @@ ROWS = [Row("exp", weft.exp), Row("log", weft.log)]
 def test_row(transformer, row, dtype):
     assert row.function == "exp", "log is wrong\\nand this is why"
 
-@level(BEHAVIOUR)
-def test_behaviour(backend):
+@level(BEHAVIOR)
+def test_behavior(backend):
     pytest.skip("not today")
 
 def test_of_weft_itself():
@@ -58,7 +58,7 @@ def test_a_run_writes_both_forms_of_its_report(tmp_path):
     assert data["functions"]["exp"] == {"numpy": {"float32": PASSED}}
     assert data["functions"]["log"] == {"numpy": {"float32": FAILED}}
     numpy = data["backends"]["numpy"]
-    assert numpy["levels"] == {"values": {"passed": 1, "failed": 1}, "behaviour": {"skipped": 1}}
+    assert numpy["levels"] == {"values": {"passed": 1, "failed": 1}, "behavior": {"skipped": 1}}
     assert numpy["device"]
     (failure,) = data["failures"]
     assert "log is wrong" in failure["reason"]
@@ -72,7 +72,7 @@ def test_a_run_writes_both_forms_of_its_report(tmp_path):
 def test_a_level_leaves_out_what_is_above_it(tmp_path):
     out, found = run_suite(tmp_path, "--weft-level=gradients")
     assert "1 failed, 2 passed, 1 deselected" in out
-    assert "behaviour" not in found.joinpath("report.md").read_text()
+    assert "behavior" not in found.joinpath("report.md").read_text()
 
 
 def test_levels_are_in_order():

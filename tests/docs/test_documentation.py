@@ -101,7 +101,7 @@ def test_every_primitive_is_on_the_page_of_primitives() -> None:
 
 
 def test_the_page_of_ops_is_what_its_script_writes() -> None:
-    script = runpy.run_path(str(ROOT / "docs" / "tools" / "catalogue.py"))
+    script = runpy.run_path(str(ROOT / "docs" / "tools" / "catalog.py"))
     assert families() - {f"weft.{name}" for name in script["FAMILIES"]} == set()
     assert (ROOT / "docs" / "ops.md").read_text() == script["page"](), "run: make docs"
 

@@ -154,8 +154,8 @@ def test_a_token_compiles_nothing_and_allocates_nothing() -> None:
     config = GROUPED._replace(hidden_dim=4000, vocabulary=5000, longest=64)
     decoder = Decoder(config, initial_weights(config, 0), "numpy")
     compiled = []
-    specialise = decoder.transformer.specialise
-    decoder.transformer.specialise = lambda *args: compiled.append(args) or specialise(*args)
+    specialize = decoder.transformer.specialize
+    decoder.transformer.specialize = lambda *args: compiled.append(args) or specialize(*args)
     for place in range(3):
         decoder.decode(place, place)
     limit = PYTHON_OBJECTS + config.heads * config.longest * 4

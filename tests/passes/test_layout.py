@@ -180,7 +180,7 @@ def windows_of_two():
     return [weft.matmul(w, weft.maximum(pairs, spread) * spread)], [x, y, w]
 
 
-def normalised_argument():
+def normalized_argument():
     x, w, b = p(8, 16, M), p(M, M), p(M)
     y = x - weft.broadcast(weft.reshape(weft.sum(x, 2) * 0.1, (8, 16, 1)), x.axes)
     z = weft.reshape(weft.matmul(weft.reshape(y, (128, M)), w), x.axes.shape)
@@ -218,7 +218,7 @@ TABLE = [
     (batch_that_no_product_takes, (1, 1), (0, 0), (131072, 131072), {(N, 16, 32)}),
     (scaled_rows, (2, 1), (0, 0), (0, 0), {(128, M), (128,)}),
     (windows_of_two, (1, 1), (0, 0), (2048, 2048), {(2, M)}),
-    (normalised_argument, (4, 1), (0, 0), (0, 0), {(128, M), (128,)}),
+    (normalized_argument, (4, 1), (0, 0), (0, 0), {(128, M), (128,)}),
     (repeated_view, (0, 0), (0, 0), (131072, 131072), {(N, M)}),
     (copies_as_results, (1, 1), (131072, 65536), (65536, 65536), {(N, M)}),
 ]

@@ -31,7 +31,7 @@ LOADERS = {
     "weft/runtime/computation.py": "few programs write a report",
     "weft/runtime/transformer.py": "few programs keep or check states",
     "weft/plan/plan.py": "few programs draw a plan",
-    "weft/cache/serialisation.py": "few programs have ops that a pass made",
+    "weft/cache/serialization.py": "few programs have ops that a pass made",
     "weft_hamkaas/__init__.py": "a hook loads its importer",
     "weft_onnx/__init__.py": "a hook loads its importer",
     "weft_numpy/__init__.py": "a hook loads its backend",

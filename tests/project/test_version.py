@@ -53,7 +53,7 @@ def _parts(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
 
-def test_the_licence_is_shipped_and_named() -> None:
+def test_the_license_is_shipped_and_named() -> None:
     text = (ROOT / "LICENSE").read_text()
     assert "Apache License\n                           Version 2.0, January 2004" in text
     assert "the weft authors" in text

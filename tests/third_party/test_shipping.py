@@ -23,7 +23,7 @@ from weft import plugins
 
 ROOT = Path(__file__).parents[2]
 BACKEND = "native" if plugins.backend_status("native").usable else "numpy"
-"""The backend that the artefact is for."""
+"""The backend that the artifact is for."""
 
 pytestmark = pytest.mark.long
 
@@ -66,7 +66,7 @@ for backend in ("numpy", "toy"):
     if backend == "numpy":
         found["from the cache"] = computation.program.is_restored
 scores = weft.load(folder / "scores.weft", trust=True)
-found["artefact"] = scores(np.ones((2, 4), np.float32)).tolist()
+found["artifact"] = scores(np.ones((2, 4), np.float32)).tolist()
 found["its code is used"] = scores.program.is_restored
 found["its backend"] = scores.transformer.transformer_name
 model = weft_onnx.load(folder / "abs.onnx").prepare("numpy")
@@ -90,9 +90,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def models(installation: Installation, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an artefact and an ONNX model.
+    """A folder with an artifact and an ONNX model.
 
-    The code in the artefact is used only where the passes are the same, so with the same plugins.
+    The code in the artifact is used only where the passes are the same, so with the same plugins.
     """
     for package in ("onnx", "safetensors"):
         pytest.importorskip(package)
@@ -113,7 +113,7 @@ def check(command: list[Any], folder: Path, place: str, **variables: str) -> Non
         found = json.loads(done.stdout)
         assert place in found.pop("weft")
         assert {"native", "numpy", "toy"} <= set(found.pop("backends"))
-        assert found.pop("artefact")[1] == pytest.approx([1 / 3] * 3)
+        assert found.pop("artifact")[1] == pytest.approx([1 / 3] * 3)
         assert found == {
             "numpy": [2, 4, 6],
             "toy": [2, 4, 6],

@@ -18,7 +18,7 @@ from weft_numpy.costs import COLUMN_COPY, FLOP
 from weft_numpy.machine import Machine
 from weft_numpy.rules.blocked import in_blocks, threads_for
 from weft_numpy.sliding.blocked import CACHED, Blocked
-from weft_numpy.sliding.centred import CentredFilters, CentredForward, CentredTransposed
+from weft_numpy.sliding.centered import CenteredFilters, CenteredForward, CenteredTransposed
 from weft_numpy.sliding.columns import LEAST_COLUMNS
 from weft_numpy.sliding.convolution import Filters, Forward, Mirrored, Transposed
 from weft_numpy.sliding.shifts import keeps_size
@@ -44,7 +44,7 @@ def lengths_of(op: BilinearConvolutionOp) -> tuple[Numbers, Numbers, Numbers]:
 def forward(op: ConvolutionOp, machine: Machine) -> Blocked:
     """Return the work of a convolution."""
     if _keeps_size(op):
-        return CentredForward(*_centred(op, machine))
+        return CenteredForward(*_centered(op, machine))
     images, filters, _ = lengths_of(op)
     numbers = op.groups, dtypes.accumulator_dtype(op.dtype), _has_gaps(op), _threads(op, machine)
     return Forward(images, filters, op.stride, op.padding, op.dilation, *numbers)
@@ -54,7 +54,7 @@ def forward(op: ConvolutionOp, machine: Machine) -> Blocked:
 def filters(op: ConvolutionFilterOp, machine: Machine) -> Blocked:
     """Return the work of a filter gradient."""
     if _keeps_size(op):
-        return CentredFilters(*_centred(op, machine))
+        return CenteredFilters(*_centered(op, machine))
     images, filters, _ = lengths_of(op)
     numbers = op.groups, dtypes.accumulator_dtype(op.dtype), _has_gaps(op), _threads(op, machine)
     return Filters(images, filters, op.stride, op.padding, op.dilation, *numbers)
@@ -64,7 +64,7 @@ def filters(op: ConvolutionFilterOp, machine: Machine) -> Blocked:
 def transposed(op: ConvolutionInputOp, machine: Machine) -> Blocked:
     """Return the work of a transposed convolution, or of a convolution with flipped filters."""
     if _keeps_size(op):
-        return CentredTransposed(*_centred(op, machine))
+        return CenteredTransposed(*_centered(op, machine))
     images, filters, outputs = lengths_of(op)
     numbers = (
         op.dilation,
@@ -90,7 +90,7 @@ def _threads(op: BilinearConvolutionOp, machine: Machine) -> int:
     return threads_for(COLUMN_COPY * copied + FLOP * 2 * windows * count * depth, machine)
 
 
-def _centred(op: BilinearConvolutionOp, machine: Machine) -> tuple[Any, ...]:
+def _centered(op: BilinearConvolutionOp, machine: Machine) -> tuple[Any, ...]:
     images, filters, _ = lengths_of(op)
     return images, filters, op.dilation, op.dtype, _threads(op, machine)
 

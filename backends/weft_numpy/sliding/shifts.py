@@ -1,6 +1,6 @@
 """Shifts: same-size windows with stride 1, where each tap is a shift of the image.
 
-With stride 1 and windows centred on the elements, window n reads element n + s at a tap, where s
+With stride 1 and windows centered on the elements, window n reads element n + s at a tap, where s
 depends on the tap alone and elements are numbered in memory order. So the elements read at a tap
 are one run of an image between zeros, except that the run continues from the end of a line into the
 next. Each combination of taps along all axes but the first has its own copy of the images, in which
@@ -26,13 +26,13 @@ Index = tuple[Any, ...]
 
 
 def keeps_size(lengths: Numbers, sliding: Sliding) -> bool:
-    """Whether windows are centred on the elements, and every tap reads some element."""
+    """Whether windows are centered on the elements, and every tap reads some element."""
     kernel, stride, padding, dilation = sliding
     reaches = [gap * (size // 2) for size, gap in zip(kernel, dilation, strict=True)]
-    is_centred = all(size % 2 for size in kernel) and all(step == 1 for step in stride)
+    is_centered = all(size % 2 for size in kernel) and all(step == 1 for step in stride)
     is_padded = all(pair == (n, n) for pair, n in zip(padding, reaches, strict=True))
     is_met = all(reach < length for reach, length in zip(reaches, lengths, strict=True))
-    return is_centred and is_padded and is_met
+    return is_centered and is_padded and is_met
 
 
 class Place(NamedTuple):
@@ -126,10 +126,10 @@ class Shifts:
         """
         places = len(self.lines), len(self.copies), *out.shape[1:]
         by_place = columns.reshape(len(columns), *places)
-        centre, middle = len(self.lines) // 2, len(self.copies) // 2
-        total = by_place[:, centre]
+        center, middle = len(self.lines) // 2, len(self.copies) // 2
+        total = by_place[:, center]
         for number, line in enumerate(self.lines):
-            if number != centre:
+            if number != center:
                 self._add(by_place[:, number], line, total)
         np.copyto(out, total[:, middle])
         for number, copy in enumerate(self.copies):

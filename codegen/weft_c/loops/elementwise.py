@@ -39,10 +39,10 @@ class ElementWiseKernel(KernelBuilder):
     cached_rows
         By the number of a value, the name of the array that caches it along a row.
     vector_loads, vector_stores
-        By number, the addresses in registers that replace those in memory within a vectorised
+        By number, the addresses in registers that replace those in memory within a vectorized
         access.
     vector_loop
-        The loop that is vectorised, the innermost one by default.
+        The loop that is vectorized, the innermost one by default.
     """
 
     def __init__(

@@ -194,7 +194,7 @@ def _fastest_last(
 ) -> list[tuple[int, ...]]:
     """Return the loops with that one innermost along which most arrays are contiguous.
 
-    Results take precedence, since vectorisation needs them contiguous.
+    Results take precedence, since vectorization needs them contiguous.
     """
     if len(groups) < 2:
         return groups

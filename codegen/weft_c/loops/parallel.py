@@ -1,7 +1,7 @@
 """Parallel loops: the points of a shape distributed over work items.
 
 On a serial device each work item processes a contiguous range of points. On other devices the loops
-have the stride of the grid, so that neighbouring work items process neighbouring points.
+have the stride of the grid, so that neighboring work items process neighboring points.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from math import prod
 
-from weft_c.loops.vectorised_access import VectorAccess
+from weft_c.loops.vectorized_access import VectorAccess
 from weft_c.lowering import KernelBuilder
 from weft_c.processor import Processor
 from weft_c.source.code import Code
@@ -42,7 +42,7 @@ def parallel_for(
 
     `row` writes the statements before the innermost loop, given all indices but the last; on
     parallel devices they precede each point. With more than one of `lanes`, `body` is written a
-    second time for vectors along the last dimension; with `access`, for vectorised accesses along
+    second time for vectors along the last dimension; with `access`, for vectorized accesses along
     it, unless rows have a remainder. `wide` makes indices of 64 bits, as many points do. `cost` is
     the weight of a point against `GRAIN`. A shape without points launches nothing.
     """
@@ -213,7 +213,7 @@ def _vector_grid_stride_loop(
     access: VectorAccess,
     kind: str,
 ) -> None:
-    """Write a loop over vectorised accesses, and one over the remainder of a single row."""
+    """Write a loop over vectorized accesses, and one over the remainder of a single row."""
     *outer, length = shape
     vectors, rest = divmod(length, access.count)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from weft_c.loops.elementwise import ElementWiseKernel, are_contiguous
 from weft_c.loops.parallel import parallel_for
-from weft_c.loops.vectorised_access import find_vector_access
+from weft_c.loops.vectorized_access import find_vector_access
 from weft_c.source.values import Emitter
 
 

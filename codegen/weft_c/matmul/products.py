@@ -1,6 +1,6 @@
 """Matrix products: the selection of an algorithm, small products and matrix-vector products.
 
-Serial devices use register tiles, or the host's BLAS where that is worth a synchronisation. Other
+Serial devices use register tiles, or the host's BLAS where that is worth a synchronization. Other
 devices use tiles in shared memory, or their own BLAS. Products may have a fused prologue and
 epilogue.
 """

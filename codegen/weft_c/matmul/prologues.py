@@ -78,7 +78,7 @@ class Reader(ABC):
     Attributes
     ----------
     is_by_rows
-        Whether neighbours along the last dimension are contiguous in memory, or computed together.
+        Whether neighbors along the last dimension are contiguous in memory, or computed together.
     lanes
         The most lanes of a vector that it can read.
     """

@@ -197,7 +197,7 @@ class _SharedTileKernel:
                     self.epilogue.write(self.builder, Emitter(self.builder.code), place, "c[r][v]")
 
     def copy(self, at: Index, name: str, length: int, is_first: bool) -> None:
-        """Write the copy of a slice; neighbouring work items read contiguous elements."""
+        """Write the copy of a slice; neighboring work items read contiguous elements."""
         code, f, group = self.code, self.operands, self.processor.group
         by_rows = f.by_rows[0] if is_first else not f.by_rows[1]
         head = f"for (i32 e = LOCAL_ID; e < {SLICE * length}; e += {group})"

@@ -123,7 +123,7 @@ class _ArgExtremumKernel:
     def line(self, at: tuple[str, ...], emitter: Emitter) -> None:
         """Write the search of a line: for the block with the extremum, then for its position.
 
-        The loop within a block has no index and can be vectorised. The minimum of integers is not
+        The loop within a block has no index and can be vectorized. The minimum of integers is not
         computed as the maximum of inverted keys, for which Intel's compiler generates wrong code.
         """
         outer, code, kind = at[: len(self.shape) - 1], self.code, self.kind

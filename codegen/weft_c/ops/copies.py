@@ -12,7 +12,7 @@ from weft.ops.indexing import slicing
 from weft.ops.pointwise import bits as bit_ops
 from weft.ops.shape import movement
 from weft_c.loops.parallel import parallel_for, unravel_index, work_group_loop, work_item_loop
-from weft_c.loops.vectorised_access import vectorised_move
+from weft_c.loops.vectorized_access import vectorized_move
 from weft_c.lowering import Array, KernelBuilder, Lowering, rules
 from weft_c.ops.views import bits, collapse_dims
 from weft_c.source.code import Address
@@ -91,7 +91,7 @@ def _transposed_dim(source: TensorDescription, target: TensorDescription) -> int
 def _copy_points(lowering: Lowering, source: TensorDescription, target: TensorDescription) -> None:
     builder = lowering.kernel("copy")
     x, out = builder.array("x", source), builder.array("out", target, written=True)
-    shape, x, out = vectorised_move(builder, source.shape, x, out)
+    shape, x, out = vectorized_move(builder, source.shape, x, out)
 
     def body(at: tuple[str, ...], emitter: Emitter) -> None:
         places = at[: len(shape)]

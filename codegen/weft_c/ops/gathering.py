@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft.ops.indexing import gathering
 from weft_c.loops.parallel import parallel_for
-from weft_c.loops.vectorised_access import vectorised_move
+from weft_c.loops.vectorized_access import vectorized_move
 from weft_c.lowering import Array, KernelBuilder, Lowering, rules
 from weft_c.ops.indices import AFTER, checked_index, indexing, report_out_of_range
 from weft_c.ops.views import bits
@@ -29,7 +29,7 @@ def take_rule(op: gathering.TakeOp, lowering: Lowering) -> None:
     rank, by_rows = len(found.roles), found.roles[-1:] == (AFTER,)
     known: list[str] = []
     if by_rows:
-        shape, source, target = vectorised_move(builder, shape, source, target)
+        shape, source, target = vectorized_move(builder, shape, source, target)
 
     def row(at: tuple[str, ...]) -> None:
         known[:] = [_read_place(op, builder, index, (*at, "0"), index_type(wide))]

@@ -1,4 +1,4 @@
-"""Index tensors: negative indices are normalised, indices out of range are reported."""
+"""Index tensors: negative indices are normalized, indices out of range are reported."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def report_out_of_range(lowering: Lowering, title: str) -> None:
 def checked_index(
     op: IndexedOp, builder: KernelBuilder, indices: Array, at: tuple[str, ...], kind: str
 ) -> str:
-    """Write the normalised index into the axis; returns its name.
+    """Write the normalized index into the axis; returns its name.
 
     An index out of range is reported, and becomes -1.
     """

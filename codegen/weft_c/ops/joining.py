@@ -9,7 +9,7 @@ from weft.ir.description import TensorDescription
 from weft.ops.indexing import dynamic_slices, slicing
 from weft.ops.shape import joining
 from weft_c.loops.parallel import parallel_for
-from weft_c.loops.vectorised_access import vectorised_move
+from weft_c.loops.vectorized_access import vectorized_move
 from weft_c.lowering import Array, KernelBuilder, Lowering, rules
 from weft_c.ops.copies import copy, move, move_lanes
 from weft_c.ops.views import bits, bits_of, collapse_dims
@@ -47,7 +47,7 @@ def _copy_all(
         x = builder.array("x", source)
         out = builder.array("out", target, written=True)
         kind = index_type(is_wide(source, target))
-        moved.append((kind, *vectorised_move(builder, source.shape, x, out)))
+        moved.append((kind, *vectorized_move(builder, source.shape, x, out)))
     items = work_items(sum(prod(shape) for _, shape, _, _ in moved), builder)
     for kind, shape, x, out in moved:
 
@@ -90,7 +90,7 @@ def dynamic_slice_rule(op: dynamic_slices.DynamicSliceOp, lowering: Lowering) ->
     source, target = builder.array("x", x), builder.array("out", out, written=True)
     shape = out.shape
     if starts[-1:] == [0]:
-        shape, source, target = vectorised_move(builder, shape, source, target)
+        shape, source, target = vectorized_move(builder, shape, source, target)
 
     def body(at: tuple[str, ...], emitter: Emitter) -> None:
         places = at[: len(shape)]
@@ -118,7 +118,7 @@ def dynamic_update_slice_rule(op: dynamic_slices.DynamicUpdateSliceOp, lowering:
     source, target = builder.array("update", update), builder.array("out", out, written=True)
     shape = update.shape
     if starts[-1:] == [0]:
-        shape, source, target = vectorised_move(builder, shape, source, target)
+        shape, source, target = vectorized_move(builder, shape, source, target)
 
     def body(at: tuple[str, ...], emitter: Emitter) -> None:
         places = at[: len(shape)]

@@ -1,7 +1,7 @@
 """Lowering rules of scans: cumulative sums, products and extrema, linear recurrences.
 
 A work item scans a line, or several contiguous lines. A work group scans a line in chunks: each
-work item combines a few neighbours, their totals are scanned by doubling the distance (Hillis and
+work item combines a few neighbors, their totals are scanned by doubling the distance (Hillis and
 Steele, Data Parallel Algorithms, 1986), and the chunk's total is carried to the next. Long lines
 are split: one kernel computes the totals of splits, another one the results.
 """

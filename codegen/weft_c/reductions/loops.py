@@ -13,7 +13,7 @@ from math import prod
 
 from weft_c.loops.elementwise import COSTLY, ElementWiseKernel, are_contiguous
 from weft_c.loops.parallel import parallel_for
-from weft_c.loops.vectorised_access import find_vector_access
+from weft_c.loops.vectorized_access import find_vector_access
 from weft_c.reductions.accumulators import Accumulators
 from weft_c.reductions.combiners import BLOCK, is_blocked
 from weft_c.source.code import Address
@@ -223,8 +223,8 @@ class ReductionLoops(Accumulators):
         results: Sequence[int],
         row_caches: dict[int, str],
     ) -> None:
-        """Write the innermost loop: vectors or vectorised accesses, then the scalar remainder."""
-        first = self.write_vectorised(("0", 1), outer, accumulators, results, row_caches)
+        """Write the innermost loop: vectors or vectorized accesses, then the scalar remainder."""
+        first = self.write_vectorized(("0", 1), outer, accumulators, results, row_caches)
         if first is None:
             return
         place = len(self.nest.reduced) - 1
@@ -248,7 +248,7 @@ class ReductionLoops(Accumulators):
                     (*outer, name), Emitter(self.code), accumulators, results, row_caches
                 )
 
-    def write_vectorised(
+    def write_vectorized(
         self,
         first_and_step: tuple[str, int],
         outer: tuple[str, ...],
@@ -256,10 +256,10 @@ class ReductionLoops(Accumulators):
         results: Sequence[int],
         row_caches: dict[int, str],
     ) -> str | None:
-        """Write the innermost loop in vectorised accesses.
+        """Write the innermost loop in vectorized accesses.
 
         `first_and_step` are the first vector of a work item and its step. Returns the start of the
-        remainder, the loop's start without vectorised accesses; None if there is no remainder.
+        remainder, the loop's start without vectorized accesses; None if there is no remainder.
         """
         place = len(self.nest.reduced) - 1
         first, last = self.span(place)

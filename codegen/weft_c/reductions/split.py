@@ -224,7 +224,7 @@ class _SplitReduction:
 
     @property
     def grain(self) -> int:
-        """The multiple of points at which splits begin, so that vectorised accesses are aligned."""
+        """The multiple of points at which splits begin, so that vectorized accesses are aligned."""
         is_fastest = len(self.nest.reduced) == 1
         return max(self.lowering.processor.vector_bytes, 1) if is_fastest else 1
 

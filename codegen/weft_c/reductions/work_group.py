@@ -25,13 +25,13 @@ MIN_COALESCED = 32
 """The fewest work items that read contiguous memory, so that accesses coalesce."""
 
 MIN_ELEMENTS_PER_ITEM = 4
-"""The fewest elements of a row for each work item, unless a vectorised access has more."""
+"""The fewest elements of a row for each work item, unless a vectorized access has more."""
 
 
 class WorkGroupReductionLoops(ReductionLoops):
     """Reduction loops in which a work group reduces a row, or several short ones.
 
-    Neighbouring work items read neighbouring elements.
+    Neighboring work items read neighboring elements.
     """
 
     def __init__(
@@ -101,8 +101,8 @@ class WorkGroupReductionLoops(ReductionLoops):
         results: Sequence[int],
         row_caches: dict[int, str],
     ) -> None:
-        """Write a work item's innermost loop: vectorised accesses, then the remainder."""
-        first = self.write_vectorised(
+        """Write a work item's innermost loop: vectorized accesses, then the remainder."""
+        first = self.write_vectorized(
             (self.member, self.width), outer, accumulators, results, row_caches
         )
         if first is None:
@@ -155,7 +155,7 @@ def reduce_work_group(
     width: int,
     compensated: CompensatedAccumulator | None = None,
 ) -> str:
-    """Write the reduction of an accumulator over `width` neighbouring work items.
+    """Write the reduction of an accumulator over `width` neighboring work items.
 
     All of them get the result. Warps reduce by shuffles where the device has them, and their
     results are combined sequentially in local memory; else a tree in local memory reduces all.

@@ -9,7 +9,7 @@ from math import prod
 
 from weft_c.loops.elementwise import ElementWiseKernel
 from weft_c.loops.parallel import unravel_index, work_group_loop
-from weft_c.loops.vectorised_access import find_vector_access
+from weft_c.loops.vectorized_access import find_vector_access
 from weft_c.reductions.combiners import accumulation_dtype
 from weft_c.reductions.work_group import MIN_COALESCED, WorkGroupReductionLoops, reduce_tree
 from weft_c.source.values import Emitter, register_type
@@ -25,7 +25,7 @@ class WorkGroupColumnReductionLoops(WorkGroupReductionLoops):
     """Reduction loops in which a work group reduces contiguous columns, several rows at a time.
 
     Work item `lane * width + i` reduces column, or vector of columns, i over the rows of its lane;
-    the lanes are combined in the end. With vectorised accesses, accumulators are arrays over the
+    the lanes are combined in the end. With vectorized accesses, accumulators are arrays over the
     columns of a vector.
     """
 

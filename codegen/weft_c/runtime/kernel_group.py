@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class GPUKernelGroup(SegmentBuilder, ABC):
     """The executor of a program: runs its segments with the caller's arrays.
 
-    Calls are serialised. Arguments are bound once, in the first call, and bound again in the first
+    Calls are serialized. Arguments are bound once, in the first call, and bound again in the first
     call after memory that programs share has moved.
 
     Attributes

@@ -48,7 +48,7 @@ class Report:
 
 @dataclass
 class Segment:
-    """Launches without synchronisation between them, followed by host work.
+    """Launches without synchronization between them, followed by host work.
 
     Attributes
     ----------
@@ -150,7 +150,7 @@ class SegmentBuilder:
     def _can_guard(self, lowered: Iterable[Work]) -> bool:
         """Whether launches can test an error word themselves.
 
-        On a serial device a synchronisation costs less than launches that are not merged.
+        On a serial device a synchronization costs less than launches that are not merged.
         """
         are_kernels = all(isinstance(work, GPUKernel) for work in lowered)
         return are_kernels and len(self.segments[-1].reports) == 1 and not self.processor.is_serial

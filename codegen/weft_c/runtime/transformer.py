@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
-from weft.cache.serialisation import Deserializer, Serializer
+from weft.cache.serialization import Deserializer, Serializer
 from weft.errors import BackendError
 from weft.ir.op import Op
 from weft.ir.target import Target
@@ -23,7 +23,7 @@ from weft_c.legalization import legalized
 from weft_c.lowering import rules, scratch_bytes
 from weft_c.matmul.products import takes_prologue
 from weft_c.processor import Processor
-from weft_c.runtime import serialisation
+from weft_c.runtime import serialization
 from weft_c.runtime.device import DeviceMemory, OpenDevice
 from weft_c.runtime.errors import DeviceMemoryError, largest_values
 from weft_c.runtime.kernel_group import GPUKernelGroup
@@ -65,7 +65,7 @@ class DeviceTransformer(Transformer):
 
     @abstractmethod
     def make_workspace(self, nbytes: int, what: str) -> DeviceMemory:
-        """Allocate uninitialised memory; raises DeviceMemoryError if there is not enough."""
+        """Allocate uninitialized memory; raises DeviceMemoryError if there is not enough."""
 
     @abstractmethod
     def kernel_group(self, program: Program) -> GPUKernelGroup:
@@ -156,12 +156,12 @@ class DeviceTransformer(Transformer):
 
     def export(self, program: Program, serializer: Serializer) -> Any:
         """Return the functions and segments of a program as JSON."""
-        return serialisation.serialise(program.code, serializer)
+        return serialization.serialize(program.code, serializer)
 
     def restore(self, program: Program, deserializer: Deserializer) -> Callable[..., None]:
         """Compile the source of an exported program and return the program."""
         group = self.kernel_group(program)
-        serialisation.restore(group, deserializer)
+        serialization.restore(group, deserializer)
         return self._built(group)
 
     def _built(self, group: GPUKernelGroup) -> Callable[..., None]:

@@ -13,7 +13,7 @@ UNROLL = "#pragma unroll"
 """The pragma before a loop to unroll."""
 
 ROLLED = "#pragma clang loop vectorize(disable) interleave(disable) unroll(disable)"
-"""The pragma before a loop that is too short for unrolling or vectorisation to pay off."""
+"""The pragma before a loop that is too short for unrolling or vectorization to pay off."""
 
 
 @dataclass(frozen=True, slots=True)

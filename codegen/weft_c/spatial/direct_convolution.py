@@ -1,7 +1,7 @@
 """Direct convolution on serial devices: of images, and its gradient of the input.
 
 A work item copies the channels of an image with zero padding, and computes a tile of results in
-registers at a time: some filters, and for each of them vectors of neighbouring windows.
+registers at a time: some filters, and for each of them vectors of neighboring windows.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Filter gradients of convolutions on serial devices: sums of products over all windows.
 
-A work item copies some images and their output gradients, such that neighbouring windows are
+A work item copies some images and their output gradients, such that neighboring windows are
 contiguous in both, and accumulates products of vectors for a tile of filters and filter elements.
 Rows of output gradients are padded with zeros, whose products turn non-finite elements of images
-into NaN in neighbouring sums.
+into NaN in neighboring sums.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class Planes:
     """The layout of a zero-padded copy of images, split into the phases of the stride.
 
     Along each axis, element q of phase f is element ``q * step + f - before`` of the image, so
-    neighbouring windows read neighbouring elements.
+    neighboring windows read neighboring elements.
 
     Attributes
     ----------

@@ -1,6 +1,6 @@
 """Convolution with packed filters on serial devices, with a tile of sums in registers.
 
-A tile has some results of neighbouring windows, and for each of these a few vectors of filters. A
+A tile has some results of neighboring windows, and for each of these a few vectors of filters. A
 term of its sums loads the vectors of the filters, and a number of the image for each window. A work
 item takes a block of rows: it copies what they read with zero padding, where windows read beyond
 the image, and computes one panel of filters after the other. Complete sums are transposed to rows
@@ -350,7 +350,7 @@ class _PackedConvolutionKernel:
     def transpose_block(
         self, pixels: list[int], line: str, across: int, types: tuple[str, str]
     ) -> None:
-        """Write the move of a few filters' sums of a few neighbouring windows."""
+        """Write the move of a few filters' sums of a few neighboring windows."""
         code, width = self.code, self.tile.width
         pitch = self.blocks.most_rows * self.windows.counts[1]
         short, near = types

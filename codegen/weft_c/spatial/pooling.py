@@ -17,7 +17,7 @@ from weft_c.processor import Processor
 from weft_c.reductions.combiners import BLOCK, CompensatedAccumulator
 from weft_c.source.code import Code
 from weft_c.source.values import Emitter, literal, register_type
-from weft_c.spatial.vectorised_pooling import (
+from weft_c.spatial.vectorized_pooling import (
     MIN_WINDOWS,
     has_vector_windows,
     kind_of,

@@ -17,9 +17,9 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from weft import plugins, settings
-from weft.cache.artefact import Artefact
+from weft.cache.artifact import Artifact
 from weft.cache.fingerprint import fingerprint
-from weft.cache.serialisation import Deserializer, Serializer
+from weft.cache.serialization import Deserializer, Serializer
 from weft.cache.store import Cache, is_off, open_cache
 from weft.cache.structure import Canonicalizer, NotCanonical, Structure, structure_of
 from weft.errors import PluginError
@@ -139,7 +139,7 @@ class CompileCache:
 
     def _restored(self, program: Program, key: _Key, content: bytes) -> bool:
         try:
-            unpacking = Deserializer(key.structure, Artefact.from_content(content), key.modules)
+            unpacking = Deserializer(key.structure, Artifact.from_content(content), key.modules)
             run = self.transformer.restore(program, unpacking)
             program.run = guarded(run, origin_of(type(self.transformer)), f"in {program.name}")
         except Exception as error:

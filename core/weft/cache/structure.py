@@ -180,7 +180,7 @@ class Canonicalizer:
         self._automatic: dict[str, str] = {}
 
     def structure(self, graph: Graph) -> Structure:
-        """Return the structure of a called graph, which is memoised."""
+        """Return the structure of a called graph, which is memoized."""
         return graph.memo_nested(structure_of, lambda: structure_of(graph))
 
     def graph(self, graph: Graph) -> str:
@@ -225,7 +225,7 @@ class Canonicalizer:
         return f"({','.join([self(value) for value in values])})"
 
     def axes(self, axes: Axes) -> str:
-        """Return the description of axes, which is memoised."""
+        """Return the description of axes, which is memoized."""
         found = self._axes.get(id(axes))
         if found is None:
             found = self._axes[id(axes)] = (axes, f"axes{self.sequence(axes)}")

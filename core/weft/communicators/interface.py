@@ -118,13 +118,13 @@ class Collective:
 
     def source(self, rank: int, size: int) -> int | None:
         """Return the rank that a rank receives from in a shift; None for no one."""
-        return self._neighbour(rank - self.offset, size)
+        return self._neighbor(rank - self.offset, size)
 
     def target(self, rank: int, size: int) -> int | None:
         """Return the rank that a rank sends to in a shift; None for no one."""
-        return self._neighbour(rank + self.offset, size)
+        return self._neighbor(rank + self.offset, size)
 
-    def _neighbour(self, rank: int, size: int) -> int | None:
+    def _neighbor(self, rank: int, size: int) -> int | None:
         return rank % size if self.wraps or 0 <= rank < size else None
 
 

@@ -17,7 +17,7 @@ from weft.errors import ArgumentError, BatchError, WorkerError
 from weft.ir.graph import Graph
 from weft.ranks.collectives import communications
 from weft.report.progress import Stage
-from weft.runtime.artefact_loading import read_graph
+from weft.runtime.artifact_loading import read_graph
 from weft.runtime.computation import Computation
 from weft.support.digest import digest_of
 from weft.support.scratch import ScratchFolder
@@ -40,7 +40,7 @@ def map(
     Parameters
     ----------
     computation
-        A computation, or the path of an artefact. Each worker loads it once, from the file or, if
+        A computation, or the path of an artifact. Each worker loads it once, from the file or, if
         it cannot read that, from its content, and compiles it through its own compile cache.
     batches
         The arguments of the calls: an array for a computation of one parameter, or a tuple. They
@@ -67,8 +67,8 @@ def map(
     ArgumentError
         For anything else than the above, and for a computation that writes other states than
         counters of its calls, or has collectives: its results would depend on the worker.
-    ArtefactError
-        For a file that is no artefact, or a computation that cannot be saved.
+    ArtifactError
+        For a file that is no artifact, or a computation that cannot be saved.
     WorkerError
         For a worker of Dask that has no weft; of other executors, the iterator raises it.
     """
@@ -90,7 +90,7 @@ def map(
             folder.close()
             raise
     if not isinstance(computation, str | os.PathLike):
-        problem = "map takes a computation or the path of an artefact"
+        problem = "map takes a computation or the path of an artifact"
         raise ArgumentError(f"{problem}, not {computation!r:.80}")
     path = Path(computation).absolute()
     _require_independent(read_graph(path), str(computation))
@@ -148,7 +148,7 @@ class BatchResults(Iterator[Any]):
     done
         How many batches there were whose result has been returned, or whose error has been raised.
     sent
-        How often the content of the artefact was sent, because a worker could not read its file.
+        How often the content of the artifact was sent, because a worker could not read its file.
     """
 
     def __init__(

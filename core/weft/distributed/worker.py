@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.distributed.counters import counters_of
-from weft.runtime.artefact_loading import load
+from weft.runtime.artifact_loading import load
 from weft.runtime.computation import Computation
 from weft.support.digest import digest_of
 from weft.support.locks import renewed
@@ -26,7 +26,7 @@ class Job(NamedTuple):
     Attributes
     ----------
     digest
-        The digest of the artefact's content.
+        The digest of the artifact's content.
     path
         Its file, which a worker on this machine can read.
     backend
@@ -47,7 +47,7 @@ class Outcome(NamedTuple):
     Attributes
     ----------
     is_missing
-        Whether the worker needs the content of the artefact first.
+        Whether the worker needs the content of the artifact first.
     value
         The results of the call.
     """
@@ -100,7 +100,7 @@ def run_batch(job: Job, number: int, arguments: tuple[Any, ...]) -> Outcome:
 
 
 def _find(job: Job) -> Loaded | None:
-    """Return the loaded computation; None if its artefact is not to be had here."""
+    """Return the loaded computation; None if its artifact is not to be had here."""
     key = job.digest, job.backend
     with _loading:
         found = _loaded.get(key)

@@ -240,7 +240,7 @@ class Graph:
         running = [op.graphs for op in self.ops if op.graphs]
         return tuple(dict.fromkeys(graph for graphs in running for graph in graphs))
 
-    def specialise(self, solution: Mapping[Symbol, int]) -> Graph:
+    def specialize(self, solution: Mapping[Symbol, int]) -> Graph:
         """Return the graph with unknown lengths replaced, and all axes inferred anew."""
         new: dict[Op, Op] = {}
         for op in self.ops:
@@ -253,12 +253,12 @@ class Graph:
                 new[op] = type(op)(*args, **fields)
         return self.mapped(new, dict.fromkeys(new.values()))
 
-    def specialised(self, solution: Mapping[Symbol, int]) -> Graph:
-        """Return what `specialise` does, the very same graph each time; itself without symbols."""
+    def specialized(self, solution: Mapping[Symbol, int]) -> Graph:
+        """Return what `specialize` does, the very same graph each time; itself without symbols."""
         if not self.symbols:
             return self
-        key = Graph.specialised, frozenset(solution.items())
-        return self.memo_nested(key, lambda: self.specialise(solution))
+        key = Graph.specialized, frozenset(solution.items())
+        return self.memo_nested(key, lambda: self.specialize(solution))
 
     def verify(self) -> None:
         """Check every rule that a graph must keep.
@@ -457,7 +457,7 @@ def _substituted(value: Any, solution: Mapping[Symbol, int]) -> Any:
     if isinstance(value, Length):
         return substitute(value, solution)
     if isinstance(value, Graph):
-        return value.specialised(solution)
+        return value.specialized(solution)
     if type(value) is tuple:
         return tuple(_substituted(part, solution) for part in value)
     return value

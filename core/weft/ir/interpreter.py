@@ -48,7 +48,7 @@ def evaluate(
     if len(arrays) != len(graph.inputs):
         raise ArgumentError(f"{graph.name} takes {len(graph.inputs)} inputs, not {len(arrays)}")
     if graph.symbols:
-        graph = graph.specialise(_solution(graph, arrays))
+        graph = graph.specialize(_solution(graph, arrays))
     values = evaluate_ops(graph, arrays, states, wide=wide, initial=initial)
     after = {op.state: value for op, value in values.items() if isinstance(op, ReadOp)}
     after.update((state, values[op]) for state, op in graph.updates)

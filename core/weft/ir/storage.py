@@ -373,7 +373,7 @@ class ReadOp(TensorOp):
     state
         The state that is read.
     target_axes
-        Its axes, with their lengths known in a specialised graph.
+        Its axes, with their lengths known in a specialized graph.
     """
 
     state: Any
@@ -392,7 +392,7 @@ class ParameterOp(TensorOp):
     source
         The placeholder that the argument stands for.
     target_axes
-        Its axes, with their lengths known in a specialised graph.
+        Its axes, with their lengths known in a specialized graph.
     """
 
     source: Any

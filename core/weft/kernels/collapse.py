@@ -1,4 +1,4 @@
-"""Collapses neighbouring dimensions of an iteration domain into one loop."""
+"""Collapses neighboring dimensions of an iteration domain into one loop."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ from weft.ops.reductions.probabilities import (
     Softmax,
     SoftmaxOp,
     broadcast_back,
-    normalised_positions,
+    normalized_positions,
 )
 from weft.ops.reductions.reduction import MeanOp, SumOp
 from weft.ops.shape.movement import IotaOp, broadcast, cast_axes, size_of
@@ -289,7 +289,7 @@ def cross_entropy_multi(y: Any, t: Any, usebits: bool = False, out_axes: Any = N
         result = negative(reductions.sum(inner, out_axes=out_axes))
     else:
         inner = negative(multiply(t, safelog(y)))
-        places = None if out_axes is not None else normalised_positions(inner, None)
+        places = None if out_axes is not None else normalized_positions(inner, None)
         result = reductions.sum(inner, places, out_axes)
     return result * (1 / float(np.log(2))) if usebits else result
 
@@ -400,7 +400,7 @@ def cross_entropy(
     Integer targets are labels, as in `nll_loss` of the `log_softmax`. Float targets are class
     probabilities, with the axes of the logits: the loss is ``-sum(t log softmax(x))``, with class
     weights if given, and the mean divides by the number of losses. Probabilities are not
-    normalised; `ignore_index` is for labels only.
+    normalized; `ignore_index` is for labels only.
 
     `label_smoothing` is the part of each target that is spread evenly over all classes (Szegedy and
     others, 2016).

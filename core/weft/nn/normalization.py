@@ -1,4 +1,4 @@
-"""Batch, layer, group, instance and RMS normalisation, and norms."""
+"""Batch, layer, group, instance and RMS normalization, and norms."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ __all__ = [
 
 
 class NormalizeOp(CompositeOp):
-    """The base of normalisations: they divide by a root mean square over some axes, and scale.
+    """The base of normalizations: they divide by a root mean square over some axes, and scale.
 
     Operands are x, a scale and optionally a bias, broadcast to the same axes. 16-bit floats are
     computed in float32.
@@ -84,7 +84,7 @@ class NormalizeOp(CompositeOp):
                 raise AxesError(f"{other.dtype} {other.axes} must be {x.dtype} {x.axes}")
         return x.axes, x.dtype
 
-    def centred(self, x: TensorOp) -> TensorOp:
+    def centered(self, x: TensorOp) -> TensorOp:
         """Return the numerator, which is divided by its root mean square."""
         raise NotImplementedError
 
@@ -93,11 +93,11 @@ class NormalizeOp(CompositeOp):
         return broadcast_back(MeanOp(x, positions=self.positions), x, self.positions)
 
     def unit(self, x: TensorOp) -> tuple[TensorOp, TensorOp]:
-        """Return x normalised, and the normalising factor."""
-        centred = self.centred(x)
-        total = MeanOp(square(centred), positions=self.positions) + self.epsilon
+        """Return x normalized, and the normalizing factor."""
+        centered = self.centered(x)
+        total = MeanOp(square(centered), positions=self.positions) + self.epsilon
         factor = broadcast_back(rsqrt(total), x, self.positions)
-        return centred * factor, factor
+        return centered * factor, factor
 
     def decompose(self, x: TensorOp, scale: TensorOp, *bias: TensorOp) -> TensorOp:
         """Compute mean and deviations in two passes, without cancellation."""
@@ -106,21 +106,21 @@ class NormalizeOp(CompositeOp):
         return cast(result + wide[2] if bias else result, self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp, scale: TensorOp, *bias: Any) -> Any:
-        """Return factor * (centred(g) - unit * mean(g * unit)) for g = delta * scale.
+        """Return factor * (centered(g) - unit * mean(g * unit)) for g = delta * scale.
 
         (Ioffe and Szegedy, 2015, with the sums written as means.)
         """
         wide, x, scale = (cast(each, accumulator_dtype(self.dtype)) for each in (delta, x, scale))
         unit, factor = self.unit(x)
         share = wide * scale
-        dx = factor * (self.centred(share) - unit * self.mean(share * unit))
+        dx = factor * (self.centered(share) - unit * self.mean(share * unit))
         return cast(dx, self.dtype), cast(wide * unit, self.dtype), *(delta for _ in bias)
 
 
 class StandardizeOp(NormalizeOp):
-    """The standardisation (x - mean) / sqrt(variance + epsilon), times a scale, plus a bias."""
+    """The standardization (x - mean) / sqrt(variance + epsilon), times a scale, plus a bias."""
 
-    def centred(self, x: TensorOp) -> TensorOp:
+    def centered(self, x: TensorOp) -> TensorOp:
         """Return the deviation from the mean."""
         return subtract(x, self.mean(x))
 
@@ -131,15 +131,15 @@ class StandardizeOp(NormalizeOp):
         )
         if not x.size:
             return x.astype(self.dtype)
-        centred = x - np.mean(x, axis=self.positions, keepdims=True)
+        centered = x - np.mean(x, axis=self.positions, keepdims=True)
         variance = np.var(x, axis=self.positions, keepdims=True)
-        return (centred / np.sqrt(variance + self.epsilon) * scale + bias).astype(self.dtype)
+        return (centered / np.sqrt(variance + self.epsilon) * scale + bias).astype(self.dtype)
 
 
 class RmsNormOp(NormalizeOp):
     """The operand divided by its root mean square over some axes, times a scale."""
 
-    def centred(self, x: TensorOp) -> TensorOp:
+    def centered(self, x: TensorOp) -> TensorOp:
         """Return x unchanged."""
         return x
 
@@ -202,7 +202,7 @@ def _normalized(
     epsilon: float,
     **others: Any,
 ) -> TensorOp:
-    """Return x normalised over axes, and scaled along others, as an op of a class."""
+    """Return x normalized over axes, and scaled along others, as an op of a class."""
     epsilon = checked_number(function, "epsilon", epsilon)
     axes = Axes(x.axes[place] for place in places)
     operands = _operands(function, x, axes, **others)
@@ -211,7 +211,7 @@ def _normalized(
 
 
 def standardize(x: Any, axes: Any = -1, epsilon: float = 1e-5) -> TensorOp:
-    """Return x standardised over axes: (x - mean) / sqrt(variance + epsilon).
+    """Return x standardized over axes: (x - mean) / sqrt(variance + epsilon).
 
     The result has mean 0 and, apart from epsilon, variance 1. Equal elements give 0, or NaN with
     epsilon 0. Integers count as float32; 16-bit floats are computed in float32.
@@ -222,7 +222,7 @@ def standardize(x: Any, axes: Any = -1, epsilon: float = 1e-5) -> TensorOp:
 def layer_norm(
     x: Any, scale: Any = None, bias: Any = None, axes: Any = -1, epsilon: float = 1e-5
 ) -> TensorOp:
-    """Return the layer normalisation of x: standardised over axes, times a scale, plus a bias.
+    """Return the layer normalization of x: standardized over axes, times a scale, plus a bias.
 
     `axes` are axes, names or positions. Scale and bias are optional; they have these axes, in the
     order of x, or are scalars. See `standardize`. (Ba, Kiros and Hinton, 2016.)
@@ -235,7 +235,7 @@ def layer_norm(
 
 
 def rms_norm(x: Any, scale: Any = None, axes: Any = -1, epsilon: float = 1e-5) -> TensorOp:
-    """Return the RMS normalisation x / sqrt(mean(x²) + epsilon) over axes, times a scale.
+    """Return the RMS normalization x / sqrt(mean(x²) + epsilon) over axes, times a scale.
 
     The scale is as for `layer_norm`. (Zhang and Sennrich, 2019.)
     """
@@ -256,7 +256,7 @@ def batch_norm(
     epsilon: float = 1e-5,
     across_ranks: bool = False,
 ) -> TensorOp:
-    """Return the batch normalisation of x: each channel standardised, times a scale, plus a bias.
+    """Return the batch normalization of x: each channel standardized, times a scale, plus a bias.
 
     `axis` is one or more channel axes, by default the axis named ``C``, or position 1. Scale, bias,
     mean and variance have the channel axes, or are scalars.
@@ -347,7 +347,7 @@ def _running_averages(
 def instance_norm(
     x: Any, scale: Any = None, bias: Any = None, axis: Any = None, epsilon: float = 1e-5
 ) -> TensorOp:
-    """Return the instance normalisation: each channel of each sample standardised, and scaled.
+    """Return the instance normalization: each channel of each sample standardized, and scaled.
 
     `axis` is the channel axis, by default the one named ``C``, or position 1; scale and bias have
     it, or are scalars. The sample axes are position 0, or the axes named ``N`` and ``REC``.
@@ -369,7 +369,7 @@ def group_norm(
     axis: Any = None,
     epsilon: float = 1e-5,
 ) -> TensorOp:
-    """Return the group normalisation: each group of channels of a sample standardised, and scaled.
+    """Return the group normalization: each group of channels of a sample standardized, and scaled.
 
     The channels are split into `groups` of consecutive ones. Mean and variance are over the
     channels of a group and all axes but the samples. For the other arguments see `instance_norm`.
@@ -410,7 +410,7 @@ def local_response_norm(
     k: float = 1.0,
     axis: Any = None,
 ) -> TensorOp:
-    """Return the local response normalisation, x / (k + alpha mean(x²))^beta.
+    """Return the local response normalization, x / (k + alpha mean(x²))^beta.
 
     The mean is over a window of `size` channels around each, of which ``size // 2`` come before;
     channels outside count as 0. `axis` is the channel axis, by default the one named ``C``, or

@@ -1,4 +1,4 @@
-"""Argument checks, and the axes and reductions that normalisations and losses share."""
+"""Argument checks, and the axes and reductions that normalizations and losses share."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ Ran = list[tuple[int, Step]]
 def _ran(steps: Iterable[Step], known: dict[int, Ran]) -> Ran:
     """Return steps, with those that run graphs replaced by the steps of these graphs.
 
-    The steps of plans are memoised by number.
+    The steps of plans are memoized by number.
     """
     found: Ran = []
     for step in steps:

@@ -54,15 +54,15 @@ class Box(NamedTuple):
 
     @property
     def kind(self) -> tuple[str, str]:
-        """The kind of its producer, and the kind's colour."""
+        """The kind of its producer, and the kind's color."""
         if self.tensor is self.step.workspace:
             return _WORKSPACE
         return kind_of(self.step.op)
 
 
 def kind_of(op: Op) -> tuple[str, str]:
-    """Return the kind of an op in pictures, and its colour."""
-    return next((name, colour) for name, colour, classes in _KINDS if isinstance(op, classes))
+    """Return the kind of an op in pictures, and its color."""
+    return next((name, color) for name, color, classes in _KINDS if isinstance(op, classes))
 
 
 def boxes(plan: Plan) -> list[Box]:
@@ -130,8 +130,8 @@ class _Picture:
     def _legend(self) -> Iterator[str]:
         shown = dict.fromkeys(box.kind for box in boxes(self.plan))
         place = float(LEFT)
-        for name, colour in shown:
-            yield _rectangle(place, 32, 10, 10, colour)
+        for name, color in shown:
+            yield _rectangle(place, 32, 10, 10, color)
             yield _text(place + 14, 41, name)
             place += 28 + 6 * len(name)
 
@@ -179,9 +179,9 @@ class _Picture:
         levels = [(self.plan.peak_live, "most live", "#222")]
         if self.plan.memory_limit is not None:
             levels.append((self.plan.memory_limit, "memory limit", _LIMIT))
-        for level, name, colour in levels:
+        for level, name, color in levels:
             y = self._y(level)
-            yield _line(LEFT, y, LEFT + WIDTH, y, colour, dashed=True)
+            yield _line(LEFT, y, LEFT + WIDTH, y, color, dashed=True)
             yield _text(LEFT + WIDTH, y - 3, f"{name} {_bytes(level)}", anchor="end")
 
     def _states(self) -> Iterator[str]:
@@ -265,16 +265,14 @@ def _text(x: float, y: float, text: str, anchor: str = "start", size: int = 11) 
     return f"<text {place}>{escaped(text)}</text>"
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, colour: str, dashed: bool = False) -> str:
+def _line(x1: float, y1: float, x2: float, y2: float, color: str, dashed: bool = False) -> str:
     dashes = ' stroke-dasharray="6 4"' if dashed else ""
     ends = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
-    return f'<line {ends} stroke="{colour}"{dashes}/>'
+    return f'<line {ends} stroke="{color}"{dashes}/>'
 
 
-def _rectangle(
-    x: float, y: float, width: float, height: float, colour: str, label: str = ""
-) -> str:
+def _rectangle(x: float, y: float, width: float, height: float, color: str, label: str = "") -> str:
     place = f'x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}"'
     title = f"<title>{escaped(label)}</title>" if label else ""
     border = ' stroke="white" stroke-width="0.4"' if label else ""
-    return f'<rect {place} fill="{colour}"{border}>{title}</rect>'
+    return f'<rect {place} fill="{color}"{border}>{title}</rect>'

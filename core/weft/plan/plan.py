@@ -32,7 +32,7 @@ from weft.plan.callee_plans import PLAN, plan_of
 from weft.plan.dataflow import Dataflow
 from weft.plan.inplace import InPlaceAnalysis, buffer_owner
 from weft.plan.liveness import Liveness
-from weft.plan.rematerialisation import rematerialised
+from weft.plan.rematerialization import rematerialized
 from weft.plan.schedule import schedules
 from weft.plan.unrolled_schedule import unroll
 from weft.plan.verifier import verify_plan
@@ -230,7 +230,7 @@ def _planned(
     found = schedules(Dataflow(with_copies(graph, is_called, lends), target))
     best = _smallest(found)
     if memory_limit is not None and best.placement[1] > memory_limit:
-        best = unroll(rematerialised(found, memory_limit))
+        best = unroll(rematerialized(found, memory_limit))
     plan = _Assembly(best).plan(graph, peak_as_written=found[0].peak)
     plan.memory_limit = memory_limit
     return plan

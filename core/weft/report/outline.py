@@ -20,12 +20,12 @@ MOST_TOGETHER = 40
 """The most items that a box shows; more are put into further boxes."""
 
 LAYER, LINE, PART = "layer", "line", "part"
-"""What the ops of a box have in common: a repetition, the user's line, or being neighbours."""
+"""What the ops of a box have in common: a repetition, the user's line, or being neighbors."""
 
 
 @dataclass(frozen=True)
 class Box:
-    """Neighbouring items of a graph.
+    """Neighboring items of a graph.
 
     Attributes
     ----------

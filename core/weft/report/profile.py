@@ -150,7 +150,7 @@ class Profile:
         return self.wall - sum(row.seconds for row in self.rows)
 
     def table(self, rows: int = 30) -> str:
-        """Return a table of the rows that take most time, as text without colours."""
+        """Return a table of the rows that take most time, as text without colors."""
         from rich.console import Console
 
         table = self.as_table(rows)

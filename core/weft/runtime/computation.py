@@ -1,7 +1,7 @@
 """Computations: results and parameters bound to a transformer, called with arrays.
 
 A computation compiles one `Program` for each solution of the lengths that were unknown. Few
-programs need profiles, reports and artefacts, so their modules are imported where they are used.
+programs need profiles, reports and artifacts, so their modules are imported where they are used.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Computation:
             self.programs[()] = self._new_program(self.arguments.given)
 
     def _new_program(self, solution: Mapping[Symbol, int]) -> Program:
-        graph = self.graph.specialise(solution) if self.graph.symbols else self.graph
+        graph = self.graph.specialize(solution) if self.graph.symbols else self.graph
         return self.transformer.new_program(self.name, graph, solution, self.recorder)
 
     def number_calls(self, given_name: str) -> None:
@@ -312,18 +312,18 @@ class Computation:
         self._compile()
 
     def save(self, path: str | os.PathLike[str], states: bool = False) -> None:
-        """Save the computation to a file, an artefact, which `weft.load` reads anywhere.
+        """Save the computation to a file, an artifact, which `weft.load` reads anywhere.
 
         The file is a zip of the graph as text, its constants, and the plan, source and code of the
         programs that are compiled; nothing is pickled. States begin in the loaded computation with
         their initial values, or with `states` with their current ones. The file is there in full or
-        not at all. Raises ArtefactError for an op that cannot be kept as text, results in a set,
+        not at all. Raises ArtifactError for an op that cannot be kept as text, results in a set,
         and initial values whose lengths only a call tells; ArgumentError for a path that cannot be
         written.
         """
         if not isinstance(states, bool):
             raise ArgumentError(f"states= takes True or False, not {states!r}")
-        from weft.runtime.artefact_saving import save
+        from weft.runtime.artifact_saving import save
 
         save(self, path, states)
 

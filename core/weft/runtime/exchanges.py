@@ -133,14 +133,14 @@ def _two_threads(one: str, other: Call | None) -> CommunicationError:
     )
 
 
-def is_shared(program: Program, initialised: Iterable[Any]) -> bool:
+def is_shared(program: Program, initialized: Iterable[Any]) -> bool:
     """Whether other ranks take part in a program, or in the first values of its states."""
-    return bool(exchanges(program.captured)) or are_shared(program.states, initialised)
+    return bool(exchanges(program.captured)) or are_shared(program.states, initialized)
 
 
-def are_shared(states: Iterable[Any], initialised: Iterable[Any]) -> bool:
+def are_shared(states: Iterable[Any], initialized: Iterable[Any]) -> bool:
     """Whether other ranks take part in computing the first values of states."""
-    first = [write.args[1] for write in initializers_of(states, initialised)]
+    first = [write.args[1] for write in initializers_of(states, initialized)]
     computed = [value for value in first if not value.is_constant]
     return any(map(_takes_ranks, postorder(computed, dependencies)))
 

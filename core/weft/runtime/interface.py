@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from weft.cache.serialisation import Deserializer, Serializer
+from weft.cache.serialization import Deserializer, Serializer
 from weft.errors import BackendError
 from weft.ir.op import Op
 from weft.ir.target import Target

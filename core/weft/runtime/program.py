@@ -1,4 +1,4 @@
-"""Programs: one specialisation of a computation, with graph, plan and generated code."""
+"""Programs: one specialization of a computation, with graph, plan and generated code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft.support.source import Location
 
 
 class Program:
-    """One specialisation of a computation: all lengths known, compiled once.
+    """One specialization of a computation: all lengths known, compiled once.
 
     Attributes
     ----------

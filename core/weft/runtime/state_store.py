@@ -71,7 +71,7 @@ class StateStore(BackendInterface):
     state_tensors
         The device tensor of each state.
     initial_constants
-        The states to initialise by copying a constant.
+        The states to initialize by copying a constant.
     states_set
         The states that `set_value` has given a value in the place of the initial one.
     arena
@@ -235,9 +235,9 @@ class StateStore(BackendInterface):
     # Values of states
 
     def ordered_initializers(self, ops: Iterable[Op]) -> list[Op]:
-        """Return the initialisers of the uninitialised states among ops.
+        """Return the initializers of the uninitialized states among ops.
 
-        Initialisers of states that another initialiser reads are included, before it.
+        Initializers of states that another initializer reads are included, before it.
         """
         return initializers_of(ops, self.state_tensors)
 

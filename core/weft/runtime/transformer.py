@@ -1,9 +1,9 @@
 """The transformer: what a user sees of a backend, over a compiler and a state store.
 
-The life cycle is that of the Nervana Graph transformer: computations are created, initialisation
+The life cycle is that of the Nervana Graph transformer: computations are created, initialization
 runs the passes, describes tensors, transforms their allocation and then the computations, and runs
-the initialisers. Each step is a method that a backend may extend. Everything is
-incremental: a computation that is added later brings only its own buffers and initialisers.
+the initializers. Each step is a method that a backend may extend. Everything is
+incremental: a computation that is added later brings only its own buffers and initializers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from weft.ir.storage import AssignableTensorOp
 from weft.ops.arguments import checked_integer
 from weft.passes.interface import GraphPass
 from weft.passes.pipeline import Pipeline
-from weft.plan.rematerialisation import checked_limit
+from weft.plan.rematerialization import checked_limit
 from weft.plugins import contributions
 from weft.plugins.blame import blaming, guarded, origin_of
 from weft.report.progress import Stage
@@ -40,7 +40,7 @@ from weft.runtime.compiler import Compiler
 from weft.runtime.computation import Computation
 from weft.runtime.device import DeviceTensor
 from weft.runtime.exchanges import is_shared
-from weft.runtime.initialisation import initial_values
+from weft.runtime.initialization import initial_values
 from weft.runtime.program import Program
 from weft.runtime.state_store import StateStore
 from weft.support.gc_pause import gc_paused
@@ -67,7 +67,7 @@ class Transformer(StateStore):
     fast_math
         Allow rewrites that change values in rare cases.
     strict_finalize
-        Refuse computations after initialisation, as the reference did.
+        Refuse computations after initialization, as the reference did.
     memory_limit
         The most bytes that the arena of a program may have; values are computed again where it
         would need more. A computation that cannot be made to fit raises MemoryLimitError.
@@ -80,7 +80,7 @@ class Transformer(StateStore):
     computations, all_results
         All computations, and all their result ops.
     init_computation
-        The latest computation of initialisers.
+        The latest computation of initializers.
     finalized, initialized
         The state of the life cycle; `allocated` comes between these, and `closed` after them.
     checks_finite
@@ -223,10 +223,10 @@ class Transformer(StateStore):
             place = checked_integer("register_graph_pass", "the position", position)
         passes.insert(place, graph_pass)
 
-    # Initialisation
+    # Initialization
 
     def initialize(self) -> None:
-        """Compile pending programs, allocate, and run pending initialisers.
+        """Compile pending programs, allocate, and run pending initializers.
 
         Calling it again does nothing. All ranks call it if there are computations with collectives.
         If a computation cannot be compiled its error is raised, but the others are ready; it is
@@ -406,7 +406,7 @@ class Transformer(StateStore):
 
     @property
     def init_computation(self) -> Computation | None:
-        """The latest computation of initialisers, which resets states when it is called."""
+        """The latest computation of initializers, which resets states when it is called."""
         self.require_open()
         with self.state_lock:
             return None if self._init is None else self._init()
@@ -414,7 +414,7 @@ class Transformer(StateStore):
     # Values of states
 
     def state_tensor(self, state: Any) -> DeviceTensor:
-        """Return the device tensor of a state, which is initialised if it has not been."""
+        """Return the device tensor of a state, which is initialized if it has not been."""
         with self.state_lock:
             self._require_states([state])
             if state not in self.state_tensors:

@@ -63,7 +63,7 @@ NO_WAIT = Network("no wait", 0, math.inf)
 
 
 def ring(ranks: int, nbytes: float, network: Network) -> float:
-    """Return the seconds of an all-reduce in which each rank talks to its neighbours only."""
+    """Return the seconds of an all-reduce in which each rank talks to its neighbors only."""
     part = nbytes / ranks
     return (ranks - 1) * (2 * network.message(part) + part / network.sums)
 

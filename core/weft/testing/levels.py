@@ -7,7 +7,7 @@ import pytest
 from weft_pytest import LEVELS, MARK, TOGETHER, includes
 
 __all__ = [
-    "BEHAVIOUR",
+    "BEHAVIOR",
     "DTYPES",
     "GRADIENTS",
     "LEVELS",
@@ -20,7 +20,7 @@ __all__ = [
     "level",
 ]
 
-VALUES, GRADIENTS, DTYPES, BEHAVIOUR, THREADS, RANDOM = LEVELS
+VALUES, GRADIENTS, DTYPES, BEHAVIOR, THREADS, RANDOM = LEVELS
 
 
 def level(name: str) -> pytest.MarkDecorator:

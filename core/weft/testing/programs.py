@@ -228,8 +228,8 @@ def group(transformer: Any) -> Any:
     return numbers(computation())
 
 
-def initialised_from_another(transformer: Any) -> Any:
-    """An initial value may be an op on another state; initialisers run once."""
+def initialized_from_another(transformer: Any) -> Any:
+    """An initial value may be an op on another state; initializers run once."""
     v = weft.variable((), initial_value=4)
     w = weft.variable((), initial_value=v * 2)
     weft.assign(w, w + 1)
@@ -269,7 +269,7 @@ PROGRAMS: list[tuple[str, Callable[[Any], Any], Any]] = [
         (transposed_in_place, [[2, 5], [5, 8]]),
         (sequence, [10, 10, 9]),
         (group, [None, 2, 2]),
-        (initialised_from_another, [9, 4, 10]),
+        (initialized_from_another, [9, 4, 10]),
         (unset_states, [1, 1]),
     )
 ]

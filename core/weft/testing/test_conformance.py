@@ -20,11 +20,11 @@ from weft.errors import (
     UnsupportedOpError,
     WeftError,
 )
-from weft.testing.levels import BEHAVIOUR, THREADS, level
+from weft.testing.levels import BEHAVIOR, THREADS, level
 from weft.testing.programs import PROGRAMS, numbers
 from weft.testing.reference import evaluate
 
-pytestmark = level(BEHAVIOUR)
+pytestmark = level(BEHAVIOR)
 
 WORKERS, CALLS = 8, 25
 
@@ -251,8 +251,8 @@ def test_unknown_lengths_are_solved_at_the_call(transformer: Any) -> None:
     x = weft.placeholder((c, batch))
     seen = weft.variable((), initial_value=0)
     weft.assign(seen, seen + weft.batch_size(x))
-    centred = x - weft.mean(x, reduction_axes=batch)
-    computation = transformer.computation([centred, weft.sum(x), seen], x)
+    centered = x - weft.mean(x, reduction_axes=batch)
+    computation = transformer.computation([centered, weft.sum(x), seen], x)
     total = 0
     for size in (4, 1, 7, 4):
         argument = np.arange(3 * size, dtype=np.float32).reshape(3, size)
@@ -443,7 +443,7 @@ def test_threads_may_call_one_computation(transformer: Any) -> None:
 
 @level(THREADS)
 def test_threads_see_each_others_writes(transformer: Any) -> None:
-    """Concurrent calls that write a state are serialised."""
+    """Concurrent calls that write a state are serialized."""
     w = weft.variable((100,), initial_value=0)
     weft.assign(w, w + 1)
     computation = transformer.computation(w)
@@ -454,8 +454,8 @@ def test_threads_see_each_others_writes(transformer: Any) -> None:
 
 
 @level(THREADS)
-def test_threads_may_specialise_at_once(transformer: Any) -> None:
-    """Concurrent first calls with different lengths compile a specialisation each."""
+def test_threads_may_specialize_at_once(transformer: Any) -> None:
+    """Concurrent first calls with different lengths compile a specialization each."""
     n = weft.symbol("n")
     x = weft.placeholder((n,))
     computation = transformer.computation(weft.sum(x * x), x)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import weft
-from weft.testing.levels import BEHAVIOUR, level
+from weft.testing.levels import BEHAVIOR, level
 from weft.testing.reference import evaluate
 
-pytestmark = level(BEHAVIOUR)
+pytestmark = level(BEHAVIOR)
 
 PRODUCTS = {
     "matrices": ((33, 40), (40, 50)),

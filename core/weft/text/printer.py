@@ -104,7 +104,7 @@ class _Printer:
     ) -> None:
         self.listings = listings
         self.renamed = new_names(graph.symbols)
-        self.graph = graph = graph.specialise(self.renamed) if self.renamed else graph
+        self.graph = graph = graph.specialize(self.renamed) if self.renamed else graph
         self.full = full
         self.graphs = graphs
         self.names = {op: f"v{number}" for number, op in enumerate(graph.ops)}

@@ -1,4 +1,4 @@
-"""Weight initialisers, scaled by fan-in and fan-out.
+"""Weight initializers, scaled by fan-in and fan-out.
 
 Each is a function of the axes of a weight, as in ``variable(axes, initial_value=glorot_uniform)``;
 `functools.partial` sets its options. The *fan-in* of a weight is the number of inputs summed in

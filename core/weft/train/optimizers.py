@@ -1,6 +1,6 @@
-"""Optimisers: an op that updates all variables, from a loss or from gradients.
+"""Optimizers: an op that updates all variables, from a loss or from gradients.
 
-All gradients and new values are computed from the values before the step. The state of an optimiser
+All gradients and new values are computed from the values before the step. The state of an optimizer
 is in persistent tensors, its slots, which start at 0 and are named after the variable, as in
 ``weight_velocity``. Slots of 16-bit variables are float32, and so is the update.
 
@@ -46,12 +46,12 @@ __all__ = [
 
 
 class Slots:
-    """The slots of an optimiser, and all writes of its step.
+    """The slots of an optimizer, and all writes of its step.
 
     Attributes
     ----------
     function
-        The optimiser's name.
+        The optimizer's name.
     variable
         The current variable.
     dtype
@@ -140,7 +140,7 @@ Rule = Callable[[TensorOp, TensorOp, Slots], TensorOp]
 """A function of value, gradient and slots that returns the update before the learning rate."""
 
 
-def _optimised(function: str, given: Any, variables: Any, learning_rate: Any, rule: Rule) -> Op:
+def _optimized(function: str, given: Any, variables: Any, learning_rate: Any, rule: Rule) -> Op:
     """Return the op that subtracts ``learning_rate`` times the rule's update from all variables."""
     pairs = _pairs(function, given, variables)
     rate = _rate(function, learning_rate)
@@ -199,7 +199,7 @@ def check_variables(function: str, variables: list[Any]) -> None:
     """Raise ArgumentError or DTypeError unless these are different states of floats."""
     for variable in variables:
         if not isinstance(variable, Op) or not variable.is_state:
-            problem = f"{variable!r} is no variable, so it cannot be optimised"
+            problem = f"{variable!r} is no variable, so it cannot be optimized"
             raise ArgumentError(explain(function, problem, ()))
         if getattr(variable, "is_placeholder", False):
             problem = f"{variable} is a placeholder, which keeps no step: make it a variable"
@@ -277,7 +277,7 @@ def sgd(
     Martens, Dahl and Hinton: On the importance of initialization and momentum, 2013.) The velocity
     v starts at 0, so `dampening` applies to the first step too.
 
-    Every optimiser takes a scalar loss, and `variables`, by default all that the loss depends on;
+    Every optimizer takes a scalar loss, and `variables`, by default all that the loss depends on;
     or a list of gradients and a list of their variables. `learning_rate` is a number or a scalar
     op, such as a state or a schedule. Only a computation of the op writes the variables.
     """
@@ -294,7 +294,7 @@ def sgd(
         velocity = slots.write(old, old * momentum + gradient * (1 - dampening))
         return gradient + velocity * momentum if nesterov else velocity
 
-    return _optimised("sgd", loss_or_gradients, variables, learning_rate, rule)
+    return _optimized("sgd", loss_or_gradients, variables, learning_rate, rule)
 
 
 def _decayed(gradient: TensorOp, value: TensorOp, weight_decay: float) -> TensorOp:
@@ -325,7 +325,7 @@ def adam(
         gradient = _decayed(gradient, value, weight_decay)
         return _adam_step(gradient, slots, beta1, beta2, epsilon)
 
-    return _optimised("adam", loss_or_gradients, variables, learning_rate, rule)
+    return _optimized("adam", loss_or_gradients, variables, learning_rate, rule)
 
 
 def _adam_step(
@@ -357,7 +357,7 @@ def adamw(
     def rule(value: TensorOp, gradient: TensorOp, slots: Slots) -> TensorOp:
         return _decayed(_adam_step(gradient, slots, beta1, beta2, epsilon), value, weight_decay)
 
-    return _optimised("adamw", loss_or_gradients, variables, learning_rate, rule)
+    return _optimized("adamw", loss_or_gradients, variables, learning_rate, rule)
 
 
 def lamb(
@@ -384,7 +384,7 @@ def lamb(
         is_none = logical_or(equal(norm, 0), equal(length, 0))
         return step * where(is_none, 1, norm / where(is_none, 1, length))
 
-    return _optimised("lamb", loss_or_gradients, variables, learning_rate, rule)
+    return _optimized("lamb", loss_or_gradients, variables, learning_rate, rule)
 
 
 def rmsprop(
@@ -420,7 +420,7 @@ def rmsprop(
         old = slots.old("velocity")
         return slots.write(old, old * momentum + step)
 
-    return _optimised("rmsprop", loss_or_gradients, variables, learning_rate, rule)
+    return _optimized("rmsprop", loss_or_gradients, variables, learning_rate, rule)
 
 
 def adagrad(
@@ -443,7 +443,7 @@ def adagrad(
         old = slots.old("sum_of_squares")
         return gradient / (sqrt(slots.write(old, old + square(gradient))) + epsilon)
 
-    return _optimised("adagrad", loss_or_gradients, variables, learning_rate, rule)
+    return _optimized("adagrad", loss_or_gradients, variables, learning_rate, rule)
 
 
 def adadelta(
@@ -472,7 +472,7 @@ def adadelta(
         slots.write(old, old * decay + square(step) * (1 - decay))
         return step
 
-    return _optimised("adadelta", loss_or_gradients, variables, learning_rate, rule)
+    return _optimized("adadelta", loss_or_gradients, variables, learning_rate, rule)
 
 
 def lion(
@@ -498,4 +498,4 @@ def lion(
         slots.write(old, old * beta2 + gradient * (1 - beta2))
         return _decayed(sign(old * beta1 + gradient * (1 - beta1)), value, weight_decay)
 
-    return _optimised("lion", loss_or_gradients, variables, learning_rate, rule)
+    return _optimized("lion", loss_or_gradients, variables, learning_rate, rule)

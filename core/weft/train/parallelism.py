@@ -44,13 +44,13 @@ def data_parallel(
     """Return the means over all ranks of the gradients of a loss, and their variables.
 
     Each rank computes the loss of its own, equally large share of a batch. The result is what
-    optimisers take: ``weft.sgd(*weft.data_parallel(loss), learning_rate=0.1)``. By default the
+    optimizers take: ``weft.sgd(*weft.data_parallel(loss), learning_rate=0.1)``. By default the
     variables are all that the loss depends on; gradients may be given in place of the loss, as to
-    optimisers. A gradient of `bucket_bytes` or more is exchanged by itself; the last one, if it is
+    optimizers. A gradient of `bucket_bytes` or more is exchanged by itself; the last one, if it is
     a product of matrices, is computed and exchanged in parts of so many bytes. All gradients are
     floats. On one rank the gradients are returned as they are.
 
-    With `sharded` each rank gets its shard of each mean, a vector with a `ShardAxis`. Optimisers
+    With `sharded` each rank gets its shard of each mean, a vector with a `ShardAxis`. Optimizers
     keep the state of that shard alone, update it, and gather the variable from all ranks. So their
     state takes its memory once in all, and not once for each rank. No gradient is divided then.
 
@@ -101,7 +101,7 @@ def _gradients(given: Any, variables: Any) -> tuple[list[Any], list[TensorOp]]:
             problem = f"a mean over ranks needs floats, not {gradient.dtype}"
             raise ArgumentError(explain("data_parallel", problem, (gradient,)))
         if (axis := shard_axis(gradient)) is not None:
-            problem = f"a gradient is the shard {axis!r} of a mean already: give it to an optimiser"
+            problem = f"a gradient is the shard {axis!r} of a mean already: give it to an optimizer"
             raise AxesError(explain("data_parallel", problem, (gradient,)))
     return chosen, gradients
 

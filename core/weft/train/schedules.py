@@ -1,7 +1,7 @@
 """Learning-rate schedules as tensors of the step number.
 
 The step is a scalar that counts from 0, such as a persistent tensor incremented in each training
-step. The result is a scalar, which every optimiser takes as its learning rate.
+step. The result is a scalar, which every optimizer takes as its learning rate.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The initialisers of states, in the order in which they must run."""
+"""The initializers of states, in the order in which they must run."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from weft.ir.op import Op
 from weft.ir.traversal import dependencies, postorder
 
 
-def initializers_of(ops: Iterable[Op], initialised: Iterable[Any]) -> list[Op]:
-    """Return the initialisers of the uninitialised states among ops.
+def initializers_of(ops: Iterable[Op], initialized: Iterable[Any]) -> list[Op]:
+    """Return the initializers of the uninitialized states among ops.
 
-    Initialisers of states that another initialiser reads are included, before it.
+    Initializers of states that another initializer reads are included, before it.
     """
     found: dict[Op, None] = {}
-    done: set[Op] = set(initialised)
+    done: set[Op] = set(initialized)
     stack = [op for op in ops if op.is_state][::-1]
     while stack:
         state = stack[-1]

@@ -1,4 +1,4 @@
-"""Attention as onnxruntime's optimiser fuses it."""
+"""Attention as onnxruntime's optimizer fuses it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Heads:
     Attributes
     ----------
     query, key, value
-        The operands. Keys and values may have fewer heads, which neighbouring queries share.
+        The operands. Keys and values may have fewer heads, which neighboring queries share.
     """
 
     query: Tensor
@@ -181,7 +181,7 @@ def attention(node: Node) -> Any:
 
 @lowers("QAttention", domain=MICROSOFT, attributes=ATTENTION)
 def quantized_attention(node: Node) -> Any:
-    """Attend like Attention, with a quantised operand and quantised weights."""
+    """Attend like Attention, with a quantized operand and quantized weights."""
     _refuse_shared(node)
     x, weights = cast(node[0], "int32"), cast(node[1], "int32")
     if node.has(6):

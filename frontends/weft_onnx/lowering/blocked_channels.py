@@ -1,4 +1,4 @@
-"""Images whose channels are in blocks, as onnxruntime optimises for one processor.
+"""Images whose channels are in blocks, as onnxruntime optimizes for one processor.
 
 Such a tensor is here what it is without the blocks: (batch, channels, height, width), with the
 channels padded to whole blocks. Only filters have another order in the file, so only they are put
@@ -130,7 +130,7 @@ def reorder_output(node: Node) -> Tensor:
     if not 0 <= x.axes.shape[1] - channels < block_of(node):
         raise node.error(
             f"{channels} channels do not fill {x.axes.shape[1]} in blocks of {block_of(node)}: the "
-            "model was optimised for another processor"
+            "model was optimized for another processor"
         )
     whole = slice(None)
     x = weft.tensor_slice(x, (whole, slice(0, channels), *[whole] * (x.rank - 2)))

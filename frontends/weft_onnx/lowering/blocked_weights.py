@@ -20,7 +20,7 @@ def unpacked(x: Array, bits: int) -> Array:
     return parts.reshape(*x.shape[:-1], -1)
 
 
-def dequantised_blocks(
+def dequantized_blocks(
     codes: Array, scales: Array, zeros: Array | None, size: int, bits: int
 ) -> Array:
     """Return numbers from codes whose last axis is in blocks of a size.
@@ -35,8 +35,8 @@ def dequantised_blocks(
         origin = zeros.reshape(scales.shape).astype(np.float32)[..., None]
     padded = np.zeros((*codes.shape[:-1], blocks * size), np.float32)
     padded[..., : codes.shape[-1]] = codes
-    centred = padded.reshape(*scales.shape, size) - origin
-    found: Array = centred * scales.astype(np.float32)[..., None]
+    centered = padded.reshape(*scales.shape, size) - origin
+    found: Array = centered * scales.astype(np.float32)[..., None]
     return found.reshape(*codes.shape[:-1], -1)[..., : codes.shape[-1]]
 
 
@@ -69,7 +69,7 @@ def matmul_n_bits(node: Node) -> Tensor:
     def matrix(packed: Array, scales: Array, *zeros: Array) -> list[Array]:
         codes = unpacked(packed.reshape(columns, -1), bits)[:, :rows]
         scales = scales.reshape(columns, blocks)
-        found = dequantised_blocks(codes, scales, zeros[0] if zeros else None, size, bits)
+        found = dequantized_blocks(codes, scales, zeros[0] if zeros else None, size, bits)
         return [np.ascontiguousarray(found.T).astype(kind)]
 
     given = [node.raw(n) for n in (1, 2, 3) if node.has(n)]
@@ -113,7 +113,7 @@ def matmul_bnb4(node: Node) -> Tensor:
     attributes="bits block_size gather_axis quantize_axis",
 )
 def gather_block_quantized(node: Node) -> Tensor:
-    """Take slices of a tensor that is quantised in blocks along an axis."""
+    """Take slices of a tensor that is quantized in blocks along an axis."""
     size, bits = _block_size(node), node.attr("bits", 4)
     along = node.axis(node.attr("quantize_axis", 1))
     node.require_room(*node.shape(2), size)
@@ -127,7 +127,7 @@ def gather_block_quantized(node: Node) -> Tensor:
             # Zero points in bytes are packed along the last axis, like the data.
             origin = unpacked(zeros[0], bits) if is_packed else zeros[0].astype(np.int8)
             origin = np.moveaxis(origin.astype(np.float32), along, -1)[..., : scales.shape[-1]]
-        found = dequantised_blocks(codes, scales, origin, size, bits)
+        found = dequantized_blocks(codes, scales, origin, size, bits)
         return [np.ascontiguousarray(np.moveaxis(found, -1, along)).astype(scales.dtype)]
 
     given = [node.raw(n) for n in (0, 2, 3) if node.has(n)]

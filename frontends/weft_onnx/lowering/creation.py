@@ -89,7 +89,7 @@ def bernoulli(node: Node) -> Tensor:
 
 @lowers("Multinomial")
 def multinomial(node: Node) -> Tensor:
-    """Return classes drawn with the probabilities of unnormalised logits."""
+    """Return classes drawn with the probabilities of unnormalized logits."""
     count = node.attr("sample_size", 1)
     batch, classes = node.shape()
     logits = weft.broadcast(weft.unsqueeze(node[0], 1), (batch, count, classes))

@@ -1,4 +1,4 @@
-"""Products, convolutions and activations that onnxruntime's optimiser fuses."""
+"""Products, convolutions and activations that onnxruntime's optimizer fuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Normalisations."""
+"""Normalizations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _per_channel(x: Tensor, rank: int) -> Tensor:
 
 @lowers("BatchNormalization")
 def batch_normalization(node: Node) -> Any:
-    """Standardise channels by given moments, or in training by those of the batch.
+    """Standardize channels by given moments, or in training by those of the batch.
 
     Before opset 9 an attribute may make each element of a sample a channel.
     """
@@ -57,7 +57,7 @@ def _is_training(node: Node) -> bool:
 
 @lowers("InstanceNormalization")
 def instance_normalization(node: Node) -> Tensor:
-    """Standardise each channel of each sample."""
+    """Standardize each channel of each sample."""
     return weft.instance_norm(node[0], node[1], node[2], epsilon=node.attr("epsilon", 1e-5))
 
 
@@ -70,7 +70,7 @@ def _stashed(node: Node, x: Tensor) -> tuple[np.dtype[Any], Tensor]:
 
 @lowers("LayerNormalization")
 def layer_normalization(node: Node) -> Any:
-    """Standardise the axes from one on; the mean and the inverse deviation on request."""
+    """Standardize the axes from one on; the mean and the inverse deviation on request."""
     x = node[0]
     axis = node.axis(node.attr("axis", -1))
     axes, epsilon = tuple(range(axis, x.rank)), node.attr("epsilon")
@@ -80,9 +80,9 @@ def layer_normalization(node: Node) -> Any:
         if wide is x and scale.axes.shape == x.axes.shape[axis:]:
             return weft.layer_norm(x, scale, bias, axes=axes, epsilon=epsilon)
     mean = weft.mean(wide, axis=axes, keepdims=True)
-    centred = wide - mean
-    inverse = weft.rsqrt(weft.mean(centred * centred, axis=axes, keepdims=True) + epsilon)
-    y = cast(centred * inverse, x.dtype) * node[1]
+    centered = wide - mean
+    inverse = weft.rsqrt(weft.mean(centered * centered, axis=axes, keepdims=True) + epsilon)
+    y = cast(centered * inverse, x.dtype) * node[1]
     if node.has(2):
         y = y + node[2]
     return y, cast(mean, stash), cast(inverse, stash)
@@ -101,7 +101,7 @@ def rms_normalization(node: Node) -> Tensor:
 
 @lowers("GroupNormalization")
 def group_normalization(node: Node) -> Any:
-    """Standardise groups of channels of each sample; before opset 21 the op is withdrawn."""
+    """Standardize groups of channels of each sample; before opset 21 the op is withdrawn."""
     x, groups = node[0], node.required("num_groups")
     scale, bias, epsilon = node[1], node[2], node.attr("epsilon")
     _, wide = _stashed(node, x)
@@ -113,7 +113,7 @@ def group_normalization(node: Node) -> Any:
 
 @lowers("LRN")
 def local_response_normalization(node: Node) -> Tensor:
-    """Normalise by the squares of neighbouring channels."""
+    """Normalize by the squares of neighboring channels."""
     x, size = node[0], node.required("size")
     alpha, beta, bias = node.attr("alpha", 1e-4), node.attr("beta", 0.75), node.attr("bias", 1.0)
     if size % 2:

@@ -1,4 +1,4 @@
-"""Quantisation."""
+"""Quantization."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _wide(node: Node, x: Value) -> Tensor:
 
 @lowers("DynamicQuantizeLinear")
 def dynamic_quantize_linear(node: Node) -> Any:
-    """Quantise to uint8 by the range of the operand."""
+    """Quantize to uint8 by the range of the operand."""
     x, dtype = node[0], np.dtype("uint8")
     if not x.axes.size:
         return np.zeros(x.axes.shape, dtype), np.array(1, np.float32), np.array(0, dtype)
@@ -150,15 +150,15 @@ def _requantized(node: Node, total: Tensor, factor: Tensor, zero: Value) -> Tens
 
 @lowers("QLinearMatMul")
 def qlinear_matmul(node: Node) -> Any:
-    """Multiply quantised matrices."""
-    a, b = (_centred(node, n, n + 2, side) for n, side in ((0, "rows"), (3, "columns")))
+    """Multiply quantized matrices."""
+    a, b = (_centered(node, n, n + 2, side) for n, side in ((0, "rows"), (3, "columns")))
     total = weft.matmul(a, b)
     first = _scale_of_rows(node[1], total.rank)
     factor = first * cast(node[4], "float32") / cast(node[6], "float32")
     return _requantized(node, total, factor, node.raw(7))
 
 
-def _centred(node: Node, operand: int, zero: int, side: str) -> Tensor:
+def _centered(node: Node, operand: int, zero: int, side: str) -> Tensor:
     given, point = node.raw(operand), node.raw(zero)
     if not is_for_device(dtype_of(given)):
         raise node.error(f"no device multiplies {dtype_of(given)}")
@@ -179,7 +179,7 @@ def _scale_of_rows(scale: Tensor, rank: int) -> Tensor:
 
 @lowers("QLinearConv")
 def qlinear_conv(node: Node) -> Any:
-    """Convolve quantised images."""
+    """Convolve quantized images."""
     x = cast(node[0], "int32") - weft.reshape(cast(node[2], "int32"), ())
     w, origin = cast(node[3], "int32"), cast(node[5], "int32")
     shape = (-1, *[1] * (w.rank - 1))

@@ -1,7 +1,7 @@
-"""Ops on quantised tensors, as onnxruntime's quantiser and optimiser write them.
+"""Ops on quantized tensors, as onnxruntime's quantizer and optimizer write them.
 
 An operand comes with its scale and zero point. What is not a product is computed in float32 and
-quantised again; products are of int32.
+quantized again; products are of int32.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def parameter(node: Node, operand: int, dtype: str = "float32", axis: int = -1) 
     return weft.reshape(x, (*x.axes.shape, *[1] * (-1 - axis)))
 
 
-def centred(node: Node, operand: int, zero: int) -> Tensor:
+def centered(node: Node, operand: int, zero: int) -> Tensor:
     """Return an operand less its zero point, as int32."""
     return cast(node[operand], "int32") - parameter(node, zero, "int32")
 
@@ -47,11 +47,11 @@ def centred(node: Node, operand: int, zero: int) -> Tensor:
 def dequantized(node: Node, operand: int) -> Tensor:
     """Return an operand as float32; its scale and zero point are the next two operands."""
     scale = parameter(node, operand + 1)
-    return cast(centred(node, operand, operand + 2), "float32") * scale
+    return cast(centered(node, operand, operand + 2), "float32") * scale
 
 
 def quantized(node: Node, y: Tensor, scale: int, zero: int, dtype: Any) -> Tensor:
-    """Return float32 in a quantised type, by the operands that are scale and zero point."""
+    """Return float32 in a quantized type, by the operands that are scale and zero point."""
     return rounded(y / parameter(node, scale), parameter(node, zero), dtype)
 
 
@@ -73,12 +73,12 @@ def limited(y: Tensor, dtype: Any) -> Tensor:
 
 @lowers("QLinearAdd", domain=MICROSOFT, attributes="")
 def qlinear_add(node: Node) -> Tensor:
-    """Add quantised tensors.
+    """Add quantized tensors.
 
     Scales are divided by that of the result first, as onnxruntime does: ratios such as a half are
     exact then, and so are the many ties that they give.
     """
-    a, b = (cast(centred(node, at, at + 2), "float32") for at in (0, 3))
+    a, b = (cast(centered(node, at, at + 2), "float32") for at in (0, 3))
     scale = parameter(node, 6)
     y = a * (parameter(node, 1) / scale) + b * (parameter(node, 4) / scale)
     return limited(weft.round(y + parameter(node, 7)), node.dtype())
@@ -86,22 +86,22 @@ def qlinear_add(node: Node) -> Tensor:
 
 @lowers("QLinearMul", domain=MICROSOFT, attributes="")
 def qlinear_mul(node: Node) -> Tensor:
-    """Multiply quantised tensors elementwise."""
-    product = cast(centred(node, 0, 2) * centred(node, 3, 5), "float32")
+    """Multiply quantized tensors elementwise."""
+    product = cast(centered(node, 0, 2) * centered(node, 3, 5), "float32")
     y = product * (parameter(node, 1) * parameter(node, 4) / parameter(node, 6))
     return limited(weft.round(y + parameter(node, 7)), node.dtype())
 
 
 @lowers("QLinearWhere", domain=MICROSOFT, attributes="")
 def qlinear_where(node: Node) -> Tensor:
-    """Choose between elements of quantised tensors."""
+    """Choose between elements of quantized tensors."""
     y = weft.where(node[0], dequantized(node, 1), dequantized(node, 4))
     return quantized(node, y, 7, 8, node.dtype(1))
 
 
 @lowers("QLinearConcat", domain=MICROSOFT, attributes="axis")
 def qlinear_concat(node: Node) -> Tensor:
-    """Join quantised tensors along an axis; the scale and zero point of the result come first."""
+    """Join quantized tensors along an axis; the scale and zero point of the result come first."""
     parts = [dequantized(node, at) for at in range(2, len(node.inputs), 3)]
     axis = node.axis(node.required("axis"), node.rank(2))
     return quantized(node, weft.concat(parts, axis), 0, 1, node.dtype(2))
@@ -109,14 +109,14 @@ def qlinear_concat(node: Node) -> Tensor:
 
 @lowers("QLinearLeakyRelu", domain=MICROSOFT, attributes="alpha")
 def qlinear_leaky_relu(node: Node) -> Tensor:
-    """Return quantised x, or alpha x where it is negative."""
+    """Return quantized x, or alpha x where it is negative."""
     y = weft.leaky_relu(dequantized(node, 0), node.attr("alpha", 0.01))
     return quantized(node, y, 3, 4, node.dtype())
 
 
 @lowers("QLinearSigmoid", domain=MICROSOFT, attributes="")
 def qlinear_sigmoid(node: Node) -> Tensor:
-    """Return the sigmoid of a quantised tensor."""
+    """Return the sigmoid of a quantized tensor."""
     return quantized(node, weft.sigmoid(dequantized(node, 0)), 3, 4, node.dtype())
 
 
@@ -130,7 +130,7 @@ def qlinear_softmax(node: Node) -> Tensor:
 
 @lowers("QLinearReduceMean", domain=MICROSOFT, attributes="axes keepdims")
 def qlinear_reduce_mean(node: Node) -> Tensor:
-    """Return means of a quantised tensor over axes."""
+    """Return means of a quantized tensor over axes."""
     axes = node.axes(node.attr("axes") or range(node.rank()))
     y = weft.mean(dequantized(node, 0), axis=axes, keepdims=node.flag("keepdims", True))
     return quantized(node, y, 3, 4, node.dtype())
@@ -148,7 +148,7 @@ def channels_back(node: Node, y: Tensor) -> Tensor:
 
 @lowers("QLinearGlobalAveragePool", domain=MICROSOFT, attributes="channels_last")
 def qlinear_global_average_pool(node: Node) -> Tensor:
-    """Return the means of quantised images over the spatial axes."""
+    """Return the means of quantized images over the spatial axes."""
     y = weft.global_avg_pool(channels_first(node, dequantized(node, 0)))
     return channels_back(node, quantized(node, y, 3, 4, node.dtype()))
 
@@ -160,7 +160,7 @@ POOL = "auto_pad ceil_mode kernel_shape pads strides"
     "QLinearAveragePool", domain=MICROSOFT, attributes=f"channels_last count_include_pad {POOL}"
 )
 def qlinear_average_pool(node: Node) -> Tensor:
-    """Return the mean of each window of quantised images."""
+    """Return the mean of each window of quantized images."""
     x = channels_first(node, dequantized(node, 0))
     options = window(node, x.axes.shape[2:])
     y = weft.avg_pool(x, count_include_pad=node.flag("count_include_pad"), **options)
@@ -177,9 +177,9 @@ def nhwc_max_pool(node: Node) -> Tensor:
 
 @lowers("QLinearConv", domain=MICROSOFT, attributes=f"channels_last {CONVOLUTION}")
 def qlinear_conv(node: Node) -> Tensor:
-    """Convolve quantised images, whose channels may be last."""
+    """Convolve quantized images, whose channels may be last."""
     filters = node.rank(3)
-    x = channels_first(node, centred(node, 0, 2))
+    x = channels_first(node, centered(node, 0, 2))
     w = cast(node[3], "int32") - parameter(node, 5, "int32", axis=-filters)
     total = cast(convolved(node, x, w, node.get(8)), "float32")
     factor = parameter(node, 1) * parameter(node, 4, axis=1 - filters) / parameter(node, 6)
@@ -189,8 +189,8 @@ def qlinear_conv(node: Node) -> Tensor:
 
 @lowers("QGemm", domain=MICROSOFT, attributes="alpha transA transB")
 def qgemm(node: Node) -> Tensor:
-    """Return alpha A B + C of quantised matrices, which stays float32 without a scale."""
-    a, b = centred(node, 0, 2), cast(node[3], "int32")
+    """Return alpha A B + C of quantized matrices, which stays float32 without a scale."""
+    a, b = centered(node, 0, 2), cast(node[3], "int32")
     a = weft.transpose(a, (1, 0)) if node.flag("transA") else a
     b = weft.transpose(b, (1, 0)) if node.flag("transB") else b
     total = weft.matmul(a, b - parameter(node, 5, "int32"))
@@ -202,8 +202,8 @@ def qgemm(node: Node) -> Tensor:
 
 @lowers("MatMulIntegerToFloat", domain=MICROSOFT, attributes="")
 def matmul_integer_to_float(node: Node) -> Tensor:
-    """Multiply quantised matrices, and add a bias, as float32."""
-    a, b = centred(node, 0, 4), centred(node, 1, 5)
+    """Multiply quantized matrices, and add a bias, as float32."""
+    a, b = centered(node, 0, 4), centered(node, 1, 5)
     y = cast(weft.matmul(a, b), "float32") * (parameter(node, 2) * parameter(node, 3))
     return cast(y + node[6] if node.has(6) else y, node.dtype(3))
 
@@ -216,15 +216,15 @@ def matmul_integer_16(node: Node) -> Tensor:
 
 @lowers("DynamicQuantizeMatMul", domain=MICROSOFT, attributes="")
 def dynamic_quantize_matmul(node: Node) -> Tensor:
-    """Quantise the first matrix by its range, multiply by a quantised one, and add a bias."""
+    """Quantize the first matrix by its range, multiply by a quantized one, and add a bias."""
     y, scale, zero = dynamically_quantized(node[0])
-    product = weft.matmul(cast(y, "int32") - cast(zero, "int32"), centred(node, 1, 3))
+    product = weft.matmul(cast(y, "int32") - cast(zero, "int32"), centered(node, 1, 3))
     found = cast(product, "float32") * (scale * parameter(node, 2))
     return found + node[4] if node.has(4) else found
 
 
 class QuantizedSequence(RecurrentSequence):
-    """The operands of a recurrent network with quantised weights."""
+    """The operands of a recurrent network with quantized weights."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
@@ -239,7 +239,7 @@ class QuantizedSequence(RecurrentSequence):
         return w, r, bias
 
     def _dequantized(self, operand: int, place: int, index: int) -> Tensor:
-        """Return a matrix of quantised weights, which the file has transposed."""
+        """Return a matrix of quantized weights, which the file has transposed."""
         node = self.node
         given, zero = (cast(node[n], "int32") for n in (operand, place + 1))
         x, zero, scale = (weft.slice_along_axis(t, 0, index) for t in (given, zero, node[place]))
@@ -259,5 +259,5 @@ class QuantizedSequence(RecurrentSequence):
     ),
 )
 def dynamic_quantize_lstm(node: Node) -> Any:
-    """Run long short-term memories with quantised weights and states."""
+    """Run long short-term memories with quantized weights and states."""
     return long_short_term_memory(node, QuantizedSequence(node))

@@ -11,7 +11,7 @@ from weft_onnx.nodes import Node, lowers
 from weft_onnx.values import Array
 
 ALIGNED = {"half_pixel": True, "output_half_pixel": False}
-"""Whether the centre of the first pixel is at a half, by coordinate_transformation_mode."""
+"""Whether the center of the first pixel is at a half, by coordinate_transformation_mode."""
 
 
 @lowers("RoiAlign")
@@ -52,7 +52,7 @@ def roi_align(node: Node) -> Any:
 def _samples(
     begin: float, end: float, bins: int, ratio: int, n: int, aligned: bool
 ) -> tuple[Array, Array]:
-    """Return the neighbouring pixels [bins, samples, 2] of samples, and the weights of these."""
+    """Return the neighboring pixels [bins, samples, 2] of samples, and the weights of these."""
     length = end - begin if aligned else max(end - begin, 1.0)
     count = ratio or max(int(np.ceil(length / bins)), 0)
     steps = np.arange(bins)[:, None] + (np.arange(count) + 0.5) / max(count, 1)
@@ -66,11 +66,11 @@ def _samples(
 
 
 def _pooled(x: Array, rows: Any, columns: Any, is_max: bool) -> Array:
-    """Return the means of samples in bins, or the maxima of their weighted neighbours."""
+    """Return the means of samples in bins, or the maxima of their weighted neighbors."""
     (row_pixels, row_weights), (column_pixels, column_weights) = rows, columns
     pixels = x[:, row_pixels[:, :, :, None, None, None], column_pixels].astype(np.float64)
     weights = row_weights[:, :, :, None, None, None] * column_weights
-    # The axes are channels, then bins, samples and neighbours along rows, and along columns.
+    # The axes are channels, then bins, samples and neighbors along rows, and along columns.
     weighted = pixels * weights
     if not weighted.size:
         return np.zeros((x.shape[0], row_pixels.shape[0], column_pixels.shape[0]))

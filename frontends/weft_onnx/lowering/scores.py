@@ -44,7 +44,7 @@ def classes_of(node: Node) -> list[Any]:
     return list(names or numbers or [])
 
 
-def labelled(node: Node, chosen: Tensor, classes: list[Any]) -> Any:
+def labeled(node: Node, chosen: Tensor, classes: list[Any]) -> Any:
     """Return the label of each number of a class; strings are taken on the host."""
     chosen = cast(chosen, "int64")
     if not classes:

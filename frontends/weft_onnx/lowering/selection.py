@@ -47,7 +47,7 @@ def unique(node: Node) -> Any:
 @lowers("NonMaxSuppression")
 def non_max_suppression(node: Node) -> Any:
     """Return batch, class and box of the best boxes that overlap little."""
-    is_centred = node.flag("center_point_box")
+    is_centered = node.flag("center_point_box")
     options = [node.raw(n) if node.has(n) else np.zeros(1) for n in (2, 3)]
     limit = node.raw(4) if node.has(4) else np.full(1, -np.inf)
 
@@ -57,7 +57,7 @@ def non_max_suppression(node: Node) -> Any:
             for batch in range(scores.shape[0])
             for kind in range(scores.shape[1])
             for box in _best_boxes(
-                _corners(boxes[batch], is_centred), scores[batch, kind], int(most.reshape(-1)[0]),
+                _corners(boxes[batch], is_centered), scores[batch, kind], int(most.reshape(-1)[0]),
                 float(overlap.reshape(-1)[0]), float(least.reshape(-1)[0]),
             )
         ]  # fmt: skip
@@ -66,8 +66,8 @@ def non_max_suppression(node: Node) -> Any:
     return node.host(chosen, node.raw(0), node.raw(1), *options, limit)[0]
 
 
-def _corners(boxes: Any, is_centred: bool) -> Any:
-    if is_centred:
+def _corners(boxes: Any, is_centered: bool) -> Any:
+    if is_centered:
         x, y, w, h = boxes.T
         return np.stack([y - h / 2, x - w / 2, y + h / 2, x + w / 2], 1)
     first, second = boxes[:, :2], boxes[:, 2:]

@@ -154,18 +154,18 @@ def mel_weight_matrix(node: Node) -> Any:
     spectrum = length // 2 + 1
     node.require_room(spectrum, bins)
     mel = 2595 * np.log10(1 + np.array([low, high]) / 700)
-    centres = mel[0] + np.arange(bins + 2) * (mel[1] - mel[0]) / (bins + 2)
-    hertz = 700 * (10 ** (centres / 2595) - 1)
+    centers = mel[0] + np.arange(bins + 2) * (mel[1] - mel[0]) / (bins + 2)
+    hertz = 700 * (10 ** (centers / 2595) - 1)
     places = ((length + 1) * hertz // rate).astype(np.int64)
     found = np.zeros((spectrum, bins))
     for number in range(bins):
-        first, centre, last = places[number : number + 3]
-        if centre == first:
-            found[centre, number] = 1
+        first, center, last = places[number : number + 3]
+        if center == first:
+            found[center, number] = 1
         else:
-            for at in range(first, centre + 1):
-                found[at, number] = (at - first) / (centre - first)
-        if last > centre:
-            for at in range(centre, last):
-                found[at, number] = (last - at) / (last - centre)
+            for at in range(first, center + 1):
+                found[at, number] = (at - first) / (center - first)
+        if last > center:
+            for at in range(center, last):
+                found[at, number] = (last - at) / (last - center)
     return found.astype(dtype)

@@ -1,4 +1,4 @@
-"""Normalisations with a skip connection, of sums of embeddings, or without a mean."""
+"""Normalizations with a skip connection, of sums of embeddings, or without a mean."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _root_mean_square(x: Tensor, axes: tuple[int, ...], epsilon: float) -> tuple
     return x * inverse, inverse
 
 
-def _standardised(
+def _standardized(
     x: Tensor, axes: tuple[int, ...], epsilon: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return x with mean 0 and variance 1, its mean, and the inverse of its deviation."""
@@ -56,10 +56,10 @@ def _skipped(node: Node, bias: int) -> Tensor:
 
 @lowers("SkipLayerNormalization", domain=MICROSOFT, attributes="epsilon")
 def skip_layer_normalization(node: Node) -> Any:
-    """Standardise the features of a sum; its mean, inverse deviation and itself on request."""
+    """Standardize the features of a sum; its mean, inverse deviation and itself on request."""
     total = _skipped(node, 4)
     axes = (total.rank - 1,)
-    y, mean, inverse = _standardised(_wide(total), axes, node.attr("epsilon", 1e-12))
+    y, mean, inverse = _standardized(_wide(total), axes, node.attr("epsilon", 1e-12))
     return _scaled(node, y, node[2], node.get(3), total.dtype), mean, inverse, total
 
 
@@ -75,7 +75,7 @@ def skip_simplified_layer_normalization(node: Node) -> Any:
 def embedded(
     node: Node, tables: Sequence[Tensor], scale: Tensor, bias: Tensor, positions: Any
 ) -> Any:
-    """Return the standardised sum of embeddings of words, positions and segments, and the sum.
+    """Return the standardized sum of embeddings of words, positions and segments, and the sum.
 
     The tables are in this order. Operand 0 has the words and operand 1 the segments; positions
     count from 0 unless they are given.
@@ -89,7 +89,7 @@ def embedded(
     total = weft.take(words, node[0], 0) + found
     if segments is not None and node.has(1):
         total = total + weft.take(segments, node[1], 0)
-    y, _, _ = _standardised(_wide(total), (2,), node.attr("epsilon", 1e-12))
+    y, _, _ = _standardized(_wide(total), (2,), node.attr("epsilon", 1e-12))
     return _scaled(node, y, scale, bias, words.dtype), total
 
 
@@ -102,7 +102,7 @@ def _lengths(node: Node, operand: int) -> Tensor:
 
 @lowers("EmbedLayerNormalization", domain=MICROSOFT, attributes="epsilon mask_index_type")
 def embed_layer_normalization(node: Node) -> Any:
-    """Standardise sums of embeddings; count the words that a mask keeps."""
+    """Standardize sums of embeddings; count the words that a mask keeps."""
     tables = [node.get(index) for index in (2, 3, 4)]
     y, total = embedded(node, tables, node[5], node[6], node.get(8))
     return y, _lengths(node, 7), total
@@ -110,33 +110,33 @@ def embed_layer_normalization(node: Node) -> Any:
 
 @lowers("QEmbedLayerNormalization", domain=MICROSOFT, attributes="epsilon")
 def quantized_embed_layer_normalization(node: Node) -> Any:
-    """Standardise sums of quantised embeddings; count the words that a mask keeps."""
-    quantised = (2, 3, 4, 5, 6)
+    """Standardize sums of quantized embeddings; count the words that a mask keeps."""
+    quantized = (2, 3, 4, 5, 6)
     words, places, segments, scale, bias = (
-        _dequantised(node, operand, 8 + at, 13 + at) for at, operand in enumerate(quantised)
+        _dequantized(node, operand, 8 + at, 13 + at) for at, operand in enumerate(quantized)
     )
     y, _ = embedded(node, [words, places, segments], scale, bias, None)
     return y, _lengths(node, 7)
 
 
-def _dequantised(node: Node, operand: int, scale: int, zero: int) -> Tensor:
+def _dequantized(node: Node, operand: int, scale: int, zero: int) -> Tensor:
     """Return an operand as float32, or None if it is left out."""
     if not node.has(operand):
         return None
     origin = weft.reshape(cast(node[zero], "int32"), ())
-    centred = cast(node[operand], "int32") - origin
-    return cast(centred, "float32") * weft.reshape(node[scale], ())
+    centered = cast(node[operand], "int32") - origin
+    return cast(centered, "float32") * weft.reshape(node[scale], ())
 
 
 @lowers("GroupNorm", domain=MICROSOFT, attributes="activation channels_last epsilon groups")
 def group_norm(node: Node) -> Tensor:
-    """Standardise groups of channels of images, and apply SiLU on request."""
+    """Standardize groups of channels of images, and apply SiLU on request."""
     return _grouped(node, node[0])
 
 
 @lowers("SkipGroupNorm", domain=MICROSOFT, attributes="activation channels_last epsilon groups")
 def skip_group_norm(node: Node) -> Any:
-    """Standardise groups of channels of a sum of images; the sum on request."""
+    """Standardize groups of channels of a sum of images; the sum on request."""
     skip = node[3]
     if skip.rank == 2:
         batch, channels = skip.axes.shape

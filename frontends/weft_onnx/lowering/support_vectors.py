@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft_onnx.lowering.scores import TRANSFORMS, classes_of, labelled, transformed
+from weft_onnx.lowering.scores import TRANSFORMS, classes_of, labeled, transformed
 from weft_onnx.nodes import ML, Node, cast, lowers
 from weft_onnx.values import Array, Tensor
 
@@ -75,7 +75,7 @@ def svm_classifier(node: Node) -> Any:
     votes = weft.matmul(is_first, weft.constant(wins[0])) + weft.matmul(
         1 - is_first, weft.constant(wins[1])
     )
-    label = labelled(node, weft.argmax(votes, axis=1), classes)
+    label = labeled(node, weft.argmax(votes, axis=1), classes)
     if node.attr("prob_a"):
         return label, transformed(node, _probabilities(node, found, len(classes)))
     return label, transformed(node, found) if len(pairs) > 1 else _of_a_pair(node, found)
@@ -101,7 +101,7 @@ def _by_scores(node: Node, x: Tensor, classes: list[Any]) -> Any:
         top = weft.max(found, axis=1)
         is_second = top >= 0.5 if (table >= 0).all() else top > 0
         chosen = weft.where(is_second, np.int64(1), cast(chosen, "int64"))
-    return labelled(node, chosen, classes), transformed(node, found)
+    return labeled(node, chosen, classes), transformed(node, found)
 
 
 def _pairs(node: Node, similarities: Tensor, counts: list[int]) -> Tensor:

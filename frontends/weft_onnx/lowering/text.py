@@ -70,13 +70,13 @@ def string_normalizer(node: Node) -> Any:
             words = [each for each in words if each not in stops]
         return [change(each) for each in words] or [""]
 
-    def normalised(x: Any) -> list[Any]:
+    def normalized(x: Any) -> list[Any]:
         texts = _texts(x)
         if x.ndim == 2:
             return [np.array([kept(list(row)) for row in texts], object)]
         return [np.array(kept(list(texts)), object)]
 
-    return node.host(normalised, node.raw(0))[0]
+    return node.host(normalized, node.raw(0))[0]
 
 
 @lowers("TfIdfVectorizer")

@@ -1,4 +1,4 @@
-"""Optimisers of the preview domain, and losses and gradients."""
+"""Optimizers of the preview domain, and losses and gradients."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import numpy as np
 
 import weft
 from weft_onnx.lowering.forest import Forest, forest_by_roots, forest_by_trees, numbers
-from weft_onnx.lowering.scores import NUMBERED, TRANSFORMS, classes_of, labelled, transformed
+from weft_onnx.lowering.scores import NUMBERED, TRANSFORMS, classes_of, labeled, transformed
 from weft_onnx.nodes import ML, Node, cast, lowers
 from weft_onnx.values import Array, Tensor
 
@@ -201,7 +201,7 @@ def tree_ensemble_classifier(node: Node) -> Any:
         scores, missing = scores + weft.constant(base), None
     ranked = scores if missing is None else weft.where(missing, -np.inf, scores)
     chosen = weft.argmax(ranked, axis=1)
-    return labelled(node, chosen, classes), cast(transformed(node, scores), "float32")
+    return labeled(node, chosen, classes), cast(transformed(node, scores), "float32")
 
 
 def _of_one_score(
@@ -221,7 +221,7 @@ def _of_one_score(
     score = score + weft.constant(base) if base.size else score
     is_probability = len(classes) == 2 and bool((leaves.weights >= 0).all())
     chosen = weft.reshape(score > (0.5 if is_probability else 0.0), (-1,))
-    label = labelled(node, chosen, classes if len(classes) == 2 else [])
+    label = labeled(node, chosen, classes if len(classes) == 2 else [])
     name = node.choice("post_transform")
     if len(classes) == 1:
         return label, cast(score if name != "PROBIT" else TRANSFORMS[name](score), "float32")

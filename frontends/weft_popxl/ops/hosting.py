@@ -96,7 +96,7 @@ def print_tensor(
     title: str | None = None,
     print_self: bool = True,
     print_gradient: bool = False,
-    summarise_threshold: int = 1000,
+    summarize_threshold: int = 1000,
     edge_items: int = 3,
     max_line_width: int = 75,
     digits: int = 8,

@@ -1,4 +1,4 @@
-"""Layers and losses: products, normalisations, convolution, pooling, negative log-likelihood."""
+"""Layers and losses: products, normalizations, convolution, pooling, negative log-likelihood."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def matmul(
 
 
 def layer_norm(t: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
-    """Return t normalised over the last axis, times a weight, plus a bias."""
+    """Return t normalized over the last axis, times a weight, plus a bias."""
     small = real("layer_norm: eps", eps)
     function = partial(weft.layer_norm, axes=-1, epsilon=small)
     return apply("layer_norm", function, *matching("layer_norm", t, weight, bias))
@@ -64,7 +64,7 @@ def layer_norm(t: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Te
 def group_norm(
     t: Tensor, weight: Tensor, bias: Tensor, num_groups: int, eps: float = 1e-5
 ) -> Tensor:
-    """Return t normalised over each group of channels (axis 1) and all later axes.
+    """Return t normalized over each group of channels (axis 1) and all later axes.
 
     Weight and bias have one element for each channel.
     """

@@ -112,7 +112,7 @@ def scatter_reduce(
     """Return the reduction of elements with equal indices along an axis.
 
     `reduction` is ``sum``, ``max``, ``min``, ``mul`` or ``none``, which keeps the last. The result
-    has the length `axis_size` along the axis and is initialised to `initial_values`, by default the
+    has the length `axis_size` along the axis and is initialized to `initial_values`, by default the
     identity element; without elements it is then 0, and 1 for ``mul``. Indices have the shape of
     `data`, with 1 in the place of some lengths, or are a vector with an index for each slice of
     `data` along the axis. `available_memory_proportion` and `enable_index_broadcast` have no

@@ -21,14 +21,14 @@ from weft_passes.layout.regions import Read, Region, Regions
 CANDIDATES = 8
 """The number of axis splits that are compared for one region."""
 
-NEIGHBOURS = 8
+NEIGHBORS = 8
 """The most other readers of an operand whose axis splits are compared."""
 
 
 def choose_splits(regions: Regions) -> None:
     """Choose the axis split of each region, those with most work first.
 
-    The others, such as what is computed with the result of a reduction, follow their neighbours.
+    The others, such as what is computed with the result of a reduction, follow their neighbors.
     """
     choice = Choice(regions)
     found = dict.fromkeys(regions.regions.values())
@@ -39,7 +39,7 @@ def choose_splits(regions: Regions) -> None:
 def candidates(
     crossings: Iterable[Crossing | Sharing], own: Iterable[AxisSplit]
 ) -> list[AxisSplit]:
-    """Return the axis splits of a region's ops, then those of their neighbours."""
+    """Return the axis splits of a region's ops, then those of their neighbors."""
     outside = [settled(each.split) for each in crossings]
     splits = dict.fromkeys(map(settled, own))
     factors = set(flat(next(iter(splits))))
@@ -90,12 +90,12 @@ class Choice:
         return min(splits, key=price) if len(splits) > 1 else splits[0]
 
     def is_plain(self, region: Region) -> bool:
-        """Whether no view is near, and all neighbours are computed as they are."""
+        """Whether no view is near, and all neighbors are computed as they are."""
         regions = self.regions
         reads = [
             read
             for own in region.reads
-            for read in (own, *self.readers.get(own.root, ())[:NEIGHBOURS])
+            for read in (own, *self.readers.get(own.root, ())[:NEIGHBORS])
         ]
         uses = [(op, *use) for op in region.ops for use in regions.uses.get(op, ())]
         near = [read.op for read in reads] + [user for _, _, user in uses]
@@ -131,7 +131,7 @@ class Choice:
                 if found is not None:
                     split, lies = found, contiguous(lengths(now), root.dtype)
             yield Crossing(split, lies, False, is_fused, isinstance(root, ParameterOp))
-            for other in self.readers.get(root, ())[:NEIGHBOURS]:
+            for other in self.readers.get(root, ())[:NEIGHBORS]:
                 shared = translated(self.read_form(other), other.split, read.split)
                 if shared is not None:
                     yield Sharing(shared, lies.nbytes)

@@ -55,7 +55,7 @@ def test_arrays_stay_on_the_device_and_the_host_goes_on(kernels: Path) -> None:
 
 
 @pytest.mark.long
-def test_shards_of_an_optimiser_stay_on_the_device(kernels: Path) -> None:
+def test_shards_of_an_optimizer_stay_on_the_device(kernels: Path) -> None:
     ended = on_pretended(2, kernels, "sharded_steps.py", "cupy", "step")
     assert ended.returncode == 0, ended.stderr
 

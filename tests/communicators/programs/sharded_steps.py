@@ -1,4 +1,4 @@
-"""Trains with every optimiser, with and without shards: the same weights, and less state.
+"""Trains with every optimizer, with and without shards: the same weights, and less state.
 
 Arguments: the backend, and how the step is run: ``step``, ``call`` or ``loop``.
 """
@@ -25,7 +25,7 @@ SHAPES: dict[str, Any] = {
 }
 """Of sizes that are multiples of the number of ranks, and of others."""
 
-OPTIMISERS: list[tuple[str, dict[str, Any], int]] = [
+OPTIMIZERS: list[tuple[str, dict[str, Any], int]] = [
     ("sgd", {"weight_decay": 0.01}, 0),
     ("sgd", {"momentum": 0.9, "nesterov": True}, 1),
     ("adam", {"weight_decay": 0.01}, 2),
@@ -36,10 +36,10 @@ OPTIMISERS: list[tuple[str, dict[str, Any], int]] = [
     ("adadelta", {}, 2),
     ("lion", {"weight_decay": 0.01}, 1),
 ]
-"""Optimisers, their options, and how many numbers they keep for each parameter."""
+"""Optimizers, their options, and how many numbers they keep for each parameter."""
 
 
-def step_of(optimiser: str, options: dict[str, Any], sharded: bool, clips: bool) -> Any:
+def step_of(optimizer: str, options: dict[str, Any], sharded: bool, clips: bool) -> Any:
     """Return a training step, its variables, and the transformer."""
     numbers = np.random.default_rng(3)
     variables = {
@@ -62,7 +62,7 @@ def step_of(optimiser: str, options: dict[str, Any], sharded: bool, clips: bool)
             scaled = [gradient * 0.5 for gradient in gradients]
             gradients = [*weft.clip_by_global_norm(scaled[:3], 0.05), *scaled[3:]]
             gradients[-1] = weft.clip_by_norm(gradients[-1], 0.01)
-        update = getattr(weft, optimiser)(gradients, chosen, learning_rate=rate, **options)
+        update = getattr(weft, optimizer)(gradients, chosen, learning_rate=rate, **options)
         everything = weft.doall([update, weft.assign(taken, taken + 1)])
     transformer = weft.make_transformer(backend)
     if control == "step":
@@ -76,7 +76,7 @@ def step_of(optimiser: str, options: dict[str, Any], sharded: bool, clips: bool)
 
 
 def trained(*how: Any) -> tuple[list[Any], int]:
-    """Return the weights after some steps, and the bytes of the optimiser's state on this rank."""
+    """Return the weights after some steps, and the bytes of the optimizer's state on this rank."""
     step, variables, transformer = step_of(*how)
     before = transformer.get_value(variables[0])
     data = np.random.default_rng(ranks.rank)
@@ -90,16 +90,16 @@ def trained(*how: Any) -> tuple[list[Any], int]:
 
 elements = [weft.make_axes(axes).size for axes in SHAPES.values()]
 shards = [-(-count // ranks.size) for count in elements]
-for optimiser, options, slots in OPTIMISERS:
-    for clips in (False, True) if optimiser == "adam" else (False,):
-        case = f"{optimiser} {options} {'clipped' if clips else ''}"
-        whole, bytes_of_whole = trained(optimiser, options, False, clips)
-        found, bytes_of_shards = trained(optimiser, options, True, clips)
+for optimizer, options, slots in OPTIMIZERS:
+    for clips in (False, True) if optimizer == "adam" else (False,):
+        case = f"{optimizer} {options} {'clipped' if clips else ''}"
+        whole, bytes_of_whole = trained(optimizer, options, False, clips)
+        found, bytes_of_shards = trained(optimizer, options, True, clips)
         assert bytes_of_whole == 4 * slots * sum(elements), case
         assert bytes_of_shards == 4 * slots * sum(shards), case
         # Norms are added up in another order, as are sums of more than two ranks. Compilers of C
         # contract other products and sums.
-        is_same = backend == "numpy" and ranks.size <= 2 and optimiser != "lamb" and not clips
+        is_same = backend == "numpy" and ranks.size <= 2 and optimizer != "lamb" and not clips
         for one, other in zip(found, whole, strict=True):
             if is_same:
                 np.testing.assert_array_equal(one, other, err_msg=case)

@@ -1,6 +1,6 @@
 """Trains a network on a share of each batch; writes the losses and weights of all steps.
 
-Arguments: the backend, the file to write, the function of the optimiser.
+Arguments: the backend, the file to write, the function of the optimizer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import weft
 from weft.communicators import connected
 from weft.ranks.collectives import StartCollectiveOp
 
-backend, path, optimiser = sys.argv[1:]
+backend, path, optimizer = sys.argv[1:]
 ranks = connected()
 BATCH, STEPS = 24, 5
 share = BATCH // ranks.size
@@ -37,7 +37,7 @@ hidden = weft.relu(hidden)
 hidden = weft.tanh(weft.conv2d(hidden, weights[1]))
 hidden = weft.tanh(weft.reshape(hidden, (share, -1)) @ weights[2])
 loss = weft.cross_entropy(hidden @ weights[3], y)
-update = getattr(weft, optimiser)(*weft.data_parallel(loss, bucket_bytes=2048), learning_rate=0.05)
+update = getattr(weft, optimizer)(*weft.data_parallel(loss, bucket_bytes=2048), learning_rate=0.05)
 transformer = weft.make_transformer(backend)
 step = transformer.computation([weft.all_reduce(loss, "mean"), update], x, y)
 losses = [step(images[number][mine], labels[number][mine])[0] for number in range(STEPS)]

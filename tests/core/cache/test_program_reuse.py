@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import weft
 from weft import plugins
 from weft.cache import compile_cache
-from weft.cache.artefact import Artefact
+from weft.cache.artifact import Artifact
 from weft.cache.store import Cache, CacheWarning, open_cache
 from weft.cache.structure import NotCanonical
 from weft.errors import CheckFailed
@@ -142,11 +142,11 @@ def rewritten(cache: Cache, change: Callable[[Any], Any]) -> int:
         content = cache.read(key)
         assert content is not None
         try:
-            stored = Artefact.from_content(content)
+            stored = Artifact.from_content(content)
         except ValueError:
             continue  # a verdict on a device
         if isinstance(stored.document, dict):
-            cache.write(key, Artefact(change(stored.document), stored.arrays).content())
+            cache.write(key, Artifact(change(stored.document), stored.arrays).content())
             count += 1
     return count
 
@@ -638,14 +638,14 @@ def test_a_file_that_makes_no_program_is_not_used_and_written_again(
 
 @pytest.mark.parametrize("name", [("os", "system"), ("shutil", "rmtree"), ("numpy", "nothing")])
 def test_only_functions_of_known_packages_can_be_named(name: Any, cache: Cache) -> None:
-    from weft.cache.artefact import Artefact
-    from weft.cache.serialisation import Deserializer
+    from weft.cache.artifact import Artifact
+    from weft.cache.serialization import Deserializer
     from weft.cache.structure import structure_of
 
     y, x = model()
     document = {"code": None, "order": [], "arena": 0, "buffers": [], "tensors": []}
     structure = structure_of(weft.capture([y], [x]))
-    unpacking = Deserializer(structure, Artefact(document, []))
+    unpacking = Deserializer(structure, Artifact(document, []))
     with pytest.raises((ValueError, AttributeError)):
         unpacking.value({"name": list(name)})
     assert unpacking.value({"name": ["numpy", "tanh"]}) is np.tanh
@@ -654,8 +654,8 @@ def test_only_functions_of_known_packages_can_be_named(name: Any, cache: Cache) 
 
 
 def test_what_packing_packs_unpacking_unpacks() -> None:
-    from weft.cache.artefact import Artefact
-    from weft.cache.serialisation import Deserializer, Serializer
+    from weft.cache.artifact import Artifact
+    from weft.cache.serialization import Deserializer, Serializer
     from weft.cache.structure import structure_of
 
     y, x = model()
@@ -673,7 +673,7 @@ def test_what_packing_packs_unpacking_unpacks() -> None:
         partial(np.clip, a_min=0.5), partial(partial(np.full, (2,)), 3.0), op, op.reference,
     ]  # fmt: skip
     packed = packing.values(values)
-    stored = Artefact.from_content(packing.stored(packed).content())
+    stored = Artifact.from_content(packing.stored(packed).content())
     unpacked = Deserializer(structure, stored).values(stored.document["code"])
     for one, other in zip(unpacked, values, strict=True):
         assert type(one) is type(other)

@@ -191,7 +191,7 @@ def test_names_and_initial_values_do_not_count(make: Any) -> None:
     assert digest(make(1)) == digest(make(2))
 
 
-class Colour(enum.Enum):
+class Color(enum.Enum):
     RED = 1
     BLUE = 2
 
@@ -207,7 +207,7 @@ VALUES = [
     0.0, -0.0, 0, False, NAN, -NAN, float("inf"), (), [], {}, (1,), [1], (1.0,), (True,), ((1,),),
     {1: 2}, {2: 1}, frozenset({1}), frozenset({1, 2}), slice(1), slice(1, None), slice(1, 2, 3),
     np.dtype("int32"), np.dtype("float32"), np.ones(2), np.ones(2, "f4"), np.ones((1, 2)),
-    np.add, np.multiply, np.take, len, digest, Colour.RED, Colour.BLUE, Colour, Pair(1, 2),
+    np.add, np.multiply, np.take, len, digest, Color.RED, Color.BLUE, Color, Pair(1, 2),
     Pair(2, 1), weft.make_axes((1, 2)), weft.Axis(2, "C"), weft.Axis(2), ("a,b",), ("a", "b"),
 ]  # fmt: skip
 

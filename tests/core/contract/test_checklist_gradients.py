@@ -85,14 +85,14 @@ def test_c39_a_second_derivative_over_slices_is_unaffected_by_the_first(transfor
     assert got[2].tolist() == [[3, 3, 3], [3, 0, 0]]
 
 
-@pytest.mark.parametrize("normalised", ["C", "CW", "W"])
-def test_c40_softmax_along_some_of_the_axes(transformer, normalised):
+@pytest.mark.parametrize("normalized", ["C", "CW", "W"])
+def test_c40_softmax_along_some_of_the_axes(transformer, normalized):
     x = weft.placeholder((C, W, N), dtype="float64")
     weights = np.random.default_rng(2).normal(size=(3, 2, 2))
-    y = weft.softmax(x, normalization_axes=[C if name == "C" else W for name in normalised])
+    y = weft.softmax(x, normalization_axes=[C if name == "C" else W for name in normalized])
     loss = weft.sum(y * weft.constant(weights, (C, W, N)), reduction_axes=(C, W, N))
     c = transformer.computation([loss, weft.deriv(loss, x)], x)
-    places = tuple("CW".index(name) for name in normalised)
+    places = tuple("CW".index(name) for name in normalized)
 
     def numpy_loss(value):
         powers = np.exp(value - value.max())

@@ -255,7 +255,7 @@ def test_the_life_cycle_of_a_transformer():
     assert callable(first.executor)
 
 
-def test_initialisation_is_incremental():
+def test_initialization_is_incremental():
     transformer = Recorder()
     w = ng.variable((2,), initial_value=computed(1, 2), name="w")
     transformer.computation(w * 2)()
@@ -285,7 +285,7 @@ def test_initialize_can_be_called_by_hand():
     assert transformer.log == []
 
 
-def test_computations_can_be_created_after_initialisation_unless_that_is_refused():
+def test_computations_can_be_created_after_initialization_unless_that_is_refused():
     x = ng.placeholder(())
     strict = weft.make_transformer("numpy", strict_finalize=True)
     c = strict.computation(x + 1, x)

@@ -19,7 +19,7 @@ import pytest
 import weft
 from weft.distributed import map as weft_map
 from weft.distributed import worker
-from weft.errors import ArgumentError, ArtefactError, BatchError, WorkerError
+from weft.errors import ArgumentError, ArtifactError, BatchError, WorkerError
 from weft.ops.random.philox import bits_of
 from weft.report import progress
 
@@ -234,7 +234,7 @@ def test_bad_arguments_are_refused(
         weft_map(*arguments, pool, **options)
     with pytest.raises(ArgumentError, match="not 3"):
         weft_map(squares(), [], 3)
-    with pytest.raises(ArtefactError, match="cannot be read"):
+    with pytest.raises(ArtifactError, match="cannot be read"):
         weft_map("missing.weft", [], pool)
 
 

@@ -125,7 +125,7 @@ def test_division_of_integers():
     assert floor_divide(-7, 2) == -4
 
 
-def test_a_computation_is_specialised_for_each_solution(transformer):
+def test_a_computation_is_specialized_for_each_solution(transformer):
     n = weft.symbol("n")
     x, y = weft.placeholder((n, 3)), weft.placeholder((n,))
     flat = weft.reshape(x, (-1,))

@@ -258,15 +258,15 @@ def test_a_gradient_call_that_yields_less_than_many_others_stays(layers: int, ca
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("normalised", "bodies"), [(True, 1), (False, 2)], ids=["little", "much"])
+@pytest.mark.parametrize(("normalized", "bodies"), [(True, 1), (False, 2)], ids=["little", "much"])
 def test_a_call_yields_more_than_is_used_only_if_that_is_little_work(
-    normalised: bool, bodies: int
+    normalized: bool, bodies: int
 ) -> None:
     """The gradient of the first layer by its input costs little more than that of its norm."""
     x = weft.placeholder((4, 64))
     inner, *inputs = (weft.placeholder(shape) for shape in ((4, 64), (64, 256), (256, 64), (64,)))
     one, other, scale = inputs
-    start = weft.layer_norm(inner) * scale if normalised else inner + scale
+    start = weft.layer_norm(inner) * scale if normalized else inner + scale
     hidden = weft.tanh(weft.gelu(weft.softmax(start) @ one)) @ other
     layer = weft.capture([hidden * weft.sigmoid(hidden)], [inner, *inputs], "layer")
     rng = np.random.default_rng(0)
@@ -278,7 +278,7 @@ def test_a_call_yields_more_than_is_used_only_if_that_is_little_work(
         ]
         (value,) = weft.call(layer, value, *own)
         # Without a norm nothing but the weights of products is wanted.
-        weights += own if normalised else own[:2]
+        weights += own if normalized else own[:2]
     total = weft.sum(weft.square(value))
     results = [weft.deriv(total, each) for each in weights]
     data = rng.normal(size=(4, 64)).astype("f4")

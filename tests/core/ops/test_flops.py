@@ -32,7 +32,7 @@ TABLE: dict[str, tuple[Any, int]] = {
     "its adjoint in the filters": (weft.deriv(LOSS, FILTERS), CONVOLUTION),
     "pooling": (weft.max_pool(IMAGES, (2, 2)), 2 * 3 * 8 * 8),
     "a cumulative sum": (weft.cumsum(of(3, 4), 1), 12),
-    "a factorisation": (weft.cholesky(of(2, 6, 6)), 2 * 6**3 // 3),
+    "a factorization": (weft.cholesky(of(2, 6, 6)), 2 * 6**3 // 3),
     "a linear system": (weft.solve(of(6, 6), of(6, 2)), 2 * 6**3 // 3 + 2 * 6 * 6 * 2),
     "an inverse": (weft.inverse(of(6, 6)), 2 * 6**3),
     "sorting": (weft.sort(of(6)), 0),

@@ -179,10 +179,10 @@ def points(row: Row, dtype: Any) -> Any:
     ends = np.linspace(0, 110 if finfo.bits < 64 else 760, 120)
     found = [magnitudes, -magnitudes, ends, -ends, random.uniform(-3, 3, 50)]
     with np.errstate(over="ignore"):
-        for centre in row.near:
-            size = max(abs(centre), 0.1)
-            found += [centre + size * random.uniform(-d, d, 10) for d in (0.05, 1e-3, 1e-6)]
-            nearest = dtype.type(centre)
+        for center in row.near:
+            size = max(abs(center), 0.1)
+            found += [center + size * random.uniform(-d, d, 10) for d in (0.05, 1e-3, 1e-6)]
+            nearest = dtype.type(center)
             found += [[nearest, *(np.nextafter(nearest, dtype.type(s)) for s in (-np.inf, np.inf))]]
         x = np.unique(np.concatenate([np.asarray(each, dtype) for each in found]))
     return x[np.isfinite(x) & (x >= row.low) & (x <= row.high) & (x != 0)]
@@ -249,7 +249,7 @@ def test_limits_at_infinity(transformer, name):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_lengths_neither_overflow_nor_underflow(transformer, dtype):
-    """Of vectors, for norms, normalised vectors, and the cosine of an angle between two."""
+    """Of vectors, for norms, normalized vectors, and the cosine of an angle between two."""
     tiny, huge = float(np.finfo(dtype).tiny), float(np.finfo(dtype).max)
     values = np.array([[3, 4], [3 * tiny, 4 * tiny], [huge / 8 * 3, huge / 2]], dtype)
     x = weft.placeholder(values.shape, dtype=dtype)

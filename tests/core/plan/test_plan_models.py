@@ -31,7 +31,7 @@ def fibonacci():
     return [b], first, second
 
 
-def normalised(x):
+def normalized(x):
     return x / weft.sqrt(weft.mean(weft.square(x), -1, keepdims=True) + 1e-5)
 
 
@@ -42,7 +42,7 @@ def decoder(layers=4, units=32, heads=4, length=16):
     results = []
     for _ in range(layers):
         keys, values = (weft.persistent_tensor((length, units)) for _ in range(2))
-        normal = normalised(h)
+        normal = normalized(h)
         query, key, value = (normal @ weight(units, units) for _ in range(3))
         at = weft.cast(weft.equal(weft.arange(length), place), "float32")[:, None]
         for state, new in ((keys, key), (values, value)):
@@ -51,10 +51,10 @@ def decoder(layers=4, units=32, heads=4, length=16):
                  for each in (query, keys, values)]  # fmt: skip
         mixed = weft.softmax(split[0] @ weft.matrix_transpose(split[1])) @ split[2]
         h = h + weft.reshape(weft.transpose(mixed, (1, 0, 2)), (1, units)) @ weight(units, units)
-        normal = normalised(h)
+        normal = normalized(h)
         gate = weft.silu(normal @ weight(units, 2 * units)) * (normal @ weight(units, 2 * units))
         h = h + gate @ weight(2 * units, units)
-    return [normalised(h) @ weight(units, 100), weft.doall(results)], x, place
+    return [normalized(h) @ weight(units, 100), weft.doall(results)], x, place
 
 
 def block(x, units=64, heads=4):

@@ -24,7 +24,7 @@ def drawn(plan, tmp_path):
     return ElementTree.parse(tmp_path / "plan.svg").getroot()
 
 
-def labelled(root):
+def labeled(root):
     """Return the rectangles that say something, by what they say."""
     found = {}
     for each in root.iter(f"{SVG}rect"):
@@ -53,7 +53,7 @@ def test_every_tensor_of_the_arena_is_a_box(tmp_path):
     found = boxes(plan)
     assert sorted(map(id, in_arena)) == sorted(id(box.tensor) for box in found)
     root = drawn(plan, tmp_path)
-    assert sum(len(each) for each in labelled(root).values()) == len(found) + 2
+    assert sum(len(each) for each in labeled(root).values()) == len(found) + 2
     for box in found:
         assert box.tensor.base.first <= box.first <= box.last <= box.tensor.base.last
 
@@ -69,7 +69,7 @@ def test_boxes_lie_apart(tmp_path):
 
 def test_a_box_says_what_it_is_and_where_it_was_written(tmp_path):
     plan = training_step()
-    labels = labelled(drawn(plan, tmp_path))
+    labels = labeled(drawn(plan, tmp_path))
     lines = next(each for each in labels if each.startswith("MatmulOp")).splitlines()
     assert lines[1] == "float32[16, 32], 2048 bytes"
     assert re.fullmatch(r"steps \d+ to \d+, bytes \d+ to \d+", lines[2])
@@ -81,13 +81,13 @@ def test_a_box_says_what_it_is_and_where_it_was_written(tmp_path):
 
 def test_states_have_rows_of_their_own_with_marks_where_they_are_written(tmp_path):
     plan = training_step()
-    rows = {label: each for label, each in labelled(drawn(plan, tmp_path)).items()
+    rows = {label: each for label, each in labeled(drawn(plan, tmp_path)).items()
             if "weight" in label.splitlines()[0]}  # fmt: skip
     (state, write) = rows
     assert re.match(r"weight\w*\nfloat32 Axes\(32, 32\), 4.1 kB\ntest_plan_picture.py:", state)
     assert re.match(r"writes weight\w*\nSubtractOp\n", write)
     below = min(float(each.get("y")) for (each,) in rows.values())
-    arena = [rect for label, rects in labelled(drawn(plan, tmp_path)).items()
+    arena = [rect for label, rects in labeled(drawn(plan, tmp_path)).items()
              for rect in rects if label not in rows]  # fmt: skip
     assert max(float(each.get("y")) + float(each.get("height")) for each in arena) < below
     assert sum(buffer.kind == STATE for buffer in plan.buffers) == 1
@@ -119,7 +119,7 @@ def test_names_are_escaped(name, tmp_path):
     plan = make_plan(weft.capture([weft.sum(y)], [x], name), target())
     root = drawn(plan, tmp_path)
     shown = name if name.isprintable() else "\N{REPLACEMENT CHARACTER}" * len(name)
-    assert any(label.startswith(shown) for label in labelled(root))
+    assert any(label.startswith(shown) for label in labeled(root))
     assert any(each.startswith(f"{shown}: arena") for each in texts(root))
 
 
@@ -130,14 +130,14 @@ def test_the_page_shows_what_its_script_draws(tmp_path):
     for each in (drawn, shown):
         root = ElementTree.parse(each).getroot()
         assert texts(root)[0].startswith("transformer block: arena ")
-        assert any(label.startswith("w_up") for label in labelled(root))
+        assert any(label.startswith("w_up") for label in labeled(root))
     assert "planning.md" in (docs.parent / "README.md").read_text()
 
 
 def test_a_plan_without_an_arena_is_drawn(tmp_path):
     x = weft.placeholder((4,))
     root = drawn(plan_of(weft.exp(x), x), tmp_path)
-    assert not labelled(root)
+    assert not labeled(root)
     assert any("arena 0 bytes" in each for each in texts(root))
 
 
@@ -166,4 +166,4 @@ def test_large_plans_are_drawn_in_one_sweep(tmp_path):
     for _ in range(2000):
         y = weft.sin(y) + x
     plan = plan_of([weft.sum(y[::-1] * y)], x)
-    assert len(labelled(drawn(plan, tmp_path))) >= 4000
+    assert len(labeled(drawn(plan, tmp_path))) >= 4000

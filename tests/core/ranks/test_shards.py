@@ -1,4 +1,4 @@
-"""Shards of gradients: what optimisers and checkpoints make of them, and what is refused.
+"""Shards of gradients: what optimizers and checkpoints make of them, and what is refused.
 
 The ranks here are imitated, and have all the same; `tests/communicators` has real ones.
 """
@@ -14,7 +14,7 @@ import pytest
 
 import weft
 from weft.communicators import connected
-from weft.errors import ArgumentError, ArtefactError, AxesError, CheckpointError, ParseError
+from weft.errors import ArgumentError, ArtifactError, AxesError, CheckpointError, ParseError
 from weft.testing.imitation import ImitatedRanks, imitated_ranks
 
 
@@ -170,7 +170,7 @@ def test_states_of_one_rank_are_no_whole(ranks: ImitatedRanks, tmp_path: Path) -
         for alone in (None, connected("local")):
             with pytest.raises(CheckpointError, match=r"_moment is 1 of 3 shards.*communicator="):
                 made.save_states(tmp_path / "states", communicator=alone)
-        with pytest.raises(ArtefactError, match="save_states"):
+        with pytest.raises(ArtifactError, match="save_states"):
             step.save(tmp_path / "step", states=True)
         step.save(tmp_path / "step")
         assert not (tmp_path / "states").exists()

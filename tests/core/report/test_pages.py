@@ -270,16 +270,16 @@ def test_light_dark_and_print(page: Page) -> None:
         )
         return found
 
-    colours = {}
+    colors = {}
     for scheme in ("light", "dark"):
         page.browser.execute_cdp_cmd(
             "Emulation.setEmulatedMedia",
             {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
         )
-        colours[scheme] = paper()
-    assert colours["light"] != colours["dark"]
+        colors[scheme] = paper()
+    assert colors["light"] != colors["dark"]
     page.click(".theme")
-    assert paper() == colours["light"]
+    assert paper() == colors["light"]
     page.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     page.browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
     assert all(page.one(f"#panel-{name}").is_displayed() for name in ("graph", "code", "profile"))

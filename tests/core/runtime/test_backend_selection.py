@@ -92,8 +92,8 @@ def test_a_class_chooses_too():
     assert weft.make_transformer(Marked, mark="class").mark == "class"
     with weft.backend(Marked, mark="context"):
         assert weft.make_transformer().mark == "context"
-    with pytest.raises(weft.errors.ArgumentError, match="'Marked' has no option 'colour'"):
-        weft.make_transformer(Marked, colour="red")
+    with pytest.raises(weft.errors.ArgumentError, match="'Marked' has no option 'color'"):
+        weft.make_transformer(Marked, color="red")
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,8 @@ def test_the_variable_is_named_where_its_backend_is_unknown(monkeypatch):
 
 def test_options_go_to_the_backend():
     assert weft.allocate_transformer("marked", mark="option").mark == "option"
-    with pytest.raises(weft.errors.ArgumentError, match=r"colour.* it has .*mark"):
-        weft.make_transformer("marked", colour="red")
+    with pytest.raises(weft.errors.ArgumentError, match=r"color.* it has .*mark"):
+        weft.make_transformer("marked", color="red")
 
 
 def test_the_choices_are_listed():

@@ -75,8 +75,8 @@ def test_feed_dict_that_does_not_fit(transformer):
     with pytest.raises(ArgumentError, match="missing values") as caught:
         c(feed_dict={a: 1})
     assert b.file_info in str(caught.value)
-    with pytest.raises(weft.errors.ArgumentError, match="colour"):
-        c(1, 2, colour=3)
+    with pytest.raises(weft.errors.ArgumentError, match="color"):
+        c(1, 2, color=3)
 
 
 def test_an_unknown_length_that_is_not_given(transformer):

@@ -22,7 +22,7 @@ def total(*axes: Any) -> Any:
     return weft.sum(weft.ones(axes), out_axes=())
 
 
-def initialised() -> Any:
+def initialized() -> Any:
     """Return a state whose initial value alone depends on a length."""
     return weft.variable((), initial_value=total(N))
 
@@ -38,8 +38,8 @@ FOUND: dict[str, tuple[Callable[[], Any], Any, float]] = {
     "several": (lambda: total(N, M, FEATURES), {N: 3, "M": 2}, 24),
     "two of a name by axis": (lambda: total(N) + total(OTHER), {N: 3, OTHER: 4}, 7),
     "nothing": (lambda: total(N), {N: 0}, 0),
-    "an initial value's": (lambda: initialised() + 1, {N: 3}, 4),
-    "an initial value's by name": (lambda: initialised() + 1, {"N": 3}, 4),
+    "an initial value's": (lambda: initialized() + 1, {N: 3}, 4),
+    "an initial value's by name": (lambda: initialized() + 1, {"N": 3}, 4),
 }
 
 
@@ -102,7 +102,7 @@ def test_errors_about_unknown_lengths_say_where_they_are_given(
 
 
 def test_a_saved_computation_keeps_the_lengths_of_its_parts(tmp_path: Path) -> None:
-    x, state = weft.placeholder((M,)), initialised()
+    x, state = weft.placeholder((M,)), initialized()
     made = weft.make_transformer("numpy").computation(x + state, x, axes={"N": 3, M: 2})
     made.save(tmp_path / "a.weft")
     assert weft.load(tmp_path / "a.weft", "numpy")([1, 2]).tolist() == [4, 5]

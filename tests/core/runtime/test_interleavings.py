@@ -118,11 +118,11 @@ def a_graph_with_more_outputs() -> Any:
     return lambda: with_outputs(graph, graph.outputs), the_same
 
 
-@case(weft.Graph.specialised)
+@case(weft.Graph.specialized)
 def a_graph_for_some_lengths() -> Any:
     x = weft.placeholder((weft.symbol("n"),))
     graph = weft.capture([x * 2], [x])
-    return lambda: graph.specialised({graph.symbols[0]: 3}), the_same
+    return lambda: graph.specialized({graph.symbols[0]: 3}), the_same
 
 
 @case(function_of)
@@ -175,7 +175,7 @@ def passes() -> Any:
 
 
 @case(Transformer.init_computation.fget, Transformer._initial_computation)
-def the_computation_of_initialisers() -> Any:
+def the_computation_of_initializers() -> Any:
     made = numpy()
     made.computation(weft.variable((3,), initial_value=0) + 1)()
     return lambda: made.init_computation, the_same

@@ -54,7 +54,7 @@ def test_values_can_be_read_beside_a_broken_computation():
     assert transformer.get_value(w).tolist() == [3, 4]
 
 
-def test_values_can_be_read_where_computations_end_with_initialisation():
+def test_values_can_be_read_where_computations_end_with_initialization():
     w, v = weft.variable((), initial_value=1), weft.variable((), initial_value=2)
     transformer = weft.make_transformer("numpy", strict_finalize=True)
     transformer.computation(w)()

@@ -1,4 +1,4 @@
-"""What states take: arrays, writes through views, initialisers; what sequences compute; names."""
+"""What states take: arrays, writes through views, initializers; what sequences compute; names."""
 
 from __future__ import annotations
 
@@ -147,10 +147,10 @@ def test_a_state_among_the_parameters_says_what_to_do(make: Any, transformer: An
         run(feed_dict={w: 1, x: 2})
 
 
-# Initialisers
+# Initializers
 
 
-def test_an_initialiser_gets_what_it_asks_for() -> None:
+def test_an_initializer_gets_what_it_asks_for() -> None:
     seen: list[Any] = []
 
     def axes_only(axes: Any) -> Any:

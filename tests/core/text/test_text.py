@@ -225,7 +225,7 @@ MALFORMED = {
     "v0: float32() = Constant(" + "-" * 1500 + "1)": "line ., column .: it is nested too deeply",
     "v0: float32() = Constant(" + "-" * 9000 + "1)": "line ., column .: it is nested too deeply",
     "v0: float32() = Constant(1)\nv1: float32(3) = AddOp(v0, v0)": "line 2, column 1: v1 yields",
-    "v0: float32() = Constant(1)\nv1: float32() = AddOp(v0, v0, colour=1)": "takes no attributes",
+    "v0: float32() = Constant(1)\nv1: float32() = AddOp(v0, v0, color=1)": "takes no attributes",
     "v0: float32() = Constant(1)\nv1: float32() = SumOp(v0, positions='a')": "line 2, column 1",
     "v0: float32() = Constant(1)\nv1: float32() = SumOp(v0)": "line 2, column 1",
     "v0: float32() = Constant(1)\nv1: float32() = AddOp(v0)": "AddOp takes 2 operands, not 1",

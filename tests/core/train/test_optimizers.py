@@ -1,4 +1,4 @@
-"""Optimisers: several steps as the papers write them, and what all of them have in common."""
+"""Optimizers: several steps as the papers write them, and what all of them have in common."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def expected_steps(loop, options):
     return found
 
 
-def optimised(loop, options, *given, **more):
+def optimized(loop, options, *given, **more):
     options = {("learning_rate" if key == "rate" else key): v for key, v in options.items()}
     return getattr(weft, loop.__name__)(*given, **{**options, **more})
 
@@ -127,7 +127,7 @@ def variable(start=START, dtype="float64", name="w"):
 @pytest.mark.parametrize(("loop", "options"), LOOPS, ids=loop_ids())
 def test_steps_are_those_of_a_plain_loop(transformer, loop, options):
     w = variable()
-    step = transformer.computation([w, optimised(loop, options, loss_of(w))])
+    step = transformer.computation([w, optimized(loop, options, loss_of(w))])
     got = [step()[0] for _ in range(STEPS)]
     np.testing.assert_allclose(got, expected_steps(loop, options), rtol=1e-12, atol=1e-13)
 
@@ -135,7 +135,7 @@ def test_steps_are_those_of_a_plain_loop(transformer, loop, options):
 @pytest.mark.parametrize(("loop", "options"), LOOPS, ids=loop_ids())
 def test_steps_of_the_reference_are_those_too(loop, options):
     w = variable()
-    graph = weft.capture([w, optimised(loop, options, loss_of(w))])
+    graph = weft.capture([w, optimized(loop, options, loss_of(w))])
     states, got = None, []
     for _ in range(STEPS):
         (value,), states = evaluate(graph, states=states)
@@ -149,7 +149,7 @@ def test_slots_of_narrow_variables_are_wide(transformer, loop, options, dtype):
     if dtype not in transformer.target.dtypes:
         pytest.skip(f"no {dtype}")
     w = variable(dtype=dtype)
-    update = optimised(loop, options, [gradient(START).astype("float32")], [w])
+    update = optimized(loop, options, [gradient(START).astype("float32")], [w])
     slots = update.variables(lambda state: state.is_state and state is not w)
     assert {slot.dtype.name for slot in slots} <= {"float32", "int32"}
     assert all(slot.name.startswith(("w_", loop.__name__)) for slot in slots)
@@ -163,12 +163,12 @@ def test_slots_of_narrow_variables_are_wide(transformer, loop, options, dtype):
         )
 
 
-@pytest.mark.parametrize("optimiser", ["sgd", "adam", "lion"])
-def test_all_gradients_see_the_old_values(transformer, optimiser):
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "lion"])
+def test_all_gradients_see_the_old_values(transformer, optimizer):
     x, y = (weft.variable((), "float64", initial_value=v) for v in (2.0, 3.0))
-    step = getattr(weft, optimiser)(weft.square(x) * y, learning_rate=0.5)
+    step = getattr(weft, optimizer)(weft.square(x) * y, learning_rate=0.5)
     got = transformer.computation([x, y, step])()[:2]
-    slopes = {"sgd": (12.0, 4.0), "adam": (1.0, 1.0), "lion": (1.0, 1.0)}[optimiser]
+    slopes = {"sgd": (12.0, 4.0), "adam": (1.0, 1.0), "lion": (1.0, 1.0)}[optimizer]
     np.testing.assert_allclose(got, [2 - 0.5 * slopes[0], 3 - 0.5 * slopes[1]], rtol=1e-7)
 
 
@@ -201,7 +201,7 @@ def test_a_step_follows_the_writes_that_it_was_built_after(transformer):
     assert transformer.computation([w, weft.sgd(loss, learning_rate=0.1)])()[0] == 4.0
 
 
-def test_two_optimisers_share_a_loss(transformer):
+def test_two_optimizers_share_a_loss(transformer):
     x, y = (weft.variable((), "float64", initial_value=v) for v in (2.0, 3.0))
     loss = x * y
     steps = [weft.sgd(loss, [x], learning_rate=1), weft.sgd(loss, [y], learning_rate=1)]

@@ -116,7 +116,7 @@ def test_unknown_lengths_deep_inside() -> None:
     for _ in range(DEPTH):
         x = weft.placeholder((n,))
         graph = weft.capture([weft.call(graph, x)[0] + 1], [x])
-    known = graph.specialised({graph.symbols[0]: 4})
+    known = graph.specialized({graph.symbols[0]: 4})
     assert known.outputs[0].axes.shape == (4,)
     with weft.make_transformer("numpy") as made:
         np.testing.assert_array_equal(made.computation(graph)(ONES)[0], ONES + DEPTH + 1)

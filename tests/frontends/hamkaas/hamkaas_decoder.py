@@ -130,7 +130,7 @@ def plain_logits(sizes: Sizes, values: dict[str, Any], words: list[int]) -> Any:
     future = np.triu(np.full((count, count), -np.inf), 1)
     for layer in range(sizes.layers):
         own = {name: w[f"{layer}.{name}"] for name in LAYER}
-        normal = _normalised(x) * own["before"]
+        normal = _normalized(x) * own["before"]
         query, key = (
             _turned((normal @ own[n]).reshape(count, heads, head), turns) for n in ("wq", "wk")
         )
@@ -139,13 +139,13 @@ def plain_logits(sizes: Sizes, values: dict[str, Any], words: list[int]) -> Any:
         shares = np.exp(scores - scores.max(-1, keepdims=True))
         shares /= shares.sum(-1, keepdims=True)
         x = x + np.einsum("hqk,khd->qhd", shares, value).reshape(count, -1) @ own["wo"]
-        normal = _normalised(x) * own["between"]
+        normal = _normalized(x) * own["between"]
         gate = normal @ own["w1"]
         x = x + (gate / (1 + np.exp(-gate)) * (normal @ own["w3"])) @ own["w2"]
-    return _normalised(x) * w["final"] @ w["out"]
+    return _normalized(x) * w["final"] @ w["out"]
 
 
-def _normalised(x: Any) -> Any:
+def _normalized(x: Any) -> Any:
     return x / np.sqrt(np.mean(x**2, -1, keepdims=True) + 1e-5)
 
 

@@ -25,11 +25,11 @@ class Case:
     definition
         Returns the results, with None for one that is not compared.
     constants
-        The numbers of the operands that a model has as initialisers.
+        The numbers of the operands that a model has as initializers.
     judge
         Whether onnxruntime computes it on processors.
     steps, tolerance
-        The most by which numbers of a quantised result, and other numbers, may differ.
+        The most by which numbers of a quantized result, and other numbers, may differ.
     """
 
     op: str
@@ -157,7 +157,7 @@ def _other_products() -> None:
     )  # fmt: skip
 
 
-def _normalisations() -> None:
+def _normalizations() -> None:
     x, skip, row, other, third = normal(2, 3, 8), normal(2, 3, 8), *(normal(8) for _ in range(3))
     skips = {"same": skip, "one sample": skip[:1], "matrix": skip[0]}
     for name, given in skips.items():
@@ -347,7 +347,7 @@ def _relatives() -> None:
 
 
 for fill in (
-    _products, _other_products, _normalisations, _attention, _rotations, _grouped,
+    _products, _other_products, _normalizations, _attention, _rotations, _grouped,
     _relatives,
 ):  # fmt: skip
     fill()

@@ -1,4 +1,4 @@
-"""Cases of ops on images: windows, resampling, regions, normalisation of channels."""
+"""Cases of ops on images: windows, resampling, regions, normalization of channels."""
 
 from __future__ import annotations
 

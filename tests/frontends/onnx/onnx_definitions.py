@@ -222,7 +222,7 @@ def window(*terms: float) -> Definition:
 
 
 def batch_normalization(opset: int, attributes: Attributes, operands: Sequence[Any]) -> list[Any]:
-    """Standardise by given moments, or by those of the batch."""
+    """Standardize by given moments, or by those of the batch."""
     x, scale, bias, mean, variance = (each.astype(np.float64) for each in operands)
     epsilon, momentum = attributes.get("epsilon", 1e-5), attributes.get("momentum", 0.9)
     is_spatial = attributes.get("spatial", 1)
@@ -245,7 +245,7 @@ def batch_normalization(opset: int, attributes: Attributes, operands: Sequence[A
 
 
 def layer_normalization(opset: int, attributes: Attributes, operands: Sequence[Any]) -> list[Any]:
-    """Standardise the last axes; the moments have the type stash_type."""
+    """Standardize the last axes; the moments have the type stash_type."""
     x, scale, *bias = operands
     stash = helper.tensor_dtype_to_np_dtype(attributes.get("stash_type", 1))
     axes = tuple(range(attributes.get("axis", -1) % x.ndim, x.ndim))
@@ -347,7 +347,7 @@ def one_hot(opset: int, attributes: Attributes, operands: Sequence[Any]) -> list
 
 
 def lrn(opset: int, attributes: Attributes, operands: Sequence[Any]) -> list[Any]:
-    """Divide by a power of the mean square of neighbouring channels."""
+    """Divide by a power of the mean square of neighboring channels."""
     (x,) = operands
     size, squares = attributes["size"], np.zeros(x.shape)
     for c in range(x.shape[1]):

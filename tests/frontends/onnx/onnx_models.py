@@ -29,11 +29,11 @@ def made(
     results = [
         onnx.ValueInfoProto(name=each) if isinstance(each, str) else each for each in outputs
     ]
-    initialisers = [
+    initializers = [
         numpy_helper.from_array(np.asarray(value), name)
         for name, value in (constants or {}).items()
     ]
-    graph = helper.make_graph(list(nodes), "test", list(inputs), results, initialisers)
+    graph = helper.make_graph(list(nodes), "test", list(inputs), results, initializers)
     opsets = [helper.make_opsetid("", opset), helper.make_opsetid("ai.onnx.ml", 3)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=8, **more)
 

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 import microsoft_cases
-import microsoft_quantised_cases
+import microsoft_quantized_cases
 import numpy as np
 import onnx
 import tree_models
@@ -66,7 +66,7 @@ def corpus(name: str) -> list[Case]:
 def runtime_models() -> list[Case]:
     """Return nodes of onnxruntime's domain, and ensembles of trees."""
     found: list[Case] = []
-    for name, case in {**microsoft_cases.CASES, **microsoft_quantised_cases.CASES}.items():
+    for name, case in {**microsoft_cases.CASES, **microsoft_quantized_cases.CASES}.items():
         model, inputs = microsoft_cases.model_of(case, ["y0"])
         found.append((name, model, inputs))
     for seed in range(20):
@@ -88,7 +88,7 @@ def own_models() -> list[Case]:
     models = {}
     model = made([node("Add", "x w", "y")], [declared("x", [2, 3])], ["y"])
     model.graph.sparse_initializer.append(sparse[0])
-    models["sparse initialiser"] = model
+    models["sparse initializer"] = model
     constants = [node("Constant", "", "w", sparse_value=each) for each in sparse]
     for number, each in enumerate(constants):
         nodes = [each, node("Add", "x w", "y")]

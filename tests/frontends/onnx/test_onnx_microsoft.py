@@ -7,11 +7,11 @@ import onnx
 import pytest
 from microsoft_cases import CASES as FLOATS
 from microsoft_cases import model_of
-from microsoft_quantised_cases import CASES as QUANTISED
+from microsoft_quantized_cases import CASES as QUANTIZED
 
 import weft_onnx
 
-CASES = FLOATS | QUANTISED
+CASES = FLOATS | QUANTIZED
 
 
 def agree(found, wanted, case):

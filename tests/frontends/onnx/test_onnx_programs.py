@@ -54,7 +54,7 @@ def test_shape_arithmetic_is_folded():
     assert kinds <= {"ParameterOp", "ReshapeOp"}
 
 
-def test_a_shape_that_arrives_at_run_time_is_specialised_by_value(backend):
+def test_a_shape_that_arrives_at_run_time_is_specialized_by_value(backend):
     model = made(
         [node("Relu", "x", "r"), node("Reshape", "r shape", "y")],
         [declared("x", [3, 4]), declared("shape", ["n"], "i")],
@@ -206,7 +206,7 @@ def test_a_graph_of_known_shapes_is_one_graph_of_ops():
         assert transformer.computation(y, x)(given).shape == (2, 6)
 
 
-def test_initialisers_become_variables_and_are_trained():
+def test_initializers_become_variables_and_are_trained():
     rng = np.random.default_rng(0)
     w = rng.standard_normal((4, 1)).astype("float32")
     model = weft_onnx.load(
@@ -273,7 +273,7 @@ def test_weights_are_held_once_and_packed_once(tmp_path, backend):
 
 
 def test_nodes_that_read_what_comes_later_are_sorted():
-    """A quantiser writes a node behind one whose branch alone reads its result."""
+    """A quantizer writes a node behind one whose branch alone reads its result."""
     branch = helper.make_graph([node("Neg", "late", "b")], "inside", [], [declared("b", ["N", 4])])
     choice = helper.make_node("If", ["yes"], ["c"], then_branch=branch, else_branch=branch)
     nodes = [node("Add", "c x", "y"), choice, node("Mul", "x x", "late")]

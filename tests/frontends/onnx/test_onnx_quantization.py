@@ -1,4 +1,4 @@
-"""Quantisation at the edges: NaN, infinities, scales that are 0 or infinite, axes and blocks."""
+"""Quantization at the edges: NaN, infinities, scales that are 0 or infinite, axes and blocks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(op, operands, backend="numpy", opset=25, outputs=1, **attributes):
     return list(weft_onnx.load(model).run(arrays, backend=backend).values())
 
 
-def quantised(x, scale, zero, low, high):
+def quantized(x, scale, zero, low, high):
     """Return the definition, with the least number for NaN."""
     with np.errstate(all="ignore"):
         ratio = np.rint(x.astype(np.float32) / np.float32(scale)).astype(np.float64)
@@ -37,7 +37,7 @@ def test_nan_is_the_least_number_on_each_backend(backend, dtype):
     low, high = RANGES[dtype]
     operands = [X, np.array(np.inf, np.float32), np.array(1, dtype)]
     (found,) = run("QuantizeLinear", operands, backend)
-    np.testing.assert_array_equal(found, quantised(X, np.inf, 1, low, high))
+    np.testing.assert_array_equal(found, quantized(X, np.inf, 1, low, high))
 
 
 @pytest.mark.parametrize("dtype", RANGES)
@@ -48,7 +48,7 @@ def test_nan_is_the_least_number_in_each_type_and_for_each_scale(dtype):
         operands = [X, np.array(scale, np.float32), np.array(1, kind)]
         (found,) = run("QuantizeLinear", operands)
         assert found.dtype == kind
-        np.testing.assert_array_equal(found.astype(int), quantised(X, scale, 1, low, high))
+        np.testing.assert_array_equal(found.astype(int), quantized(X, scale, 1, low, high))
 
 
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz"])
@@ -84,7 +84,7 @@ DYNAMIC = {
     "both signs": ([-1.0, 2.0], [0, 255], 3 / 255, 85),
     "a scale that is too small for a float": ([1e-45, 0.0], [255, 0], 0.0, 0),
 }
-"""Operand, result, scale and zero point of a quantisation by the range of the operand."""
+"""Operand, result, scale and zero point of a quantization by the range of the operand."""
 
 
 @pytest.mark.parametrize("name", DYNAMIC)

@@ -120,7 +120,7 @@ def test_a_classifier_with_probabilities(counts, transform):
 
 
 def test_coupled_probabilities_are_the_nearest_ones():
-    """They minimise the squares that the method is defined by, over all that sum to 1."""
+    """They minimize the squares that the method is defined by, over all that sum to 1."""
     count = 4
     pairs = list(combinations(range(count), 2))
     shares = RNG.uniform(0.1, 0.9, (20, len(pairs)))

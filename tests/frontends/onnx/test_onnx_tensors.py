@@ -42,7 +42,7 @@ ADD = node("Add", "x w", "y")
 INPUTS = [declared("x", [2, 3])]
 
 
-def initialiser(kind: str, location: str) -> onnx.ModelProto:
+def initializer(kind: str, location: str) -> onnx.ModelProto:
     model = made([ADD], INPUTS, ["y"])
     if kind == "dense":
         model.graph.initializer.append(tensor("w", VALUES[:1], location))
@@ -76,7 +76,7 @@ def constant_in_a_branch(kind: str, location: str) -> onnx.ModelProto:
     return branch_with(helper.make_graph(nodes, "inside", [], [declared("y", None)]))
 
 
-def initialiser_of_a_branch(kind: str, location: str) -> onnx.ModelProto:
+def initializer_of_a_branch(kind: str, location: str) -> onnx.ModelProto:
     inside = helper.make_graph([ADD], "inside", [], [declared("y", None)])
     if kind == "dense":
         inside.initializer.append(of_kind(kind, location))
@@ -124,7 +124,7 @@ def default_of_a_function(kind: str, location: str) -> onnx.ModelProto:
 
 
 PLACES_OF_TENSORS: list[Callable[[str, str], onnx.ModelProto]] = [
-    initialiser, constant_at_the_top, constant_in_a_branch, initialiser_of_a_branch,
+    initializer, constant_at_the_top, constant_in_a_branch, initializer_of_a_branch,
     constant_in_a_branch_of_a_branch, constant_in_a_function, constant_in_a_branch_of_a_function,
     default_of_a_function,
 ]  # fmt: skip
@@ -193,7 +193,7 @@ def test_no_other_file_is_opened(
 def test_a_link_within_the_folder_is_followed(folder: Path) -> None:
     os.symlink("dense.bin", folder / "link.bin")
     path = folder / "model.onnx"
-    path.write_bytes(initialiser("dense", "link.bin").SerializeToString())
+    path.write_bytes(initializer("dense", "link.bin").SerializeToString())
     np.testing.assert_array_equal(weft_onnx.load(path).run({"x": X})["y"], X + 5)
 
 
@@ -240,15 +240,15 @@ SPARSE = {
 
 
 @pytest.mark.parametrize("name", SPARSE)
-@pytest.mark.parametrize("is_initialiser", [True, False])
+@pytest.mark.parametrize("is_initializer", [True, False])
 def test_a_sparse_tensor_that_contradicts_itself_is_refused(
-    name: str, is_initialiser: bool
+    name: str, is_initializer: bool
 ) -> None:
     change, message = SPARSE[name]
     made_sparse = sparse(None, None)
     change(made_sparse)
     model = made([ADD], INPUTS, ["y"])
-    if is_initialiser:
+    if is_initializer:
         model.graph.sparse_initializer.append(made_sparse)
     else:
         model = made([node("Constant", "", "w", sparse_value=made_sparse), ADD], INPUTS, ["y"])

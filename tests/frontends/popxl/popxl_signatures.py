@@ -142,7 +142,7 @@ nll_loss(probs, labels, ignore_index=None, reduction='mean', log_prob=False)
 nll_loss_with_softmax_grad(probs, labels, loss_grad=1, ignore_index=None, reduction='mean')
 onehot(t, num_classes, values, axis)
 pow(t, e)
-print_tensor(t, title=None, print_self=True, print_gradient=False, summarise_threshold=1000, \
+print_tensor(t, title=None, print_self=True, print_gradient=False, summarize_threshold=1000, \
 edge_items=3, max_line_width=75, digits=8, float_format='auto', separator=' ', open_bracket='[', \
 close_bracket=']')
 random_normal(seed_tensor, shape, mean=0.0, std=1.0, dtype=popxl.float32)

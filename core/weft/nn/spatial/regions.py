@@ -27,7 +27,7 @@ __all__ = ["roi_align"]
 
 
 class _Neighbor(NamedTuple):
-    """One of the two neighbouring pixels of each sample along an axis, and its weight."""
+    """One of the two neighboring pixels of each sample along an axis, and its weight."""
 
     pixel: TensorOp
     weight: TensorOp
@@ -89,7 +89,7 @@ def _check_boxes(use: Use, lengths: Numbers) -> None:
 def _neighbors(
     begin: TensorOp, end: TensorOp, bins: int, per_bin: int, n: int, least: float | None
 ) -> tuple[_Neighbor, _Neighbor]:
-    """Return the neighbouring pixels of the samples of each box along an axis of n pixels.
+    """Return the neighboring pixels of the samples of each box along an axis of n pixels.
 
     Both results have the axes (R, bins * per_bin).
     """

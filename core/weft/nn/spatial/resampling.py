@@ -59,7 +59,7 @@ COORDINATES: dict[str, Coordinate] = {
     "asymmetric": lambda i, n, m, scale: i / scale,
 }
 """By name, the coordinate among n elements of element i of m, for a scale; an exact fraction, so
-that ties between neighbours are exact, and linear in i."""
+that ties between neighbors are exact, and linear in i."""
 
 
 class _Places(NamedTuple):
@@ -117,7 +117,7 @@ def _matrix(places: _Places, n: int, mode: str, a: float, stretch: float) -> Any
     """Return the interpolation matrix: the weights of n elements at each coordinate.
 
     Elements past the ends are clamped to the edge. A `stretch` above 1 widens the kernel; it is
-    then cut off at the ends, and its weights are normalised.
+    then cut off at the ends, and its weights are normalized.
     """
     kernel, reach = KERNELS[mode]
     numerators = places.numerators[:, None]
@@ -285,7 +285,7 @@ class GridSampleOp(CompositeOp):
         return make_axes((*x.axes[:2], *grid.axes[1:-1])), x.dtype
 
     def reference(self, x: Any, grid: Any) -> Any:
-        """Sum the weighted neighbours of each point."""
+        """Sum the weighted neighbors of each point."""
         lengths = x.shape[2:]
         wide = np.asarray(grid, accumulator_dtype(self.dtype))
         places = [
@@ -310,7 +310,7 @@ class GridSampleOp(CompositeOp):
         return np.moveaxis(total, -1, 1).astype(self.dtype)
 
     def decompose(self, x: TensorOp, grid: TensorOp) -> TensorOp:
-        """Sum the weighted neighbours of each point."""
+        """Sum the weighted neighbors of each point."""
         batch, channels, *lengths = x.axes.lengths
         wide = accumulator_dtype(self.dtype)
         line = (batch, 1, product(grid.axes.lengths[1:-1]))
@@ -332,8 +332,8 @@ class GridSampleOp(CompositeOp):
                     weight = (fraction if bit else 1 - fraction) * weight
                 inside = logical_and(greater_equal(low, -bit), less(low, n - bit))
                 is_inside = inside if is_inside is None else logical_and(is_inside, inside)
-                neighbour = low + bit if bit else low
-                index = index * n + cast(where(inside, neighbour, 0), dtypes.int64)
+                neighbor = low + bit if bit else low
+                index = index * n + cast(where(inside, neighbor, 0), dtypes.int64)
             values = cast(take_along_axis(flat, index), wide)
             parts.append(where(is_inside, values, 0) * weight)
         return cast(cast_axes(functools.reduce(add, parts), self.axes), self.dtype)
@@ -345,7 +345,7 @@ class GridSampleOp(CompositeOp):
         """Return coordinates scaled from [-1, 1] to indices, clipped or reflected if outside."""
         place = (g + 1) * ((n - 1) / 2) if self.align_corners else ((g + 1) * n - 1) * 0.5
         if self.padding == "zeros":
-            # Outside by enough for no neighbour inside, but within the range of integers.
+            # Outside by enough for no neighbor inside, but within the range of integers.
             return clip(place, -2, n + 1)
         if self.padding == "reflection":
             low, span = (0, n - 1) if self.align_corners else (-0.5, n)

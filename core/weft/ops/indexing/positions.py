@@ -36,7 +36,7 @@ class RotaryOp(CompositeOp):
     Attributes
     ----------
     interleaved
-        Whether neighbours form a pair; otherwise the elements of a pair are half the axis apart.
+        Whether neighbors form a pair; otherwise the elements of a pair are half the axis apart.
     """
 
     interleaved: bool
@@ -106,7 +106,7 @@ def rotary_embedding(
     ``x`` has the shape (..., sequence, depth) with an even depth. Pair i at position p is rotated
     by the angle ``p * base ** (-2 i / depth)`` (Su and others: RoFormer, 2021), so products of
     queries and keys depend on relative positions. Pairs are elements i and ``i + depth / 2``, or
-    neighbours if `interleaved`.
+    neighbors if `interleaved`.
 
     `positions`, by default 0, 1, 2 and so on, broadcast to the axes of x without the last. Tables
     `cos` and `sin` of the angles may be given instead, which broadcast to (..., sequence,

@@ -1,4 +1,4 @@
-"""Rounding, and the sign, finiteness and neighbours of floats."""
+"""Rounding, and the sign, finiteness and neighbors of floats."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ class NextafterOp(FloatOp, CompositeOp):
     reference = meaning(np.nextafter)
 
     def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
-        """Increment or decrement the bits; the neighbours of 0 are the smallest floats."""
+        """Increment or decrement the bits; the neighbors of 0 are the smallest floats."""
         bits = _as_bits(x)
         is_below = less(x, y)
         one = constant(1, dtype=bits.dtype)

@@ -103,7 +103,7 @@ class SolveOp(TensorOp):
 
     @property
     def flops(self) -> int:
-        """Those of an LU factorisation, and of two substitutions for each right-hand side."""
+        """Those of an LU factorization, and of two substitutions for each right-hand side."""
         return 2 * _cubes(self.args[0]) // 3 + 2 * int(self.axes.size) * int(self.axes.shape[-2])
 
     def infer(self) -> tuple[Axes, DType]:
@@ -130,7 +130,7 @@ class DeterminantOp(TensorOp):
 
     @property
     def flops(self) -> int:
-        """Those of an LU factorisation."""
+        """Those of an LU factorization."""
         return 2 * _cubes(self.args[0]) // 3
 
     def infer(self) -> tuple[Axes, DType]:

@@ -284,12 +284,12 @@ def truncated_normal(
         raise ArgumentError(explain("truncated_normal", problem, ()))
     # The largest probability is a factor, so that those of a tail do not underflow in float32.
     share, start = (above - below) / above, below / above
-    centre = -0.5 * math.erf(-first / 2**0.5)
+    center = -0.5 * math.erf(-first / 2**0.5)
 
     def standard(u: TensorOp) -> TensorOp:
-        centred, part = u * (above - below) + centre, u * share + start
-        lower = minimum(part, (0.5 - centred) / above) if last > 0 else part
-        x = _normal_quantile(centred, sqrt(maximum(-math.log(above) - log(lower), 0.0)))
+        centered, part = u * (above - below) + center, u * share + start
+        lower = minimum(part, (0.5 - centered) / above) if last > 0 else part
+        x = _normal_quantile(centered, sqrt(maximum(-math.log(above) - log(lower), 0.0)))
         return minimum(maximum(x, first), last) * side
 
     return _sample("truncated_normal", standard, axes, loc, scale, dtype, seed, stream)
@@ -315,7 +315,7 @@ _TAIL = (
 )
 
 
-def _normal_quantile(centred: TensorOp, depth: TensorOp) -> TensorOp:
+def _normal_quantile(centered: TensorOp, depth: TensorOp) -> TensorOp:
     """Return the quantile of the normal distribution for a probability p.
 
     It is given by p - 1/2, and by the root of the negative logarithm of p or 1 - p, the smaller.
@@ -325,9 +325,9 @@ def _normal_quantile(centred: TensorOp, depth: TensorOp) -> TensorOp:
     outside = where(
         less(depth, 5.0), _quotient(_INTERMEDIATE, depth - 1.6), _quotient(_TAIL, depth - 5.0)
     )
-    outside = where(greater(centred, 0), outside, negative(outside))
-    middle = centred * _quotient(_MIDDLE, 0.180625 - square(centred))
-    return where(less(absolute(centred), 0.425), middle, outside)
+    outside = where(greater(centered, 0), outside, negative(outside))
+    middle = centered * _quotient(_MIDDLE, 0.180625 - square(centered))
+    return where(less(absolute(centered), 0.425), middle, outside)
 
 
 def _quotient(rows: tuple[tuple[float, ...], tuple[float, ...]], x: TensorOp) -> TensorOp:

@@ -64,7 +64,7 @@ class Softmax(Schema):
 
     @property
     def positions(self) -> tuple[int, ...]:
-        """The positions of the normalised axes."""
+        """The positions of the normalized axes."""
         return self.composite.positions
 
 
@@ -76,7 +76,7 @@ class LogitsOp(CompositeOp):
     Attributes
     ----------
     positions
-        The positions of the normalised axes, over which probabilities sum to 1.
+        The positions of the normalized axes, over which probabilities sum to 1.
     """
 
     positions: tuple[int, ...]
@@ -94,10 +94,10 @@ class LogitsOp(CompositeOp):
         return below_largest(x, self.positions)
 
     def total(self, x: TensorOp) -> TensorOp:
-        """Return the sum over the normalised axes, broadcast back."""
+        """Return the sum over the normalized axes, broadcast back."""
         return broadcast_back(SumOp(x, positions=self.positions), x, self.positions)
 
-    def normalised(self, x: Any) -> tuple[Any, Any]:
+    def normalized(self, x: Any) -> tuple[Any, Any]:
         """Return, in NumPy, the elements minus the maximum, and the sums of their exponentials."""
         wide = np.asarray(x, accumulator_dtype(self.dtype))
         below = wide - np.max(wide, axis=self.positions, keepdims=True, initial=-np.inf)
@@ -108,18 +108,18 @@ class SoftmaxOp(LogitsOp):
     """The softmax: exp(x) divided by its sum over some axes, after subtracting the maximum."""
 
     def reference(self, x: Any) -> Any:
-        """Exponentiate and normalise in NumPy."""
-        below, total = self.normalised(x)
+        """Exponentiate and normalize in NumPy."""
+        below, total = self.normalized(x)
         return (np.exp(below) / total).astype(self.dtype)
 
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Exponentiate and normalise."""
+        """Exponentiate and normalize."""
         (wide,) = self.widened(x)
         powers = exp(self.below_largest(wide))
         return cast(powers / self.total(powers), self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Return s (delta - sum(delta s)) for the result s, summed over the normalised axes."""
+        """Return s (delta - sum(delta s)) for the result s, summed over the normalized axes."""
         wide, shares = self.widened(delta, self)
         return (cast(shares * (wide - self.total(wide * shares)), self.dtype),)
 
@@ -129,7 +129,7 @@ class LogSoftmaxOp(LogitsOp):
 
     def reference(self, x: Any) -> Any:
         """Subtract the maximum, then the logarithm of the sum of exponentials."""
-        below, total = self.normalised(x)
+        below, total = self.normalized(x)
         return (below - np.log(total)).astype(self.dtype)
 
     def decompose(self, x: TensorOp) -> TensorOp:
@@ -140,7 +140,7 @@ class LogSoftmaxOp(LogitsOp):
         return cast(below - broadcast_back(total, x, self.positions), self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Return delta - softmax(x) sum(delta), summed over the normalised axes."""
+        """Return delta - softmax(x) sum(delta), summed over the normalized axes."""
         wide, logarithms = self.widened(delta, self)
         return (cast(wide - exp(logarithms) * self.total(wide), self.dtype),)
 
@@ -197,7 +197,7 @@ def broadcast_back(value: TensorOp, like: TensorOp, positions: tuple[int, ...]) 
 
 @takes_axis("normalization_axes")
 def softmax(x: Any, normalization_axes: Any = None) -> TensorOp:
-    """Return the softmax: exp(x) divided by its sum over the normalised axes.
+    """Return the softmax: exp(x) divided by its sum over the normalized axes.
 
     By default these are all named axes but ``N`` and ``REC``, or the last positional axis. The
     result is a quotient with a `Softmax` schema, which gives the cross entropies the logits;
@@ -208,7 +208,7 @@ def softmax(x: Any, normalization_axes: Any = None) -> TensorOp:
     rows see `masked_softmax`.
     """
     (x,) = align(FloatOp, x)
-    positions = normalised_positions(x, normalization_axes)
+    positions = normalized_positions(x, normalization_axes)
     composite = SoftmaxOp(x, positions=positions)
     powers = exp(below_largest(x, positions))
     result = divide(powers, broadcast_back(SumOp(powers, positions=positions), x, positions))
@@ -220,7 +220,7 @@ def softmax(x: Any, normalization_axes: Any = None) -> TensorOp:
 def log_softmax(x: Any, normalization_axes: Any = None) -> TensorOp:
     """Return the logarithm of the `softmax` with the same arguments, without underflow."""
     (x,) = align(FloatOp, x)
-    return LogSoftmaxOp(x, positions=normalised_positions(x, normalization_axes))
+    return LogSoftmaxOp(x, positions=normalized_positions(x, normalization_axes))
 
 
 @takes_axis("normalization_axes")
@@ -246,8 +246,8 @@ def masked_softmax(x: Any, mask: Any, normalization_axes: Any = None) -> TensorO
     return cast(where(mask, shares, 0), x.dtype)
 
 
-def normalised_positions(x: TensorOp, axes: Any) -> tuple[int, ...]:
-    """Return the positions of the axes normalised by a softmax."""
+def normalized_positions(x: TensorOp, axes: Any) -> tuple[int, ...]:
+    """Return the positions of the axes normalized by a softmax."""
     if axes is not None:
         return tuple(sorted(explained("softmax", (x,), x.axes.positions, axes)))
     if not x.axes.is_named:

@@ -204,7 +204,7 @@ class StdOp(VarianceOp):
 
 
 class QuantileOp(ReductionOp, CompositeOp):
-    """The quantile, linearly interpolated between two neighbours.
+    """The quantile, linearly interpolated between two neighbors.
 
     It is NaN if an element is NaN. 16-bit floats are interpolated in float32.
 
@@ -225,7 +225,7 @@ class QuantileOp(ReductionOp, CompositeOp):
             raise AxesError(f"{x.axes} has no elements to compare along {self.positions}")
         return super().infer()
 
-    def neighbours(self, count: int) -> tuple[int, int, float]:
+    def neighbors(self, count: int) -> tuple[int, int, float]:
         """Return the indices of two sorted elements, and the weight of the second."""
         place = self.share * (count - 1)
         low = math.floor(place)
@@ -237,7 +237,7 @@ class QuantileOp(ReductionOp, CompositeOp):
         shape = (*(np.shape(x)[place] for place in kept), -1)
         rows = np.transpose(np.asarray(x, accumulator_dtype(self.dtype)), (*kept, *self.positions))
         ordered = np.sort(np.reshape(rows, shape), axis=-1)
-        low, high, weight = self.neighbours(ordered.shape[-1])
+        low, high, weight = self.neighbors(ordered.shape[-1])
         result = ordered[..., low]
         if weight:
             result = result * (1 - weight) + ordered[..., high] * weight
@@ -251,7 +251,7 @@ class QuantileOp(ReductionOp, CompositeOp):
             problem = f"a quantile needs the number of elements, {count} is unknown until a call"
             raise AxesError(self.explain(problem))
         ordered = SortOp(rows, position=rows.rank - 1, descending=False)
-        low, high, weight = self.neighbours(count)
+        low, high, weight = self.neighbors(count)
         below, above, last = (
             cast(slice_along_axis(ordered, rows.rank - 1, place), accumulator_dtype(self.dtype))
             for place in (low, high, count - 1)

@@ -353,7 +353,7 @@ class Drawing {
     d3.select(this.svg).call(this.zoom.transform, moved);
   }
 
-  /* Mark what is selected, its neighbours, and what the pass added. */
+  /* Mark what is selected, its neighbors, and what the pass added. */
   show() {
     const shown = this.picked && this.picked.visible;
     const near = new Set();
@@ -395,10 +395,10 @@ class Drawing {
       this.draw();
     }
     this.pick(node);
-    this.centre(node);
+    this.center(node);
   }
 
-  centre(node) {
+  center(node) {
     const at = this.positions.get(node.visible);
     const scale = Math.max(d3.zoomTransform(this.svg).k, 0.8);
     d3.select(this.svg).call(this.zoom.transform, this.middle(at.x, at.y, scale));
@@ -467,7 +467,7 @@ class Drawing {
     }[event.key];
     if (next) {
       const node = next();
-      if (node) { this.pick(node); this.centre(node); }
+      if (node) { this.pick(node); this.center(node); }
     } else if (event.key === "Enter" && shown && shown.opens) {
       this.toggle(shown);
     } else if (event.key === "+" || event.key === "-") {

@@ -105,7 +105,7 @@ ROWS = (
     Row("prod", lambda x: weft.prod(weft.where(weft.arange(MANY) < MANY - 1, 1, x)),
         fixed("positive"), (((MANY,),),), FLOATS, lambda x: x[-1], "long", is_generic=False),
     Row("equal", lambda x: weft.equal(x, x * (1 + 2.0**-20)), fixed("positive"), dtypes=FLOATS,
-        expected=lambda x: np.zeros(x.shape), case="neighbours", is_generic=False),
+        expected=lambda x: np.zeros(x.shape), case="neighbors", is_generic=False),
     Row("cholesky", lambda x: weft.cholesky(_definite(x) + _UPPER),
         fixed("any"), (((3, 3),),), FLOATS, lambda x: np.linalg.cholesky(_definite(x)),
         "upper-triangle", is_generic=False),

@@ -71,7 +71,7 @@ _PROBABILITIES = (
         (*_PAIR, *_NAMED_PAIR), expected=lambda x, t: _entropy(_softmax(x, -1), t, -1),
         case="softmax", twice=True),
     Row("cross_entropy_multi", lambda x, t: weft.cross_entropy_multi(weft.softmax(x), t),
-        operands("any", "positive"), _PAIR, case="softmax-unnormalised",
+        operands("any", "positive"), _PAIR, case="softmax-unnormalized",
         expected=lambda x, t: _entropy(_softmax(x, -1), t, -1)),
     Row("cross_entropy_multi", weft.cross_entropy_multi, operands("unit", "shares"), _PAIR,
         expected=lambda y, t: _entropy(y, t, -1), case="probabilities"),
@@ -154,7 +154,7 @@ def _margins(x: Any, labels: Any, p: int, margin: float) -> Any:
 
 
 _LABELS = Operand("shares", dtype="int32", differentiable=False)
-_LABELLED = (Operand(), _LABELS)
+_LABELED = (Operand(), _LABELS)
 _WEIGHED = (Operand(), _LABELS, Operand("positive"))
 _CLASSES: Shapes = (
     ((3, 4), (3,)), ((4,), ()), ((2, 1, 5), (2, 1)), ((0, 4), (0,)), ((C, N), (N,)),
@@ -163,11 +163,11 @@ _CLASSES: Shapes = (
 _THREE: Shapes = (((3, 4), (3,), (4,)),)
 
 _LABEL_ROWS = (
-    Row("nll_loss", partial(weft.nll_loss, reduction="none"), _LABELLED, _CLASSES,
+    Row("nll_loss", partial(weft.nll_loss, reduction="none"), _LABELED, _CLASSES,
         expected=_of_labels, twice=True),
-    Row("nll_loss", weft.nll_loss, _LABELLED, _CLASSES[:1], case="mean",
+    Row("nll_loss", weft.nll_loss, _LABELED, _CLASSES[:1], case="mean",
         expected=lambda x, labels: _of_labels(x, labels).mean()),
-    Row("nll_loss", partial(weft.nll_loss, axis=1, reduction="sum"), _LABELLED,
+    Row("nll_loss", partial(weft.nll_loss, axis=1, reduction="sum"), _LABELED,
         (((2, 4, 3), (2, 3)),), case="axis",
         expected=lambda x, labels: _of_labels(x, labels, 1).sum()),
     Row("nll_loss", lambda x, labels, weights: weft.nll_loss(x, labels, weights, 2), _WEIGHED,
@@ -176,14 +176,14 @@ _LABEL_ROWS = (
             _of_labels(x, labels), weights[labels] * _counting(labels))),
     Row("nll_loss", lambda x, labels: weft.nll_loss(
             x, weft.where(weft.equal(labels, 2), -100, labels), ignore_index=-100,
-            reduction="none"), _LABELLED, (((5, 4), (5,)),), case="ignored",
+            reduction="none"), _LABELED, (((5, 4), (5,)),), case="ignored",
         expected=lambda x, labels: _of_labels(x, labels) * _counting(labels)),
     Row("nll_loss", lambda x, labels: weft.nll_loss(x, labels * 0, ignore_index=0), (
             FIXED, _LABELS), (((5, 4), (5,)),), case="nothing",
         expected=lambda x, labels: np.nan),
-    Row("cross_entropy", partial(weft.cross_entropy, reduction="none"), _LABELLED, _CLASSES,
+    Row("cross_entropy", partial(weft.cross_entropy, reduction="none"), _LABELED, _CLASSES,
         expected=lambda x, labels: _of_labels(_log_softmax(x), labels), twice=True),
-    Row("cross_entropy", partial(weft.cross_entropy, axis=0), _LABELLED, (((4, 3), (3,)),),
+    Row("cross_entropy", partial(weft.cross_entropy, axis=0), _LABELED, (((4, 3), (3,)),),
         expected=lambda x, labels: _of_labels(_log_softmax(x, 0), labels, 0).mean(), case="axis"),
     Row("cross_entropy", lambda x, labels, weights: weft.cross_entropy(
             x, labels, weights, 2, 0.25), _WEIGHED, (((5, 4), (5,), (4,)),), case="smooth",
@@ -191,7 +191,7 @@ _LABEL_ROWS = (
             _smoothed(x, labels, weights, 0.25) * _counting(labels)).sum()
         / (weights[labels] * _counting(labels)).sum()),
     Row("cross_entropy", partial(weft.cross_entropy, label_smoothing=0.5, reduction="sum"),
-        _LABELLED, (((3, 4), (3,)),), case="smooth-sum",
+        _LABELED, (((3, 4), (3,)),), case="smooth-sum",
         expected=lambda x, labels: _smoothed(x, labels, np.ones(4), 0.5).sum()),
     Row("cross_entropy", lambda x, labels: weft.cross_entropy(x * 1000, labels), (
             Operand("distinct", differentiable=False), _LABELS), _CLASSES[:1], case="large",
@@ -207,7 +207,7 @@ _LABEL_ROWS = (
             _softmax(x, -1), (t / 2 + 1 / 8) * weights, -1).mean()),
     *(
         Row("multi_margin_loss", partial(weft.multi_margin_loss, p=p, margin=margin,
-                reduction="none"), _LABELLED, _CLASSES, case=f"power-{p}",
+                reduction="none"), _LABELED, _CLASSES, case=f"power-{p}",
             expected=partial(_margins, p=p, margin=margin), twice=True)
         for p, margin in ((1, 1.0), (2, 0.3))
     ),

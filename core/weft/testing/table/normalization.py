@@ -1,4 +1,4 @@
-"""Rows of the op table: batch, layer, group and instance normalisation, and norms."""
+"""Rows of the op table: batch, layer, group and instance normalization, and norms."""
 
 from __future__ import annotations
 

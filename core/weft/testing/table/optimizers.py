@@ -1,4 +1,4 @@
-"""Rows of the op table: one step of each optimiser, and gradient clipping.
+"""Rows of the op table: one step of each optimizer, and gradient clipping.
 
 Sequences of steps are tested in the test suite of weft.
 """
@@ -79,7 +79,7 @@ _STEPS: dict[str, tuple[dict[str, Any], Callable[[Any, Any], Any]]] = {
     ),
     "lion": (_DECAY, lambda w, g: w - 0.1 * (np.sign(g) + 0.2 * w)),
 }
-"""By optimiser: options, and the first step, up to a small epsilon."""
+"""By optimizer: options, and the first step, up to a small epsilon."""
 
 
 def _clipped(arrays: Any, limit: float) -> list[Any]:

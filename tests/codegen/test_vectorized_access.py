@@ -1,4 +1,4 @@
-"""Vectorised accesses: neighbouring elements are loaded and stored at once if aligned."""
+"""Vectorized accesses: neighboring elements are loaded and stored at once if aligned."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ import nvrtc
 from checking import EVERY, awkward, check, numbers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from running import CUDA_PARALLEL, FUSING, PARALLEL, SERIAL, VECTORISED, plan_of, work_of
+from running import CUDA_PARALLEL, FUSING, PARALLEL, SERIAL, VECTORIZED, plan_of, work_of
 
 from weft_c import ElementWiseKernel, Lowering
 from weft_c.fused import single_op_kernel
 from weft_c.loops.loop_nest import make_loop_nest, split_reduced_loop
-from weft_c.loops.vectorised_access import find_vector_access
+from weft_c.loops.vectorized_access import find_vector_access
 
 LENGTHS = (0, 1, 3, 4, 5, 1023, 1024, 4097)
 
 
-def source_of(build, *shapes, dtype="float32", processor=VECTORISED, passes=FUSING):
+def source_of(build, *shapes, dtype="float32", processor=VECTORIZED, passes=FUSING):
     parameters = [weft.placeholder(shape, dtype=dtype) for shape in shapes]
     results = build(*parameters)
     results = list(results) if isinstance(results, tuple | list) else [results]
@@ -52,8 +52,8 @@ def exponentials(count):
 
 def columns_and_rows(x):
     """Return results that vary along columns, and some that do not."""
-    centred = x * 2 - weft.mean(x, axis=0)
-    return weft.sum(weft.exp(centred) + x[0], axis=0) * x[1], centred * x[0]
+    centered = x * 2 - weft.mean(x, axis=0)
+    return weft.sum(weft.exp(centered) + x[0], axis=0) * x[1], centered * x[0]
 
 
 def at(places):
@@ -217,7 +217,7 @@ def test_every_length(length):
 OTHERS = {
     "a processor": SERIAL,
     "a device that wants elements": PARALLEL,
-    "a device in the host's memory": replace(VECTORISED, shares_host=True),
+    "a device in the host's memory": replace(VECTORIZED, shares_host=True),
 }
 
 
@@ -228,7 +228,7 @@ def test_no_vector_accesses_on(name):
 
 
 def test_vectors_are_no_wider_than_the_alignment_of_addresses():
-    processor = replace(VECTORISED, alignment=8)
+    processor = replace(VECTORIZED, alignment=8)
     assert vector_types_in(source_of(lambda x: x + 1, (64,), processor=processor)) == {"f32_by_2"}
 
 
@@ -243,11 +243,11 @@ def test_every_vector_access_is_aligned(data):
     if not view.axes.size:
         return
     result = data.draw(st.sampled_from([view + 1, view > 0, weft.sum(view, axis=-1)]))
-    *_, step = plan_of([result], x, processor=VECTORISED).steps
+    *_, step = plan_of([result], x, processor=VECTORIZED).steps
     found = make_loop_nest(single_op_kernel(step.op)[0], step.args, step.outs)
     if found.reduced and data.draw(st.booleans()):
         found = split_reduced_loop(found, 2, {1: found.results[0]}, 16)
-    builder = ElementWiseKernel(Lowering(step, VECTORISED), found)
+    builder = ElementWiseKernel(Lowering(step, VECTORIZED), found)
     results = [] if found.kernel.reduced else [0]
     access = (
         find_vector_access(builder, range(len(found.operands)), results) if found.shape else None

@@ -1,6 +1,6 @@
-"""Vectorised pooling on serial devices: vectors of neighbouring windows.
+"""Vectorized pooling on serial devices: vectors of neighboring windows.
 
-The elements at the same position of neighbouring windows are a stride apart. They are shuffled out
+The elements at the same position of neighboring windows are a stride apart. They are shuffled out
 of as many contiguous vectors as the stride. The last vector of a row overlaps its predecessor.
 """
 
@@ -32,7 +32,7 @@ MIN_WINDOWS = 4
 
 
 def suits_vectors(op: PoolingOp, processor: Processor, *tensors: TensorDescription) -> bool:
-    """Whether the elements of neighbouring windows can be processed in vectors."""
+    """Whether the elements of neighboring windows can be processed in vectors."""
     is_near = all(each.strides[-1] == each.dtype.itemsize for each in tensors)
     is_short = op.stride[-1] <= MAX_STRIDE and op.kernel[-1] <= MAX_TAPS
     return processor.lanes > 1 and op.dtype.name == "float32" and is_near and is_short

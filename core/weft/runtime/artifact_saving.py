@@ -1,4 +1,4 @@
-"""Saves a computation as an artefact: its graph, constants, states, and the code of its programs.
+"""Saves a computation as an artifact: its graph, constants, states, and the code of its programs.
 
 The graph is what counts: loading compiles it. The generated code is there for a reader who trusts
 the file, beside the plan and the source for one who wants to look at them.
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import weft
-from weft.errors import ArtefactError, ParseError
+from weft.errors import ArtifactError, ParseError
 from weft.ir import scope
 from weft.ir.graph import Graph
 from weft.ops.control.effects import sequential
 from weft.ranks.sharding import shard_axis
-from weft.runtime.artefact_files import (
+from weft.runtime.artifact_files import (
     COMPUTED,
     CONSTANTS,
     DOCUMENT,
@@ -84,13 +84,13 @@ def save(computation: Computation, path: str | os.PathLike[str], states: bool) -
 
 
 def _require_whole(name: str, graph: Graph) -> None:
-    """Raise ArtefactError if a state is a shard: a file would have the values of one rank alone."""
+    """Raise ArtifactError if a state is a shard: a file would have the values of one rank alone."""
     for state in graph.states:
         axis = shard_axis(state)
         if axis is not None:
             problem = f"{name} has shards of {axis.ranks} ranks, and a file the states of one"
             hint = "save it without states=True, and the states by transformer.save_states"
-            raise ArtefactError(state.explain(f"{problem}: {hint}"))
+            raise ArtifactError(state.explain(f"{problem}: {hint}"))
 
 
 def facts(transformer: Any) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def facts(transformer: Any) -> dict[str, Any]:
 def results_of(computation: Computation) -> dict[str, Any]:
     """Return the structure of a computation's results as JSON.
 
-    Raises ArtefactError for results by keys that a file cannot hold.
+    Raises ArtifactError for results by keys that a file cannot hold.
     """
     ops = computation.results
     packed = computation.pack(list(range(len(ops))))
@@ -120,7 +120,7 @@ def results_of(computation: Computation) -> dict[str, Any]:
         for key in keys:
             if not isinstance(key, str | int):
                 problem = f"has a result under the key {key!r}, and a file holds text and integers"
-                raise ArtefactError(f"{computation.name} {problem}: give the results in a list")
+                raise ArtifactError(f"{computation.name} {problem}: give the results in a list")
     return {"form": form, "keys": keys, "tensors": [op.is_tensor for op in ops]}
 
 
@@ -141,19 +141,19 @@ def _initial(computation: Computation) -> dict[str, Graph]:
 
 
 def _solved(computation: Computation, graph: Graph) -> Graph:
-    """Return a graph with the lengths that were given; raises ArtefactError if one is missing."""
+    """Return a graph with the lengths that were given; raises ArtifactError if one is missing."""
     given = computation.arguments.given
     unknown = ", ".join(repr(symbol) for symbol in graph.symbols if symbol not in given)
     if unknown:
-        raise ArtefactError(
+        raise ArtifactError(
             f"{computation.name} has states whose initial values depend on the lengths {unknown}, "
             f"which only a call tells: {HOW_TO_GIVE}"
         )
-    return graph.specialised(given)
+    return graph.specialized(given)
 
 
 def _require_readable(name: str, texts: dict[str, str], listings: Listings) -> Graph:
-    """Return the graph as its text says it; raises ArtefactError if that is another one."""
+    """Return the graph as its text says it; raises ArtifactError if that is another one."""
     parsing = Parsing(constants=listings.constants)
     found = {}
     for part, text in texts.items():
@@ -161,12 +161,12 @@ def _require_readable(name: str, texts: dict[str, str], listings: Listings) -> G
             found[part] = parsing.parse(text)
         except ParseError as error:
             problem = f"{name} has an op that cannot be kept as text: {error.problem}"
-            raise ArtefactError(
+            raise ArtifactError(
                 f"{problem}. Register its class as a plugin's, or replace it"
             ) from None
     again = Listings(found.values())
     if any(again.text(graph) != texts[part] for part, graph in found.items()):
-        raise ArtefactError(f"{name} has an op whose attributes cannot be kept as text")
+        raise ArtifactError(f"{name} has an op whose attributes cannot be kept as text")
     return found[GRAPH]
 
 
@@ -185,7 +185,7 @@ def _program_parts(
         for symbol, size in program.solution.items()
         if names.get(symbol, symbol.name) in known
     }
-    packed = computation.transformer.compile_cache.packed(program, read.specialised(solution))
+    packed = computation.transformer.compile_cache.packed(program, read.specialized(solution))
     if packed is not None:
         key, parts[f"{folder}/code"] = packed
         document["programs"][folder] = key

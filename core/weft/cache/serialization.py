@@ -1,4 +1,4 @@
-"""Serialises compiled programs for other processes, and restores them.
+"""Serializes compiled programs for other processes, and restores them.
 
 Ops, states and source lines are referred to by their index in the graph's structure, and resolved
 to the user's own when the program is restored for a graph of equal structure.
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.cache.artefact import Artefact
+from weft.cache.artifact import Artifact
 from weft.cache.structure import Canonicalizer, NotCanonical, Structure, address
 from weft.errors import NeedsMemory
 from weft.ir import dtypes, scope
@@ -35,7 +35,7 @@ IN_ARENA = -1
 
 
 class Serializer:
-    """Serialises a program and its code as JSON and arrays.
+    """Serializes a program and its code as JSON and arrays.
 
     Methods raise NotCanonical for values that have no meaning in another process.
     """
@@ -53,8 +53,8 @@ class Serializer:
         self._tensors: dict[TensorDescription, int] = {}
         self._arrays: dict[int, tuple[int, Any]] = {}
 
-    def stored(self, code: Any) -> Artefact:
-        """Return the artefact of the program, with the backend's part."""
+    def stored(self, code: Any) -> Artifact:
+        """Return the artifact of the program, with the backend's part."""
         constants = {buffer.owner for buffer in self._buffers if buffer.kind == CONSTANT}
         if not self.structure.unread <= constants:
             raise NotCanonical("a constant whose values were not to count has been replaced")
@@ -65,7 +65,7 @@ class Serializer:
             "buffers": [[b.kind, b.nbytes, self._owner(b)] for b in self._buffers],
             "tensors": [self._place(tensor) for tensor in self._tensors],
         }
-        return Artefact(document, [array for _, array in self._arrays.values()])
+        return Artifact(document, [array for _, array in self._arrays.values()])
 
     def _owner(self, buffer: Buffer) -> Any:
         if buffer.kind == STATE:
@@ -113,11 +113,11 @@ class Serializer:
         return self._origins.get(order, -1)
 
     def array(self, array: Any) -> int:
-        """Return the number of an array in the artefact."""
+        """Return the number of an array in the artifact."""
         return self._arrays.setdefault(id(array), (len(self._arrays), array))[0]
 
     def value(self, value: Any) -> Any:
-        """Serialise a value.
+        """Serialize a value.
 
         Values are numbers, text, dtypes, arrays; tuples, lists, dicts and slices of values;
         functions and classes by name, `partial` objects of these, kernels, ops and their methods.
@@ -138,7 +138,7 @@ class Serializer:
         raise NotCanonical(f"{value!r} of type {type(value).__name__}")
 
     def values(self, values: Iterable[Any]) -> list[Any]:
-        """Serialise several values."""
+        """Serialize several values."""
         return [self.value(value) for value in values]
 
     def function(self, value: Any) -> Any:
@@ -164,7 +164,7 @@ class Serializer:
 
 
 class Deserializer:
-    """Deserialises what `Serializer` wrote, for a graph of the same structure.
+    """Deserializes what `Serializer` wrote, for a graph of the same structure.
 
     `modules` are those of the compiling code, from which functions may be named.
 
@@ -180,7 +180,7 @@ class Deserializer:
         The memory of the program; offsets in the arena count from the start of its only buffer.
     """
 
-    def __init__(self, structure: Structure, stored: Artefact, modules: Iterable[str] = ()) -> None:
+    def __init__(self, structure: Structure, stored: Artifact, modules: Iterable[str] = ()) -> None:
         self.structure = structure
         self._named = {each.partition(".")[0] for each in (*_NAMED, *modules)}
         self.arrays: list[Any] = stored.arrays

@@ -1,15 +1,15 @@
-"""Serialisation of generated code as JSON, for the compile cache."""
+"""Serialization of generated code as JSON, for the compile cache."""
 
 from __future__ import annotations
 
 from itertools import groupby
 from typing import Any
 
-from weft.cache.serialisation import Deserializer, Serializer
+from weft.cache.serialization import Deserializer, Serializer
 from weft_numpy.blocks import Block, Call, Code, Line
 
 
-def serialise(code: Code, serializer: Serializer) -> Any:
+def serialize(code: Code, serializer: Serializer) -> Any:
     """Return code as JSON."""
     return {
         "signature": code.signature,
@@ -17,13 +17,13 @@ def serialise(code: Code, serializer: Serializer) -> Any:
         "atomic": code.is_atomic,
         "names": [[name, serializer.value(value)] for name, value in code.names.items()],
         "lines": [
-            [line.text, line.depth, line.call and _serialise_call(line.call, serializer)]
+            [line.text, line.depth, line.call and _serialize_call(line.call, serializer)]
             for line in code.lines
         ],
     }
 
 
-def _serialise_call(call: Call, serializer: Serializer) -> Any:
+def _serialize_call(call: Call, serializer: Serializer) -> Any:
     origins = [serializer.origin(origin) for origin in call.origins]
     return [
         call.block,
@@ -34,7 +34,7 @@ def _serialise_call(call: Call, serializer: Serializer) -> Any:
     ]
 
 
-def deserialise(deserializer: Deserializer) -> Code:
+def deserialize(deserializer: Deserializer) -> Code:
     """Return the code that `packed` returned as JSON."""
     found = deserializer.code
     blocks = [Block(tuple(lines), tuple(arrays)) for lines, arrays in found["blocks"]]

@@ -21,14 +21,14 @@ from weft.plugins import hookimpl
 # and has the line of the user's program that it had.
 
 
-def quantised(matrix, bits):
+def quantized(matrix, bits):
     """Return the nearest of ``2 ** bits - 1`` evenly spaced numbers around zero."""
     largest = 2 ** (bits - 1) - 1
     unit = np.abs(matrix).max() / largest
     return np.round(matrix / unit) * unit
 
 
-class Quantise(weft.GraphPass):
+class Quantize(weft.GraphPass):
     """Rounds the constant second operands of matrix products to a few bits."""
 
     def __init__(self, bits):
@@ -43,7 +43,7 @@ class Quantise(weft.GraphPass):
         if not isinstance(op, weft.ops.MatmulOp) or not op.args[1].is_constant:
             return op
         x, matrix = op.args
-        return op.with_args((x, weft.constant(quantised(matrix.const, self.bits))))
+        return op.with_args((x, weft.constant(quantized(matrix.const, self.bits))))
 
 
 # %%
@@ -60,7 +60,7 @@ class FewBits:
     @hookimpl
     def weft_change_pipeline(self, pipeline):
         """Return the passes that run, in order."""
-        return [Quantise(self.bits), *pipeline]
+        return [Quantize(self.bits), *pipeline]
 
 
 # %%
@@ -126,13 +126,13 @@ figure = plt.figure(figsize=(11, 4), layout="constrained")
 left, right = figure.subfigures(1, 2, width_ratios=(4, 5))
 panel = left.subplots()
 panel.axhline(exact, color="0.6", ls=":", label="float32")
-panel.plot(list(by_bits), list(by_bits.values()), "o-", label="quantised")
+panel.plot(list(by_bits), list(by_bits.values()), "o-", label="quantized")
 panel.set(title="Digits read rightly", xlabel="bits of a weight", ylim=(0, 1.02))
 panel.legend(loc="lower right")
 rows = {
     "float32": trained[0],
-    "3 bits": quantised(trained[0], 3),
-    "2 bits": quantised(trained[0], 2),
+    "3 bits": quantized(trained[0], 3),
+    "2 bits": quantized(trained[0], 2),
 }
 for cells, (name, matrix) in zip(right.subplots(3, 6), rows.items(), strict=True):
     for unit, cell in enumerate(cells):

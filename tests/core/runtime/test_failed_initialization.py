@@ -28,8 +28,8 @@ def test_an_unknown_backend_or_pass():
     assert "'numpy'" in str(caught.value)
     with pytest.raises(UnknownPluginError, match=r"simple-prun.*'simple-prune'"):
         weft.make_transformer("numpy", passes=["simple-prun"])
-    with pytest.raises(weft.errors.ArgumentError, match="colour"):
-        weft.make_transformer("numpy", colour=3)
+    with pytest.raises(weft.errors.ArgumentError, match="color"):
+        weft.make_transformer("numpy", color=3)
 
 
 class UnruledOp(weft.TensorOp):
@@ -78,7 +78,7 @@ STEPS = [
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("warm", [False, True], ids=["first", "later"])
-def test_an_exception_in_the_middle_of_initialisation(
+def test_an_exception_in_the_middle_of_initialization(
     transformer, monkeypatch, error, step, after, warm
 ):
     a = x(64)
@@ -122,7 +122,7 @@ ATTEMPTS = {
         lambda made, computation: computation([1, 2, 3], out=np.ones(3, "f4")),
     ),
     "a program": (3, lambda made, computation: computation.program),
-    "initialisation": (3, lambda made, computation: made.initialize()),
+    "initialization": (3, lambda made, computation: made.initialize()),
 }
 
 
@@ -149,14 +149,14 @@ def test_nobody_keeps_an_error(name, others, transformer, monkeypatch):
     gc.disable()
     try:
         errors = [failed()]
-        if name != "initialisation":
+        if name != "initialization":
             errors.append(failed())
         assert [error() for error in errors] == [None] * len(errors)
     finally:
         gc.enable()
 
 
-def test_an_initialiser_that_fails_runs_again(transformer, monkeypatch):
+def test_an_initializer_that_fails_runs_again(transformer, monkeypatch):
     state = weft.variable((2,), initial_value=weft.constant([1.0, 2.0]) + 0)
     c = transformer.computation(state * 2)
     real = transformer.transform_ordered_ops

@@ -1,4 +1,4 @@
-"""Definitions in NumPy, in float64, of ops of com.microsoft on quantised tensors."""
+"""Definitions in NumPy, in float64, of ops of com.microsoft on quantized tensors."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from microsoft_definitions import (
 )
 
 
-def dequantised(x, scale, zero=None):
+def dequantized(x, scale, zero=None):
     """Return numbers; scales and zero points of several numbers are of the last axis."""
     origin = 0 if zero is None else np.asarray(zero, np.int64)
     return (np.asarray(x, np.int64) - origin) * np.float64(scale)
 
 
-def quantised(y, scale, zero, kind):
+def quantized(y, scale, zero, kind):
     limits = np.iinfo(kind)
     origin = 0 if zero is None else int(zero)
     return np.clip(np.rint(y / np.float64(scale)) + origin, limits.min, limits.max)
 
 
-def quantised_sum(y, scale, zero, kind):
+def quantized_sum(y, scale, zero, kind):
     limits = np.iinfo(kind)
     origin = 0 if zero is None else int(zero)
     return np.clip(np.rint(y / np.float64(scale) + origin), limits.min, limits.max)
 
 
 def qlinear(function):
-    """Return the definition of a function of two quantised operands."""
+    """Return the definition of a function of two quantized operands."""
 
     def defined(a, a_scale, a_zero, b, b_scale, b_zero, scale, zero=None):
-        y = function(dequantised(a, a_scale, a_zero), dequantised(b, b_scale, b_zero))
-        return [quantised_sum(y, scale, zero, a.dtype)]
+        y = function(dequantized(a, a_scale, a_zero), dequantized(b, b_scale, b_zero))
+        return [quantized_sum(y, scale, zero, a.dtype)]
 
     return defined
 
 
-def qlinear_of(function, ending=quantised):
-    """Return the definition of a function of one quantised operand."""
+def qlinear_of(function, ending=quantized):
+    """Return the definition of a function of one quantized operand."""
 
     def defined(x, x_scale, x_zero, scale, zero=None, **attributes):
-        y = function(dequantised(x, x_scale, x_zero), **attributes)
+        y = function(dequantized(x, x_scale, x_zero), **attributes)
         return [ending(y, scale, zero, x.dtype)]
 
     return defined
@@ -95,25 +95,25 @@ def nhwc_max_pool(x, **window):
 
 
 def qlinear_where(c, x, x_scale, x_zero, y, y_scale, y_zero, scale, zero):
-    z = np.where(c, dequantised(x, x_scale, x_zero), dequantised(y, y_scale, y_zero))
-    return [quantised(z, scale, zero, x.dtype)]
+    z = np.where(c, dequantized(x, x_scale, x_zero), dequantized(y, y_scale, y_zero))
+    return [quantized(z, scale, zero, x.dtype)]
 
 
 def qlinear_concat(scale, zero, *parts, axis):
-    given = [dequantised(*parts[at : at + 3]) for at in range(0, len(parts), 3)]
-    return [quantised(np.concatenate(given, axis), scale, zero, parts[0].dtype)]
+    given = [dequantized(*parts[at : at + 3]) for at in range(0, len(parts), 3)]
+    return [quantized(np.concatenate(given, axis), scale, zero, parts[0].dtype)]
 
 
 def qlinear_conv(
     x, x_scale, x_zero, w, w_scale, w_zero, scale, zero, b=None, channels_last=0, **window
 ):  # fmt: skip
-    x = dequantised(x, x_scale, x_zero)
+    x = dequantized(x, x_scale, x_zero)
     x = np.moveaxis(x, -1, 1) if channels_last else x
     factor, origin = (np.reshape(each, (-1, 1, 1, 1)) for each in (w_scale, w_zero))
-    y = convolution(x, dequantised(w, factor, origin), **window)
+    y = convolution(x, dequantized(w, factor, origin), **window)
     if b is not None:
         y = y + (b * np.float64(x_scale) * np.reshape(w_scale, -1))[:, None, None]
-    y = quantised(y, scale, zero, np.asarray(zero).dtype)
+    y = quantized(y, scale, zero, np.asarray(zero).dtype)
     return [np.moveaxis(y, 1, -1) if channels_last else y]
 
 
@@ -121,18 +121,18 @@ def qgemm(
     a, a_scale, a_zero, b, b_scale, b_zero, c=None, scale=None, zero=None, alpha=1.0, **turns
 ):  # fmt: skip
     a, b = turned_over(a, b, turns)
-    y = alpha * (dequantised(a, a_scale, a_zero) @ dequantised(b, b_scale, b_zero))
+    y = alpha * (dequantized(a, a_scale, a_zero) @ dequantized(b, b_scale, b_zero))
     y = y if c is None else y + c * np.float64(a_scale) * np.float64(b_scale) * alpha
-    return [y if scale is None else quantised(y, scale, zero, zero.dtype)]
+    return [y if scale is None else quantized(y, scale, zero, zero.dtype)]
 
 
 def integer_to_float(a, b, a_scale, b_scale, a_zero=None, b_zero=None, bias=None):
-    y = dequantised(a, a_scale, a_zero) @ dequantised(b, b_scale, b_zero)
+    y = dequantized(a, a_scale, a_zero) @ dequantized(b, b_scale, b_zero)
     return [y if bias is None else y + bias]
 
 
 def by_range(x):
-    """Return what the eight bits of dynamic quantisation stand for."""
+    """Return what the eight bits of dynamic quantization stand for."""
     x = np.asarray(x, np.float32)
     low, high = min(x.min(), np.float32(0)), max(x.max(), np.float32(0))
     scale = np.float32(high - low) / np.float32(255)
@@ -141,7 +141,7 @@ def by_range(x):
 
 
 def dynamic_matmul(a, b, b_scale, b_zero=None, bias=None):
-    y = by_range(a) @ dequantised(b, b_scale, b_zero)
+    y = by_range(a) @ dequantized(b, b_scale, b_zero)
     return [y if bias is None else y + bias]
 
 
@@ -155,8 +155,8 @@ def dynamic_lstm(
     outputs = np.zeros((len(x), count, batch, hidden_size))
     last = np.zeros((2, count, batch, hidden_size))
     for d in range(count):
-        wd = dequantised(w[d], w_scale[d], w_zero[d])
-        rd = dequantised(r[d], r_scale[d], r_zero[d])
+        wd = dequantized(w[d], w_scale[d], w_zero[d])
+        rd = dequantized(r[d], r_scale[d], r_zero[d])
         bias = 0 if b is None else b[d][: 4 * hidden_size] + b[d][4 * hidden_size :]
         hidden = np.zeros((batch, hidden_size)) if h is None else wide(h[d])
         cell = np.zeros((batch, hidden_size)) if c is None else wide(c[d])
@@ -221,7 +221,7 @@ def bnb4(a, packed, largest, *, block_size, quant_type, **more):
 def gather_blocks(
     data, indices, scales, zeros=None, block_size=128, bits=4, gather_axis=0, quantize_axis=1
 ):  # fmt: skip
-    """Take rows of a matrix that is quantised in blocks along its rows."""
+    """Take rows of a matrix that is quantized in blocks along its rows."""
     per_byte = 8 // bits
     found = np.zeros((len(data), data.shape[1] * per_byte))
     for row in range(found.shape[0]):
@@ -239,9 +239,9 @@ def gather_blocks(
 def q_embed_layer_norm(
     words, segments, table, places, kinds, scale, shift, mask, *rest, epsilon=1e-12
 ):  # fmt: skip
-    """Embed with tables that are quantised, whose scales and zero points come last."""
+    """Embed with tables that are quantized, whose scales and zero points come last."""
     given = [
-        None if x is None else dequantised(x, rest[n], rest[5 + n])
+        None if x is None else dequantized(x, rest[n], rest[5 + n])
         for n, x in enumerate((table, places, kinds, scale, shift))
     ]
     return embed_layer_norm(words, segments, *given, mask, epsilon=epsilon)[:2]

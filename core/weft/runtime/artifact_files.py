@@ -1,7 +1,7 @@
-"""Artefacts as files: a zip of named parts, none compressed, checked before it is read.
+"""Artifacts as files: a zip of named parts, none compressed, checked before it is read.
 
 The parts are texts in UTF-8 and arrays in the safetensors format; nothing is pickled. A file may
-come from anybody: it is an artefact, or an ArtefactError.
+come from anybody: it is an artifact, or an ArtifactError.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.errors import ArtefactError, WeftError
+from weft.errors import ArtifactError, WeftError
 from weft.files import replacing
 
 if TYPE_CHECKING:
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 FORMAT = 1
 """The version of the format, raised whenever older versions of weft cannot read it."""
 
-DOCUMENT, GRAPH = "artefact.json", "graph.txt"
+DOCUMENT, GRAPH = "artifact.json", "graph.txt"
 INITIAL, COMPUTED = "initial_constants.txt", "initial_computed.txt"
 CONSTANTS, STATES = "constants.safetensors", "states.safetensors"
 LONGEST_DOCUMENT = 2**24
 """The most bytes of the document that are read."""
 
 _STAMP = (1980, 1, 1, 0, 0, 0)
-"""The date of each part, so that equal artefacts are equal files."""
+"""The date of each part, so that equal artifacts are equal files."""
 
 
 def write_parts(path: str | os.PathLike[str], parts: Mapping[str, bytes]) -> None:
-    """Write an artefact, which is there in full or not at all."""
+    """Write an artifact, which is there in full or not at all."""
     import zipfile  # which a program that only computes does not need; so in other functions
 
     with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
@@ -40,9 +40,9 @@ def write_parts(path: str | os.PathLike[str], parts: Mapping[str, bytes]) -> Non
 
 
 def read_parts(path: Path) -> dict[str, bytes]:
-    """Return the parts of an artefact by name.
+    """Return the parts of an artifact by name.
 
-    Raises ArtefactError if the file cannot be read, is no zip or damaged, or has a part that is
+    Raises ArtifactError if the file cannot be read, is no zip or damaged, or has a part that is
     compressed, encrypted, there twice or with a path of its own: weft writes none of these.
     """
     import zipfile
@@ -55,13 +55,13 @@ def read_parts(path: Path) -> dict[str, bytes]:
             for entry in entries:
                 _require_plain(path, entry)
             if len(set(names)) < len(names) or sum(entry.file_size for entry in entries) > size:
-                raise ArtefactError(f"{path} has parts that share a name or their bytes")
+                raise ArtifactError(f"{path} has parts that share a name or their bytes")
             return {entry.filename: archive.read(entry) for entry in entries}
     except (WeftError, MemoryError):
         raise
     except Exception as error:  # of files, and of each way in which headers can be wrong
         reason = getattr(error, "strerror", None) or error
-        raise ArtefactError(f"{path} cannot be read as an artefact: {reason}") from None
+        raise ArtifactError(f"{path} cannot be read as an artifact: {reason}") from None
 
 
 def _require_plain(path: Path, entry: zipfile.ZipInfo) -> None:
@@ -69,11 +69,11 @@ def _require_plain(path: Path, entry: zipfile.ZipInfo) -> None:
     parts = entry.filename.split("/")
     if is_packed or not all(parts) or {".", ".."} & set(parts) or ":" in entry.filename:
         problem = "compressed or has no plain name, so weft did not write it"
-        raise ArtefactError(f"{path}: the part {entry.filename!r:.100} is {problem}")
+        raise ArtifactError(f"{path}: the part {entry.filename!r:.100} is {problem}")
 
 
 def document_of(path: Path, parts: Mapping[str, bytes]) -> dict[str, Any]:
-    """Return the document of an artefact; raises ArtefactError for another version of the format.
+    """Return the document of an artifact; raises ArtifactError for another version of the format.
 
     The types of what is in it are not checked.
     """
@@ -81,15 +81,15 @@ def document_of(path: Path, parts: Mapping[str, bytes]) -> dict[str, Any]:
 
     content = parts.get(DOCUMENT)
     if content is None or len(content) > LONGEST_DOCUMENT:
-        raise ArtefactError(f"{path} is no artefact: it has no {DOCUMENT} that can be read")
+        raise ArtifactError(f"{path} is no artifact: it has no {DOCUMENT} that can be read")
     try:
         document = json.loads(content)
         found = document["format"]
     except (ValueError, RecursionError, TypeError, KeyError) as error:
-        raise ArtefactError(f"{path}: {DOCUMENT} is malformed: {error!r:.200}") from None
+        raise ArtifactError(f"{path}: {DOCUMENT} is malformed: {error!r:.200}") from None
     if found != FORMAT:
-        raise ArtefactError(
-            f"{path} has version {found!r:.20} of the format of artefacts, and this weft reads "
+        raise ArtifactError(
+            f"{path} has version {found!r:.20} of the format of artifacts, and this weft reads "
             f"version {FORMAT}: load it with the version of weft that saved it, "
             f"{document.get('weft')!r:.40}, or save it anew"
         )

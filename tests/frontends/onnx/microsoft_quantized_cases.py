@@ -1,11 +1,11 @@
-"""Nodes of com.microsoft on quantised tensors, and the definition of each."""
+"""Nodes of com.microsoft on quantized tensors, and the definition of each."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import microsoft_definitions as floats
-import microsoft_quantised_definitions as d
+import microsoft_quantized_definitions as d
 import numpy as np
 from microsoft_cases import RNG, Case, normal, whole
 
@@ -31,7 +31,7 @@ def zero(*shape: int, dtype: str = "uint8") -> Any:
 CASES: dict[str, Case] = {}
 
 
-def _quantised() -> None:
+def _quantized() -> None:
     for kind in ("uint8", "int8"):
         a, b = bytes_of(2, 3, 5, dtype=kind), bytes_of(3, 5, dtype=kind)
         pairs = [a, scale(), zero(dtype=kind), b, scale(), zero(dtype=kind), scale(),
@@ -77,7 +77,7 @@ def _quantised() -> None:
     )  # fmt: skip
 
 
-def _quantised_images() -> None:
+def _quantized_images() -> None:
     for last in (0, 1):
         images = bytes_of(2, 5, 6, 4) if last else bytes_of(2, 4, 5, 6)
         one = [images, scale(), zero(), scale(), zero()]
@@ -88,7 +88,7 @@ def _quantised_images() -> None:
         window = {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1]}
         for counted in (0, 1):
             CASES[f"QLinearAveragePool {last} {counted}"] = Case(
-                "QLinearAveragePool", one, d.qlinear_of(d.average_pool, d.quantised_sum),
+                "QLinearAveragePool", one, d.qlinear_of(d.average_pool, d.quantized_sum),
                 {"channels_last": last, "count_include_pad": counted, **window}, (1, 2, 3, 4),
                 steps=1,
             )  # fmt: skip
@@ -107,7 +107,7 @@ def _quantised_images() -> None:
     )  # fmt: skip
 
 
-def _quantised_products() -> None:
+def _quantized_products() -> None:
     a, b = bytes_of(3, 7), weights_of(7, 4)
     for scales in (scale(), scale(4)):
         zeros = zero(*scales.shape, dtype="int8")
@@ -138,7 +138,7 @@ def _quantised_products() -> None:
 
     def q_attention(x: Any, w: Any, b: Any, s: Any, ws: Any, mask: Any, z: Any, wz: Any, past: Any,
                     **more: Any) -> Any:  # fmt: skip
-        given = d.dequantised(x, s, z), d.dequantised(w, ws, wz)
+        given = d.dequantized(x, s, z), d.dequantized(w, ws, wz)
         return floats.attention(*given, b, mask, past, **more)
 
     for name, mask in {"no mask": None, "ends": np.array([4, 2], np.int32)}.items():
@@ -232,7 +232,7 @@ def _ties() -> None:
     )  # fmt: skip
     CASES["QLinearAveragePool ties"] = Case(
         "QLinearAveragePool", [a, one, origin, one, odd],
-        d.qlinear_of(d.average_pool, d.quantised_sum), {"kernel_shape": [2, 2]}, (1, 2, 3, 4),
+        d.qlinear_of(d.average_pool, d.quantized_sum), {"kernel_shape": [2, 2]}, (1, 2, 3, 4),
     )  # fmt: skip
     CASES["QLinearGlobalAveragePool ties"] = Case(
         "QLinearGlobalAveragePool", [a[:, :, :2, :2], one, origin, one, odd],
@@ -245,5 +245,5 @@ def _ties() -> None:
     )  # fmt: skip
 
 
-for fill in (_quantised, _quantised_images, _quantised_products, _blocks, _other_blocks, _ties):
+for fill in (_quantized, _quantized_images, _quantized_products, _blocks, _other_blocks, _ties):
     fill()

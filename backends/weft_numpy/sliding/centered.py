@@ -26,7 +26,7 @@ TURNED_FROM = 64
 """The elements of a filter from which on transposing the outputs pays off."""
 
 
-class Centred(Blocked):
+class Centered(Blocked):
     """The base of the three convolutions, called with both operands and memory for the result.
 
     Attributes
@@ -98,7 +98,7 @@ class Centred(Blocked):
             yield images, columns
 
 
-class CentredForward(Centred):
+class CenteredForward(Centered):
     """The convolution of images with filters."""
 
     def __call__(self, x: Array, w: Array, out: Array) -> None:
@@ -114,7 +114,7 @@ class CentredForward(Centred):
                 np.matmul(w, columns, outputs[images])
 
 
-class CentredTransposed(Centred):
+class CenteredTransposed(Centered):
     """The transposed convolution, from outputs and filters to images."""
 
     def sizes(self) -> list[int]:
@@ -146,7 +146,7 @@ class CentredTransposed(Centred):
                 self.shifts.add_up(columns, target[images])
 
 
-class CentredFilters(Centred):
+class CenteredFilters(Centered):
     """The filter gradient of a convolution.
 
     Sums do not depend on the scheduling of threads.

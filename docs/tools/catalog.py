@@ -25,7 +25,7 @@ HEAD = """\
 # Operations
 
 Every public function that makes ops, by family; each is `weft.<name>`, and `help(weft.<name>)` says
-the rest. This page is written by `docs/tools/catalogue.py`. [Semantics](semantics.md) says what
+the rest. This page is written by `docs/tools/catalog.py`. [Semantics](semantics.md) says what
 holds for all of them: dtypes, broadcasting, NaN, overflow, ties, gradients.
 [Primitives](primitives.md) lists what a backend must have, [support](support.md) what each backend
 was found to do.

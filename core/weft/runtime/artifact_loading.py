@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from weft import plugins
-from weft.errors import ArgumentError, ArtefactError, WeftError
+from weft.errors import ArgumentError, ArtifactError, WeftError
 from weft.ir.graph import Graph
 from weft.ir.lengths import Length
 from weft.ops.control.effects import doall
-from weft.runtime.artefact_files import (
+from weft.runtime.artifact_files import (
     COMPUTED,
     CONSTANTS,
     GRAPH,
@@ -26,7 +26,7 @@ from weft.runtime.artefact_files import (
     document_of,
     read_parts,
 )
-from weft.runtime.artefact_saving import facts
+from weft.runtime.artifact_saving import facts
 from weft.runtime.computation import Computation
 from weft.runtime.factory import Chosen, is_chosen, make_transformer
 from weft.runtime.safetensors_content import arrays_in
@@ -46,8 +46,8 @@ def load(
     one has the options `fast_math` and `memory_limit` of the one that saved the computation. The
     graph in the file is compiled, through the compile cache. With `trust` the code that the file
     brings runs instead, on the backend that it is for unless another is given or chosen; so give it
-    for files of your own only: a file's author can put any code there. Raises ArtefactError for a
-    file that is no artefact, is damaged, or has been saved by a version of weft that this one
+    for files of your own only: a file's author can put any code there. Raises ArtifactError for a
+    file that is no artifact, is damaged, or has been saved by a version of weft that this one
     cannot read; with `trust` also for code of another backend, version or processor.
     """
     if not isinstance(path, str | os.PathLike):
@@ -74,12 +74,12 @@ def load(
 
 
 def read_graph(path: Path) -> Graph:
-    """Return the graph in an artefact, before any pass; raises ArtefactError as `load` does."""
+    """Return the graph in an artifact, before any pass; raises ArtifactError as `load` does."""
     return _Reading(path).graph
 
 
 class _Reading:
-    """What is in an artefact, checked."""
+    """What is in an artifact, checked."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -103,21 +103,21 @@ class _Reading:
 
     @contextmanager
     def reading(self, what: str) -> Iterator[None]:
-        """Raise ArtefactError for whatever is wrong with the content of the file."""
+        """Raise ArtifactError for whatever is wrong with the content of the file."""
         try:
             yield
-        except (ArtefactError, ImportError, MemoryError):
+        except (ArtifactError, ImportError, MemoryError):
             raise
         except (WeftError, *_MALFORMED) as error:
             problem = getattr(error, "problem", None) or f"{type(error).__name__}: {error}"
             said = f"{self.path}, saved by weft {self.document.get('weft')!r:.40}: {what}"
-            raise ArtefactError(f"{said} is malformed: {problem:.1000}") from None
+            raise ArtifactError(f"{said} is malformed: {problem:.1000}") from None
 
     def parsed(self, part: str) -> Graph:
         return self.parsing.parse(self.parts[part].decode())
 
     def require_states(self) -> None:
-        """Raise ArtefactError if values are not those of the graph's states."""
+        """Raise ArtifactError if values are not those of the graph's states."""
         if STATES not in self.parts:
             return
         named = {name: self.parsing.states[name] for name in self.states}
@@ -150,7 +150,7 @@ class _Reading:
         made = ComputationOp(results=self.results, parameters=parameters, graph=self.graph)
         for initial in self.initial:
             with self.reading("the initial values"):
-                self.initialise(transformer, initial)
+                self.initialize(transformer, initial)
         with self.reading("the graph"):
             found = transformer.computation(made, name=self.name, axes=self.given_in(self.graph))
         for name, value in self.states.items():
@@ -158,7 +158,7 @@ class _Reading:
                 transformer.set_value(self.parsing.states[name], value)
         return found
 
-    def initialise(self, transformer: Transformer, initial: Graph) -> None:
+    def initialize(self, transformer: Transformer, initial: Graph) -> None:
         """Give states their initial values: constants when they are used, what is computed now."""
         computed = []
         for state, value in initial.updates:
@@ -191,7 +191,7 @@ class _Reading:
             else:
                 problem = f"{what} {theirs!r:.80}, and this is {mine!r}" if theirs != mine else ""
             if problem:
-                raise ArtefactError(
+                raise ArtifactError(
                     f"{self.path} brings code for {problem}: load it without trust=True, which "
                     "compiles the graph for this machine"
                 )

@@ -1,4 +1,4 @@
-"""Artefacts: a compiled program as text, numbers and arrays, without pickles."""
+"""Artifacts: a compiled program as text, numbers and arrays, without pickles."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 @dataclass
-class Artefact:
+class Artifact:
     """A document of JSON, and arrays that it refers to by number."""
 
     document: Any
@@ -37,8 +37,8 @@ class Artefact:
         return b"".join([head.ljust(_aligned(len(head)), b"\0"), *blocks])
 
     @staticmethod
-    def from_content(content: bytes) -> Artefact:
-        """Return the artefact in bytes, with arrays as read-only views of them.
+    def from_content(content: bytes) -> Artifact:
+        """Return the artifact in bytes, with arrays as read-only views of them.
 
         Raises ValueError, or another error of reading, for malformed bytes.
         """
@@ -51,7 +51,7 @@ class Artefact:
         for name, shape, offset in places:
             flat = np.frombuffer(content, dtypes.as_dtype(name), prod(shape), start + offset)
             arrays.append(flat.reshape(shape))
-        return Artefact(document, arrays)
+        return Artifact(document, arrays)
 
 
 def _aligned(size: int) -> int:

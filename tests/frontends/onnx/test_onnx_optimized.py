@@ -1,4 +1,4 @@
-"""Models as onnxruntime's optimiser and quantiser write them."""
+"""Models as onnxruntime's optimizer and quantizer write them."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def images():
     return model_of(nodes, [declared("x", [1, 3, 8, 8])], constants), (1, 3, 8, 8)
 
 
-def normalised(nodes, name, x, constants, rows):
+def normalized(nodes, name, x, constants, rows):
     constants[f"{name}s"], constants[f"{name}b"] = 1 + weights(rows), weights(rows)
     nodes.append(node("LayerNormalization", f"{x} {name}s {name}b", name, axis=-1))
 
 
 def encoder():
-    """Return a block of an encoder of text: attention, dense layers, sums and normalisations."""
+    """Return a block of an encoder of text: attention, dense layers, sums and normalizations."""
     rows, heads = 16, 2
     nodes, constants = [], {
         "split": np.array([0, 0, heads, -1]), "whole": np.array([0, 0, rows]),
@@ -69,7 +69,7 @@ def encoder():
         "bo": weights(rows), "wi": weights(rows, 4 * rows), "bi": weights(4 * rows),
         "wj": weights(4 * rows, rows), "bj": weights(rows),
     }  # fmt: skip
-    normalised(nodes, "n", "x", constants, rows)
+    normalized(nodes, "n", "x", constants, rows)
     for name in "qkv":
         constants[f"w{name}"], constants[f"b{name}"] = weights(rows, rows), weights(rows)
         order = [0, 2, 3, 1] if name == "k" else [0, 2, 1, 3]
@@ -85,14 +85,14 @@ def encoder():
         node("Reshape", "turned whole", "joined"), node("MatMul", "joined wo", "om"),
         node("Add", "om bo", "o"), node("Add", "o x", "sum"),
     ]  # fmt: skip
-    normalised(nodes, "m", "sum", constants, rows)
+    normalized(nodes, "m", "sum", constants, rows)
     nodes += [
         node("MatMul", "m wi", "im"), node("Add", "im bi", "i"), node("Div", "i root", "e0"),
         node("Erf", "e0", "e1"), node("Add", "e1 one", "e2"), node("Mul", "i e2", "e3"),
         node("Mul", "e3 half", "g"), node("MatMul", "g wj", "jm"), node("Add", "jm bj", "j"),
         node("Add", "j m", "end"),
     ]  # fmt: skip
-    normalised(nodes, "y", "end", constants, rows)
+    normalized(nodes, "y", "end", constants, rows)
     return model_of(nodes, [declared("x", [2, 5, rows])], constants), (2, 5, rows)
 
 
@@ -117,7 +117,7 @@ LEVELS = {
 
 
 def written(runtime, model, level, path):
-    """Return a model as a level of the optimiser saves it."""
+    """Return a model as a level of the optimizer saves it."""
     options = runtime.SessionOptions()
     options.graph_optimization_level = getattr(runtime.GraphOptimizationLevel, LEVELS[level])
     options.optimized_model_filepath = str(path)
@@ -129,10 +129,10 @@ def written(runtime, model, level, path):
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", MODELS)
-def test_an_optimised_model_gives_what_it_gave(name, level, tmp_path):
+def test_an_optimized_model_gives_what_it_gave(name, level, tmp_path):
     runtime = pytest.importorskip("onnxruntime")
     model, shape = MODELS[name]()
-    found = written(runtime, model, level, tmp_path / "optimised.onnx")
+    found = written(runtime, model, level, tmp_path / "optimized.onnx")
     x = weights(*shape)
     wanted = weft_onnx.load(model).run({"x": x}, "numpy")["y"]
     result = weft_onnx.load(found).run({"x": x}, "numpy")["y"]
@@ -141,11 +141,11 @@ def test_an_optimised_model_gives_what_it_gave(name, level, tmp_path):
 
 @pytest.mark.parametrize("kind", ["dynamic", "QDQ", "QOperator"])
 @pytest.mark.parametrize("name", MODELS)
-def test_a_quantised_model_gives_what_onnxruntime_gives(name, kind, tmp_path):
+def test_a_quantized_model_gives_what_onnxruntime_gives(name, kind, tmp_path):
     runtime = pytest.importorskip("onnxruntime")
     quantization = pytest.importorskip("onnxruntime.quantization")
     model, shape = MODELS[name]()
-    given, path = str(tmp_path / "model.onnx"), str(tmp_path / "quantised.onnx")
+    given, path = str(tmp_path / "model.onnx"), str(tmp_path / "quantized.onnx")
     onnx.save(onnx.shape_inference.infer_shapes(model), given)
     x = weights(*shape)
     if kind == "dynamic":
@@ -161,16 +161,16 @@ def test_a_quantised_model_gives_what_onnxruntime_gives(name, kind, tmp_path):
         quantization.quantize_static(
             given, path, Reader(), quant_format=quantization.QuantFormat[kind]
         )
-    optimised = tmp_path / "optimised.onnx"
-    written(runtime, path, "all", optimised)
+    optimized = tmp_path / "optimized.onnx"
+    written(runtime, path, "all", optimized)
     options = runtime.SessionOptions()
     options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 3
-    for each in (path, str(optimised)):
+    for each in (path, str(optimized)):
         session = runtime.InferenceSession(each, options, providers=["CPUExecutionProvider"])
         (wanted,) = session.run(None, {"x": x})
         found = weft_onnx.load(each).run({"x": x}, "numpy")["y"]
-        # A step of quantisation is the most by which the two may round apart: onnxruntime's
+        # A step of quantization is the most by which the two may round apart: onnxruntime's
         # softmax of eight bits does so, since it rounds the inverse of its scale down.
         assert np.abs(found - wanted).max() < 0.1 * max(np.abs(wanted).max(), 1)
         assert np.abs(found - wanted).mean() < 0.03
@@ -264,8 +264,8 @@ def test_the_attributes_of_onnxruntime_are_read_or_refused():
             assert set(schemas[key].attributes) <= names, key
 
 
-def test_what_the_optimiser_puts_into_older_opsets_is_taken():
-    """Normalisations that came later, and an axis that quantisers have from opset 13 on."""
+def test_what_the_optimizer_puts_into_older_opsets_is_taken():
+    """Normalizations that came later, and an axis that quantizers have from opset 13 on."""
     x, scale = weights(3, 4), np.array([0.5, 0.25, 2.0, 1.0], "float32")
     nodes = [
         node("LayerNormalization", "x s", "n", axis=-1, epsilon=1e-3),
@@ -276,8 +276,8 @@ def test_what_the_optimiser_puts_into_older_opsets_is_taken():
     constants = {"s": scale, "z": np.zeros(4, "uint8")}
     model = made(nodes, [declared("x", [3, 4])], ["n", "m", "y"], constants, 12)
     found = weft_onnx.load(model).run({"x": x})
-    centred = x - x.mean(1, keepdims=True)
-    wanted = centred / np.sqrt(x.var(1, keepdims=True) + 1e-3) * scale
+    centered = x - x.mean(1, keepdims=True)
+    wanted = centered / np.sqrt(x.var(1, keepdims=True) + 1e-3) * scale
     np.testing.assert_allclose(found["n"], wanted, 1e-5, 1e-5)
     wanted = wanted / np.sqrt((wanted**2).mean(1, keepdims=True) + 1e-5) * scale
     np.testing.assert_allclose(found["m"], wanted, 1e-5, 1e-5)

@@ -1,4 +1,4 @@
-"""Rematerialisation: recomputes values so that the arena fits a memory limit.
+"""Rematerialization: recomputes values so that the arena fits a memory limit.
 
 At the peak, values are live that later steps read. Some of them are freed after their last reader
 before the peak, and recomputed before the next one. Either single values, those first that free
@@ -28,7 +28,7 @@ from weft.support.locks import cached_property
 from weft.transforms.costs import work_of
 
 ROUNDS = 6
-"""The most rounds of rematerialisation."""
+"""The most rounds of rematerialization."""
 
 LONGEST_CHAIN = 8
 """The most steps that recompute a single value."""
@@ -84,7 +84,7 @@ def checked_limit(limit: Any) -> int:
     return index(limit)
 
 
-def rematerialised(found: Sequence[Liveness], limit: int) -> Liveness:
+def rematerialized(found: Sequence[Liveness], limit: int) -> Liveness:
     """Return a schedule with repeated steps whose arena has at most `limit` bytes.
 
     Of several candidates that fit, it has the least work. Raises MemoryLimitError if none fits.

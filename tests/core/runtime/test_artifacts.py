@@ -1,4 +1,4 @@
-"""Artefacts: what is saved is what is loaded, in any process, and a hostile file is an error."""
+"""Artifacts: what is saved is what is loaded, in any process, and a hostile file is an error."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from needs import skip_without_backend
 from op_table import FUNCTIONS, program_of
 
 import weft
-from weft.errors import ArgumentError, ArtefactError
-from weft.runtime import artefact_saving, safetensors_content
+from weft import errors
+from weft.errors import ArgumentError, ArtifactError
+from weft.runtime import artifact_saving, safetensors_content
 from weft.testing.random_graphs import RandomProgram, programs
 
 pytest.importorskip("safetensors")
@@ -198,8 +199,8 @@ def rewritten(path: Path, parts: dict[str, bytes], compression: int = zipfile.ZI
 
 def with_document(**changes: Any) -> Callable[[dict[str, bytes]], dict[str, bytes]]:
     def change(parts: dict[str, bytes]) -> dict[str, bytes]:
-        document = json.loads(parts["artefact.json"]) | changes
-        return {**parts, "artefact.json": json.dumps(document).encode()}
+        document = json.loads(parts["artifact.json"]) | changes
+        return {**parts, "artifact.json": json.dumps(document).encode()}
 
     return change
 
@@ -218,13 +219,13 @@ def without(name: str) -> Callable[[dict[str, bytes]], dict[str, bytes]]:
 
 
 HOSTILE: dict[str, tuple[Callable[[dict[str, bytes]], dict[str, bytes]], str]] = {
-    "no document": (without("artefact.json"), "is no artefact"),
+    "no document": (without("artifact.json"), "is no artifact"),
     "no graph": (without("graph.txt"), "graph.txt"),
     "no constants": (without("constants.safetensors"), "constants"),
     "a newer format": (with_document(format=99), "version 99 of the format"),
     "a format that is no number": (with_document(format={}), "of the format"),
-    "a document that is no dictionary": (lambda p: {**p, "artefact.json": b"[]"}, "malformed"),
-    "a deep document": (lambda p: {**p, "artefact.json": b"[" * 10**5}, "malformed"),
+    "a document that is no dictionary": (lambda p: {**p, "artifact.json": b"[]"}, "malformed"),
+    "a deep document": (lambda p: {**p, "artifact.json": b"[" * 10**5}, "malformed"),
     "a name that is a number": (with_document(name=3), "expected str"),
     "results that are none": (with_document(results=3), "malformed"),
     "an unknown form": (
@@ -299,7 +300,7 @@ def test_a_hostile_file_is_an_error(flaw: str, tmp_path: Path) -> None:
     path, parts = saved_parts(tmp_path)
     change, message = HOSTILE[flaw]
     rewritten(path, change(parts))
-    with pytest.raises(ArtefactError, match=message):
+    with pytest.raises(ArtifactError, match=message):
         weft.load(path)
 
 
@@ -307,7 +308,7 @@ def test_compressed_parts_are_refused(tmp_path: Path) -> None:
     path, parts = saved_parts(tmp_path)
     bomb = {**parts, "bomb": b"\0" * 10**7}
     rewritten(path, bomb, zipfile.ZIP_DEFLATED)
-    with pytest.raises(ArtefactError, match="compressed"):
+    with pytest.raises(ArtifactError, match="compressed"):
         weft.load(path)
 
 
@@ -315,7 +316,7 @@ def test_parts_of_one_name_are_refused(tmp_path: Path) -> None:
     path, _ = saved_parts(tmp_path)
     with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
         archive.writestr("graph.txt", "")
-    with pytest.raises(ArtefactError, match="share a name"):
+    with pytest.raises(ArtifactError, match="share a name"):
         weft.load(path)
 
 
@@ -331,7 +332,7 @@ def test_a_damaged_file_is_an_error_or_the_same(data: Any, tmp_path_factory: Any
     path.write_bytes(whole[:start] + put + whole[start + count :])
     try:
         loaded = weft.load(path)
-    except ArtefactError:
+    except ArtifactError:
         return
     assert loaded(np.zeros(40)).shape == (40,)
 
@@ -353,7 +354,7 @@ def test_code_for_something_else_is_refused_with_the_difference(
 ) -> None:
     path, parts = saved_parts(tmp_path)
     rewritten(path, with_document(**{what: value})(parts))
-    with pytest.raises(ArtefactError, match=f"code for {what} .*without trust=True"):
+    with pytest.raises(ArtifactError, match=f"code for {what} .*without trust=True"):
         weft.load(path, trust=True)
     weft.load(path)
 
@@ -361,7 +362,7 @@ def test_code_for_something_else_is_refused_with_the_difference(
 def test_code_for_another_processor_is_refused(tmp_path: Path) -> None:
     path, parts = saved_parts(tmp_path)
     rewritten(path, with_document(processor=["avx9000"])(parts))
-    with pytest.raises(ArtefactError, match="a processor with avx9000"):
+    with pytest.raises(ArtifactError, match="a processor with avx9000"):
         weft.load(path, trust=True)
 
 
@@ -393,7 +394,7 @@ def test_results_that_a_file_cannot_hold_are_refused(
     make: Any, message: str, tmp_path: Path
 ) -> None:
     x = weft.placeholder((2,))
-    with pytest.raises(ArtefactError, match=message):
+    with pytest.raises(ArtifactError, match=message):
         weft.make_transformer("numpy").computation(make(x), x).save(tmp_path / "a.weft")
     assert not list(tmp_path.iterdir())
 
@@ -402,7 +403,7 @@ def test_initial_values_of_open_lengths_are_refused(tmp_path: Path) -> None:
     n = weft.symbol("n")
     x, s = weft.placeholder((n,)), weft.variable((n,), initial_value=3.0)
     computation = weft.make_transformer("numpy").computation(x + s, x)
-    with pytest.raises(ArtefactError, match="only a call tells"):
+    with pytest.raises(ArtifactError, match="only a call tells"):
         computation.save(tmp_path / "a.weft")
     given_ = weft.make_transformer("numpy").computation(x + s, x, axes={n: 2})
     given_.save(tmp_path / "a.weft")
@@ -418,7 +419,7 @@ def test_a_failed_save_leaves_the_last_file(
     def fail(*_: Any) -> bytes:
         raise MemoryError
 
-    monkeypatch.setattr(artefact_saving, "content_of", fail)
+    monkeypatch.setattr(artifact_saving, "content_of", fail)
     with pytest.raises(MemoryError):
         model().save(path)
     assert path.read_bytes() == before
@@ -435,7 +436,14 @@ def test_bad_arguments_are_refused(tmp_path: Path) -> None:
         weft.load(io.BytesIO())  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="trust="):
         weft.load(tmp_path, trust=1)  # type: ignore[arg-type]
-    with pytest.raises(ArtefactError, match="cannot be read"):
+    with pytest.raises(ArtifactError, match="cannot be read"):
         weft.load(tmp_path / "missing")
-    with pytest.raises(ArtefactError, match="cannot be read"):
+    with pytest.raises(ArtifactError, match="cannot be read"):
         weft.load(tmp_path)
+
+
+def test_the_former_spelling_of_the_error_warns() -> None:
+    with pytest.warns(DeprecationWarning, match="is now spelled ArtifactError"):
+        assert errors.ArtefactError is ArtifactError
+    with pytest.raises(AttributeError, match="no attribute 'ArtefactErrors'"):
+        _ = errors.ArtefactErrors

@@ -1,4 +1,4 @@
-"""Serialisation of a program's functions and segments as JSON, for the compile cache."""
+"""Serialization of a program's functions and segments as JSON, for the compile cache."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from weft_c.runtime.segments import Launch, Segment, SegmentBuilder
 from weft_c.source.functions import Function, GPUKernel, HostCall, LibraryCall, Parameter
 
 if TYPE_CHECKING:
-    from weft.cache.serialisation import Deserializer, Serializer
+    from weft.cache.serialization import Deserializer, Serializer
 
 
-def serialise(group: SegmentBuilder, serializer: Serializer) -> Any:
+def serialize(group: SegmentBuilder, serializer: Serializer) -> Any:
     """Return the functions and segments of a group; raises NotCanonical for unsupported values."""
     called = {each.name: each for f in group.source.functions.values() for each in f.callees}
     functions = {**called, **group.source.functions}
@@ -40,7 +40,7 @@ def serialise(group: SegmentBuilder, serializer: Serializer) -> Any:
 
 
 class _SegmentSerializer:
-    """Serialises segments; functions are referred to by their index."""
+    """Serializes segments; functions are referred to by their index."""
 
     def __init__(
         self, group: SegmentBuilder, serializer: Serializer, numbers: Mapping[str, int]
@@ -95,7 +95,7 @@ class _SegmentSerializer:
 
 
 def restore(group: SegmentBuilder, deserializer: Deserializer) -> None:
-    """Add the functions and segments that `serialise` returned to an empty group."""
+    """Add the functions and segments that `serialize` returned to an empty group."""
     functions: list[Function] = []
     for each in deserializer.code["functions"]:
         title, parameters, body, size, called, calls, shuffles, origins = each
@@ -112,7 +112,7 @@ def restore(group: SegmentBuilder, deserializer: Deserializer) -> None:
 
 
 class _SegmentDeserializer:
-    """Adds serialised segments to a group."""
+    """Adds serialized segments to a group."""
 
     def __init__(
         self, group: SegmentBuilder, deserializer: Deserializer, functions: Sequence[Function]
@@ -153,9 +153,9 @@ class _SegmentDeserializer:
         self.group.source.functions.setdefault(kernel.function.name, kernel.function)
         start, step = 0, Step(op, (), ())
         if reported is not None and not is_guarded:
-            start, serialised_op, operands = reported
+            start, serialized_op, operands = reported
             step = Step(
-                self.deserializer.value(serialised_op), (), tuple(map(self.tensor, operands))
+                self.deserializer.value(serialized_op), (), tuple(map(self.tensor, operands))
             )
         self.group.add_work(kernel, step, start)
 

@@ -1,4 +1,4 @@
-"""Initialisation: the op that sets the first values of states."""
+"""Initialization: the op that sets the first values of states."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from weft.transforms.computation_op import ComputationOp
 def initial_values(
     initializers: Sequence[Op], name: str, given: Mapping[Symbol, int]
 ) -> ComputationOp:
-    """Return initialisers in sequence as one op, captured for given lengths."""
+    """Return initializers in sequence as one op, captured for given lengths."""
     with scope.saved_user_deps(), gc_paused():
         init_op = sequential(initializers) if initializers else doall(())
-        graph = capture((init_op,), (), name).specialised(given)
+        graph = capture((init_op,), (), name).specialized(given)
         return ComputationOp(results=(init_op,), parameters=(), graph=graph)

@@ -1,4 +1,4 @@
-"""Vectorised accesses: neighbouring elements that a work item loads or stores at once.
+"""Vectorized accesses: neighboring elements that a work item loads or stores at once.
 
 They are for parallel devices, whose memory is fastest in accesses of `Processor.vector_bytes`.
 Arithmetic stays scalar: a vector is a struct with an array, which replaces memory in an unrolled
@@ -25,7 +25,7 @@ MAX_COSTLY_OPS = 64
 
 @dataclass(frozen=True)
 class VectorAccess:
-    """The vectorised accesses of a kernel along a loop.
+    """The vectorized accesses of a kernel along a loop.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ def find_vector_access(
     uniforms: Iterable[int] = (),
     loop: int | None = None,
 ) -> VectorAccess | None:
-    """Return the vectorised accesses with which `targets` are computed and `results` are stored.
+    """Return the vectorized accesses with which `targets` are computed and `results` are stored.
 
     They are along `loop`, the innermost by default. None on devices with scalar accesses, where the
     arithmetic outweighs them, or where an array that varies along the loop is not contiguous and
@@ -123,7 +123,7 @@ def find_vector_access(
     return VectorAccess(builder, loop, count, element, tuple(reads), tuple(stores))
 
 
-def vectorised_move(
+def vectorized_move(
     builder: KernelBuilder, shape: tuple[int, ...], source: Array, target: Array
 ) -> tuple[tuple[int, ...], Array, Array]:
     """Return a shape and two arrays as arrays of vectors along the last dimension, for copies.
