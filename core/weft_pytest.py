@@ -116,7 +116,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def named_by(config: pytest.Config) -> list[str]:
-    """Return what is given for backends on the command line, or else in the ini file."""
+    """Return the backends named on the command line, or else in the ini file."""
     return list(config.getoption(OPTION) or config.getini("weft_backend"))
 
 

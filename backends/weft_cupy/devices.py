@@ -47,7 +47,7 @@ def best(wanted: int | str | None) -> Candidate:
         matching = tuple(each for each in found if _matches(each, str(wanted).strip()))
         if not matching:
             listed = "\n".join(f"  {each}" for each in found)
-            raise ArgumentError(f"{source}{wanted!r} is none of the NVIDIA devices:\n{listed}")
+            raise ArgumentError(f"{source}{wanted!r} is not one of the NVIDIA devices:\n{listed}")
         found = matching
     usable = [each for each in found if not trouble_with(each)]
     if not usable:

@@ -134,18 +134,18 @@ def command() -> tuple[str, ...]:
     """Return the command of the compiler.
 
     That is ``WEFT_CC``, else ``cc``, ``gcc`` or ``clang``, else that of the package `ziglang`.
-    Raises NoCompilerError if there is none, and BackendError if ``WEFT_CC`` is no command.
+    Raises NoCompilerError if there is none, and BackendError if ``WEFT_CC`` is not a command.
     """
     named = settings.CC.value
     if named:
         try:
             words = split_command(named)
         except ValueError as error:  # a quotation without an end
-            raise BackendError(f"{settings.CC.name}={named!r} is no command: {error}") from None
+            raise BackendError(f"{settings.CC.name}={named!r} is not a command: {error}") from None
         found = shutil.which(words[0]) if words else None
         if found is None:
             raise BackendError(
-                f"{settings.CC.name}={named!r} is no command: {how_to_get_a_compiler()}"
+                f"{settings.CC.name}={named!r} is not a command: {how_to_get_a_compiler()}"
             )
         return (os.path.abspath(found), *words[1:])
     for name in ("cc", "gcc", "clang"):
@@ -165,7 +165,7 @@ def target_flags() -> tuple[str, ...]:
 
 @cache
 def identity() -> str:
-    """Return what compiled code depends on beside its source: compiler, flags and processor."""
+    """Return the key of compiled code beside its source: compiler, flags and processor."""
     program = Path(command()[0]).resolve()
     try:
         found = program.stat()

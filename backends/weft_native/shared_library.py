@@ -101,7 +101,7 @@ def _require_functions(library: Library, functions: Sequence[str], name: str) ->
 
 
 def damage(content: bytes) -> str:
-    """Return what is wrong with a shared library of ELF; empty if it is whole, or no ELF.
+    """Return the defect of an ELF shared library; empty if it is whole, or not ELF.
 
     What the headers place behind the end of a file is mapped all the same, and a process that
     touches it dies.

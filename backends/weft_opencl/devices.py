@@ -49,7 +49,7 @@ def best(wanted: int | str | None) -> tuple[Candidate, Verdict]:
         matching = [each for each in found if _matches(each, text)]
         if not matching:
             listed = "\n".join(f"  {each}" for each in found)
-            raise ArgumentError(f"{source}{text!r} is none of the OpenCL devices:\n{listed}")
+            raise ArgumentError(f"{source}{text!r} is not one of the OpenCL devices:\n{listed}")
         found = tuple(matching)
     troubles = []
     for each in ranked(found):

@@ -23,7 +23,7 @@ def main() -> None:
     data, parameters = model.data(), model.parameters()
     on_device = os.environ.get("WEFT_BACKEND", "numpy") != "numpy"
     if on_device:
-        weft.make_transformer().close()  # finding and trying devices is no part of a graph
+        weft.make_transformer().close()  # finding and trying devices is not part of a graph
     times = [perf_counter()]
     program = model.program(parameters)
     times.append(perf_counter())

@@ -109,12 +109,12 @@ class MPICommunicator(Communicator):
     def start(self, collective: Collective, x: Array, out: Array) -> Request:
         """Hand a collective to the thread that runs all of them.
 
-        Raises CommunicationError after one that failed, and in a forked process, which is no rank.
+        Raises CommunicationError after one that failed, and in a forked process, not a rank.
         """
         if self.is_forked:
             raise CommunicationError(
-                f"this process was forked from rank {self._rank} and is no rank itself: exchange "
-                "tensors in the process that mpiexec started"
+                f"this process was forked from rank {self._rank} and is not a rank itself: "
+                "exchange tensors in the process that mpiexec started"
             )
         if self._failure:
             raise CommunicationError(f"no collective can follow one that failed: {self._failure}")
@@ -301,7 +301,7 @@ class _AbortingHook:
     def __call__(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
-        """Show the exception as before, then abort, unless this is a fork, which is no rank."""
+        """Show the exception as before, then abort, unless this is a fork, which is not a rank."""
         self.before(kind, error, trace)
         if self.communicator.is_forked:
             return

@@ -148,7 +148,7 @@ class _Agreement(Collective):
 
     @classmethod
     def on(cls, collective: Collective, x: DeviceArray) -> _Agreement:
-        """Return what stands for a collective on a device."""
+        """Return the agreement on a collective on a device."""
         text = f"{collective.signature(x)} on a GPU"
         carried = {name: getattr(collective, name) for name in ("label", "call", "key")}
         return cls("all_reduce", text=text, **carried)
@@ -158,7 +158,7 @@ class _Agreement(Collective):
         return self.text
 
     def compared(self, x: Array | DeviceArray) -> str:
-        """Return what is compared of that."""
+        """Return the text that ranks compare."""
         return f"{self.text} {self.label} {self.key}"
 
 

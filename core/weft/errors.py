@@ -198,7 +198,7 @@ class NeedsMemory:
         """Do nothing."""
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        """Raise HostMemoryError for a MemoryError that is none of weft's."""
+        """Raise HostMemoryError for a MemoryError that is not one of weft's."""
         if isinstance(error, MemoryError) and not isinstance(error, WeftError):
             reason = f" ({error})" if str(error) else ""
             problem = f"{self.what}: the host has not enough memory for it{reason}"

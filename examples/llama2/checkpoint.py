@@ -125,7 +125,7 @@ def _config(path: Path, header: tuple[int, ...]) -> Config:
     )
     problem = config.problem()
     if problem:
-        raise FormatError(f"{path} is no checkpoint of llama2.c: {problem}")
+        raise FormatError(f"{path} is not a checkpoint of llama2.c: {problem}")
     return config
 
 

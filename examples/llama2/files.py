@@ -29,7 +29,7 @@ def require_writable(path: Path) -> None:
     """
     with _beside(path) as temporary:
         if path.parent.exists() and not path.parent.is_dir():
-            raise NotADirectoryError(f"{path.parent} is no folder")
+            raise NotADirectoryError(f"{path.parent} is not a folder")
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
             raise IsADirectoryError("there is a folder of that name")

@@ -17,8 +17,8 @@ def checked_name(name: Any) -> str:
     """Return the name if it is valid in a script; raises NodeError otherwise."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise NodeError(
-            f"{reprlib.repr(name)} is no name: one has letters, digits, _ and ., and begins with "
-            "a letter or _"
+            f"{reprlib.repr(name)} is not a name: one has letters, digits, _ and ., and begins "
+            "with a letter or _"
         )
     return name
 
@@ -58,5 +58,5 @@ def _fitting(number: int, wanted: str) -> int:
 
 def _whole(value: Any) -> int:
     if isinstance(value, bool):
-        raise TypeError("a bool is no number")
+        raise TypeError("a bool is not a number")
     return operator.index(value)

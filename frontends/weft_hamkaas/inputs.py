@@ -86,7 +86,7 @@ class Inputs:
 def _fitting(name: str, tensor: Any, dtype: DType, shape: tuple[int, ...]) -> Array:
     """Return a tensor as an array; raises NodeError for a wrong type or shape."""
     if not is_tensor(tensor):
-        raise NodeError(f"Input tensor {name} is no tensor, but {reprlib.repr(tensor)}")
+        raise NodeError(f"Input tensor {name} is not a tensor, but {reprlib.repr(tensor)}")
     found = dtype_name(tensor.dtype)
     if found != dtype.name:
         raise NodeError(f"Input tensor {name} has wrong type: {found} vs {dtype} (given, wanted)")

@@ -204,5 +204,5 @@ def gpu_transformer(backend: str | None, options: Mapping[str, Any]) -> Transfor
         if _is_gpu(transformer):
             return transformer
         transformer.close()
-        reasons.append(f"  {name}: its device is no GPU, but {usable.reason}")
+        reasons.append(f"  {name}: its device is not a GPU, but {usable.reason}")
     raise BackendError("use_gpu=True, but no GPU can be used:\n" + "\n".join(reasons))

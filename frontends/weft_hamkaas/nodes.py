@@ -424,7 +424,7 @@ class SlicedSoftmaxNode(HamKaasNode):
         """Raise NodeError for a prefix longer than the last axis."""
         if not 0 <= prefix <= self.meta.shape[-1]:
             raise NodeError(
-                f"A prefix of {prefix} elements is none of the last axis of {self.meta.shape}"
+                f"{prefix} elements are not a prefix of the last axis of {self.meta.shape}"
             )
 
 

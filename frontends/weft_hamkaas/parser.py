@@ -73,7 +73,7 @@ def parse_script(
     `constants` has the values of ConstantTensors by name; each is looked up when its statement is
     read. Without it, the node can be printed and planned without memory, but not compiled. Raises
     ScriptError with line and column for a malformed script, for an invalid node, and for a constant
-    that is missing or has a wrong type or shape; KindError for an argument that is no text or no
+    that is missing or has a wrong type or shape; KindError for an argument that is not a text or no
     mapping; MemoryError with the line for a constant that does not fit into memory. A missing
     result is reported before other errors.
     """

@@ -133,7 +133,7 @@ def replace_slice(
         require_index(bound, "Start and end indices")
     here, new = input.shape, replacement.shape
     if len(here) != len(new) or here[1:] != new[1:] or new[0] > here[0]:
-        raise NodeError(f"Shapes do not match for replace: {new} is no part of {here}")
+        raise NodeError(f"Shapes do not match for replace: {new} is not part of {here}")
     return input
 
 

@@ -252,7 +252,7 @@ def default_of(domain: str, op: str, attribute: str, opset: int) -> onnx.Attribu
 
 
 def problem_of(domain: str, op: str, attribute: str, opset: int, value: Any) -> str | None:
-    """Return what is wrong with the value of an attribute, or None."""
+    """Return the problem of an attribute's value, or None."""
     choices = choices_of(domain, op, attribute, opset)
     if choices is None or value is None:
         return None

@@ -10,7 +10,7 @@ from weft.support.quoting import harmless
 
 
 class ModelError(ParseError):
-    """A file is no ONNX model, or a model contradicts itself or the specification."""
+    """A file is not an ONNX model, or a model contradicts itself or the specification."""
 
 
 class NodeError(GraphError):

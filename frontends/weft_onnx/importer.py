@@ -146,7 +146,7 @@ class _Specializer:
     def _placeholder(self, title: str, chosen: Mapping[tuple[str, int], int]) -> Op:
         kind = self.model.inputs[title]
         if kind.WhichOneof("value") != "tensor_type":
-            raise ModelError(f"input {harmless(title)} is no tensor")
+            raise ModelError(f"input {harmless(title)} is not a tensor")
         declared = dimensions(kind)
         if declared is None:
             declared = self.given[title].shape if title in self.given else ()

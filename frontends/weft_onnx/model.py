@@ -119,7 +119,7 @@ class Model:
         return _argument(name, self.declared[name], value)
 
     def _require_names(self, given: Collection[str]) -> None:
-        """Raise ArgumentError for inputs without a value, and for names that are no inputs."""
+        """Raise ArgumentError for inputs without a value, and for names that are not inputs."""
         unknown = [harmless(name) for name in given if name not in self.declared]
         missing = [harmless(name) for name in self.inputs if name not in given]
         problems = [f"no input of the model: {', '.join(unknown)}"] if unknown else []
@@ -236,8 +236,8 @@ def load(
     """Return a model from a file, the bytes of one, or a ModelProto.
 
     External data is read from a folder only, by default that of the file; bytes and protos have
-    none. Raises ModelError for what is no model or contradicts itself, and UnsupportedNodes for one
-    with ops that weft does not know. Nothing in the file is executed.
+    none. Raises ModelError for what is not a model or contradicts itself, and UnsupportedNodes for
+    one with ops that weft does not know. Nothing in the file is executed.
     """
     beside = None if folder is None else Path(folder)
     if isinstance(source, onnx.ModelProto):
@@ -256,14 +256,14 @@ def _parsed(data: bytes, what: str) -> onnx.ModelProto:
     try:
         proto.ParseFromString(data)
     except (DecodeError, ValueError, RuntimeError) as error:
-        raise ModelError(f"{harmless(what)} is no ONNX model: {error}") from None
+        raise ModelError(f"{harmless(what)} is not an ONNX model: {error}") from None
     if not data:
-        raise ModelError(f"{harmless(what)} is no ONNX model: it is empty")
+        raise ModelError(f"{harmless(what)} is not an ONNX model: it is empty")
     return proto
 
 
 def _check(proto: onnx.ModelProto) -> None:
-    """Raise ModelError for what is no model, for versions and for sizes that are out of bounds."""
+    """Raise ModelError for what is not a model, and for versions and sizes out of bounds."""
     version, newest = _opsets(proto).get(""), defs.onnx_opset_version()
     if not proto.graph.node and not proto.graph.output:
         raise ModelError("the file holds no model with nodes or results")
@@ -339,13 +339,13 @@ def _require_shape(name: str, kind: onnx.TypeProto, shape: tuple[int, ...]) -> N
 
 
 def _require_text(model: onnx.ModelProto) -> None:
-    """Raise ModelError if a string in a model is no UTF-8, which protobuf gives as bytes."""
+    """Raise ModelError if a string in a model is not UTF-8, which protobuf gives as bytes."""
     for message in messages(model):
         for field in fields_of(message, FieldDescriptor.TYPE_STRING):
             value = getattr(message, field.name)
             several = [value] if isinstance(value, str | bytes) else value
             if any(isinstance(each, bytes) for each in several):
-                raise ModelError(f"a {field.name} in the model is no text in UTF-8")
+                raise ModelError(f"a {field.name} in the model is not UTF-8 text")
 
 
 def _has_graphs(node: onnx.NodeProto) -> bool:

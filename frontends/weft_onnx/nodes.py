@@ -206,7 +206,7 @@ class Node:
         return self._resumed(Cut(values, naming(self.proto, self.version)(function)))
 
     def _resumed(self, cut: Cut) -> list[Any]:
-        """Return what an earlier cut at this demand yielded; raises it if there was none."""
+        """Return the result of an earlier cut at this demand; raises it if there was none."""
         if self._demands not in self.frame.resumed:
             self.frame.demand = self._demands
             raise cut

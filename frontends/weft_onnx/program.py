@@ -229,7 +229,7 @@ class Program:
 
 
 def _parameter(array: Any) -> Any:
-    """Return what stands for an array in a step."""
+    """Return the placeholder of an array in a step, or the reference of one for the host."""
     dtype, shape = dtype_of(array), shape_of(array)
     return weft.placeholder(shape, dtype=dtype) if is_for_device(dtype) else HostRef(dtype, shape)
 

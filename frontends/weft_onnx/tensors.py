@@ -181,7 +181,7 @@ class TensorReader:
         if self._root is None:
             raise ModelError(f"{said}: load the model by its path, or with folder=")
         outside = ModelError(f"{said}, outside of the model's folder")
-        absent = ModelError(f"{said}, which is no file in the model's folder")
+        absent = ModelError(f"{said}, which is not a file in the model's folder")
         if not location or "\0" in location or len(location) > LONGEST_LOCATION:
             raise absent
         if Path(location).is_absolute():

@@ -57,14 +57,14 @@ class dtype:  # noqa: N801
         except (TypeError, ValueError):
             found = str(name)
         if value is None or found not in cls._all:
-            refuse_value(f"{value!r} is no dtype: use one of {', '.join(cls._all)}")
+            refuse_value(f"{value!r} is not a dtype: use one of {', '.join(cls._all)}")
         return cls._all[found]
 
     @classmethod
     def from_name(cls, name: str) -> dtype:
         """Return the dtype with a `name`; raises ValueError if there is none."""
         if not isinstance(name, str) or name not in cls._all:
-            refuse_value(f"{name!r} is no dtype's name: there are {', '.join(cls._all)}")
+            refuse_value(f"{name!r} is not a dtype's name: there are {', '.join(cls._all)}")
         return cls._all[name]
 
     def as_torch(self) -> Any:

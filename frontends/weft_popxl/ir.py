@@ -108,7 +108,7 @@ class Ir:
         """Return groups of replicas of which neighbors differ by a stride.
 
         By default `group_size` is the number of replicas divided by the stride. Raises TypeError
-        for what are no integers, ValueError if the product of both does not divide the number of
+        for what are not integers, ValueError if the product of both does not divide the number of
         replicas.
         """
         step = whole("replica_grouping: stride", stride, least=1)
@@ -119,7 +119,7 @@ class Ir:
         """Return groups of replicas from the group of each.
 
         Groups have equal sizes, and are numbered in the order in which they first occur. Raises
-        TypeError for what are no integers, ValueError for other groups and another number of
+        TypeError for what are not integers, ValueError for other groups and another number of
         replicas.
         """
         return assigned_grouping(self.replication_factor, assignment)

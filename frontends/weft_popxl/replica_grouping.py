@@ -92,7 +92,7 @@ class ReplicaGrouping:
 def strided_grouping(replicas: int, stride: int, group_size: int) -> ReplicaGrouping:
     """Return groups of which neighbors differ by a stride.
 
-    Raises TypeError for what are no integers, and ValueError unless the number of replicas is a
+    Raises TypeError for what are not integers, and ValueError unless the number of replicas is a
     multiple of ``stride * group_size``.
     """
     step = whole("replica_grouping: stride", stride, least=1)
@@ -110,7 +110,7 @@ def strided_grouping(replicas: int, stride: int, group_size: int) -> ReplicaGrou
 def assigned_grouping(replicas: int, assignment: Iterable[int]) -> ReplicaGrouping:
     """Return groups from the group of each replica.
 
-    Raises TypeError for what are no integers, and ValueError for another number of replicas and as
+    Raises TypeError for what are not integers, and ValueError for another number of replicas and as
     `ReplicaGrouping`.
     """
     groups = tuple(wholes("replica_grouping_from_assignments: a group", assignment, least=0))

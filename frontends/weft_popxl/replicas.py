@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def grouping_of(what: str, group: Any) -> ReplicaGrouping:
     """Return a grouping of the replicas of the current Ir, None for one group of all of them.
 
-    Raises TypeError for what is no grouping, ValueError for one of another number of replicas.
+    Raises TypeError for what is not a grouping, ValueError for one of another number of replicas.
     """
     ir = get_ir()
     found = ir.replica_grouping() if group is None else group

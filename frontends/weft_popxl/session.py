@@ -167,7 +167,7 @@ class Session:
         if not isinstance(tensor, Variable):
             refuse_type(f"only variables and constants have data in a session, not {tensor!r}")
         if tensor not in self._weights:
-            refuse_value(f"{tensor!r} is no variable of this session's program")
+            refuse_value(f"{tensor!r} is not a variable of this session's program")
 
     # Runs
 

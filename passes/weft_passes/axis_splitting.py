@@ -172,7 +172,7 @@ class View:
 
 
 def view_of(op: Op, views: dict[Op, View]) -> View | None:
-    """Return what a transposition, reshape or broadcast shows, given what its operand shows.
+    """Return the view that a transposition, reshape or broadcast is of its root.
 
     None for a reshape in which lengths do not divide, and of no elements.
     """

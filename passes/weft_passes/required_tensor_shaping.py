@@ -53,7 +53,7 @@ class _Chain:
     ops
         The ops.
     operands
-        What they read that is none of them.
+        What they read that is not one of them.
     wanted
         The places before which an axis should begin, for the sake of reductions.
     """
@@ -207,7 +207,7 @@ class _Shaping:
             self.chains[x].wanted.update(matrix.starts)
 
     def rebuilt(self, op: Op) -> Op:
-        """Return what takes the place of an op."""
+        """Return the replacement of an op."""
         if op in self.shapes:
             with scope.replacing(op):
                 shape = self.shapes[op]
@@ -229,7 +229,7 @@ class _Shaping:
         return type(op)(operand, **{**op.attributes(), "positions": matrix.positions})
 
     def under(self, x: Op, shape: Shape) -> TensorOp:
-        """Return what a value became under another shape, from before a reshape if it can be."""
+        """Return a value's replacement in another shape, from before a reshape if possible."""
         value = self.shaped.get(x, self.new[x])
         if isinstance(value, BroadcastOp):
             return _spread(value, shape)
@@ -285,7 +285,7 @@ def _joined(lengths: Shape, places: Sequence[int], starts: Iterable[int]) -> Sha
 def _matrix(
     found: TensorDescription, order: IndexingMap, reduced: IndexingMap, is_copied: bool = False
 ) -> _Matrix:
-    """Return what joining axes in an order makes of a reduction's operand."""
+    """Return a reduction's operand with axes joined in an order."""
     places = _long(order, found.shape)
     if not set(places).intersection(reduced):
         places.append(reduced[0])

@@ -60,7 +60,7 @@ def test_what_is_no_communicator_is_refused() -> None:
         def weft_register_communicators(self, register) -> None:  # type: ignore[no-untyped-def]
             register("list", list)
 
-    with pytest.raises(plugins.registry.PluginError, match="no subclass of Communicator"):
+    with pytest.raises(plugins.registry.PluginError, match="not a subclass of Communicator"):
         plugins.register(Plugin())
 
 

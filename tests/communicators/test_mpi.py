@@ -151,5 +151,5 @@ def test_a_fault_of_one_rank_ends_all_of_them(how: str) -> None:
 def test_a_forked_process_is_no_rank_and_ends_none() -> None:
     ended = mpiexec(2, "faults.py", "forked", WEFT_COLLECTIVE_TIMEOUT="20")
     assert ended.returncode == 0, ended.stderr
-    assert "forked from rank 1 and is no rank itself" in ended.stderr
+    assert "forked from rank 1 and is not a rank itself" in ended.stderr
     assert ended.stdout.count("went on") == 2

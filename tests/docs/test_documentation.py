@@ -97,7 +97,9 @@ def test_every_primitive_is_on_the_page_of_primitives() -> None:
     assert 40 < len(primitives) < 70
     assert {name for name in primitives if f"`{name}`" not in text} == set()
     listed = set(re.findall(r"`(\w+Op)`", text))
-    assert listed - primitives <= {"IdentityOp", "EffectOp"}, "the page lists what is no primitive"
+    assert listed - primitives <= {"IdentityOp", "EffectOp"}, (
+        "the page lists what is not a primitive"
+    )
 
 
 def test_the_page_of_ops_is_what_its_script_writes() -> None:

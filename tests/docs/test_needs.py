@@ -41,7 +41,7 @@ def test_on_windows(wine): raise AssertionError
 def test_with_zig(): pass
 
 def test_otherwise():
-    pytest.skip("a reason that is no lack")
+    pytest.skip("a reason that is not a lack")
 """
 
 MODULE = """

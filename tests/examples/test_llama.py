@@ -137,7 +137,7 @@ def _untrained(*arguments: Any) -> None:
     [
         ("out/llama.bin/", "out", ["/out/llama.bin cannot be written", "a folder of that name"]),
         ("out/tokenizer.bin/", "out", ["/out/tokenizer.bin cannot be written"]),
-        ("out", "out", ["/out/llama.bin cannot be written", "/out is no folder"]),
+        ("out", "out", ["/out/llama.bin cannot be written", "/out is not a folder"]),
         ("out", "out/new", ["/out/new/llama.bin cannot be written", "not a directory"]),
     ],
 )

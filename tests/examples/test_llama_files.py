@@ -100,7 +100,7 @@ REFUSED = {
     "huge": (content(header={0: 2**31 - 4}), ["bytes are missing", "from embedding on"]),
     "another classifier": (content(header={5: -5}), ["160 bytes are missing", "from classifier"]),
     "later version": (b"ak42"[::-1] + content()[4:], ["version 12", "only 0"]),
-    "text": (b"Once upon a time there was a loom." * 9, ["is no checkpoint of llama2.c"]),
+    "text": (b"Once upon a time there was a loom." * 9, ["is not a checkpoint of llama2.c"]),
 }
 
 
@@ -207,7 +207,7 @@ def test_a_write_that_fails_leaves_the_old_file(
 
 BLOCKED = {
     "there is a folder of that name": lambda path: path.mkdir(parents=True),
-    "is no folder": lambda path: path.parent.write_bytes(b""),
+    "is not a folder": lambda path: path.parent.write_bytes(b""),
     "not a directory": lambda path: path.parent.parent.write_bytes(b""),
     "file name too long": lambda path: None,
 }

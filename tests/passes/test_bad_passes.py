@@ -141,9 +141,9 @@ ILLEGAL: dict[str, tuple[Callable[[weft.Graph], Any], str]] = {
     "from nothing": (in_place_of("AddOp", from_nothing), "AddOp: operands have different dtypes"),
     "foreign parameter": (
         in_place_of("TanhOp", lambda op: op.with_args((again(op.args[0]),))),
-        "the parameter is no input",
+        "the parameter is not an input",
     ),
-    "input": (lambda graph: graph.replace(inputs=()), "changed what the graph|is no input"),
+    "input": (lambda graph: graph.replace(inputs=()), "changed what the graph|is not an input"),
     "output": (lambda graph: graph.replace(outputs=graph.outputs[:1]), "changed what the graph"),
     "other output": (
         lambda graph: graph.replace(outputs=[weft.constant([1, 2, 3]), *graph.outputs[1:]]),

@@ -111,7 +111,7 @@ MADE = type(weft.PeepholeGraphPass)(
 
 
 class AnyCallable(weft.PeepholeGraphPass):
-    """A visitor that is no function."""
+    """A visitor that is not a function."""
 
     visit = partial(lambda who, self, op: note(who, op), "all")
 
@@ -194,7 +194,7 @@ class Mixin:
 
 
 class MixedIn(Mixin, weft.PeepholeGraphPass):
-    """Inherits its visitor from a class that is no pass."""
+    """Inherits its visitor from a class that is not a pass."""
 
 
 class MixedInLast(weft.PeepholeGraphPass, Mixin):

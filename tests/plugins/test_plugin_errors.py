@@ -127,7 +127,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any], tuple[str, ...]]] = {
         {},
         ("'numpy.ghost' of weft-ghost 1.0.0", "has a rule for TanhOp already", "rules:numpy.ghost"),
     ),
-    "a rule is no function": (
+    "a rule is not a function": (
         "[weft.rules]\nnumpy.ghost = ghost\n",
         RULES.format("rules.add(weft.ops.TanhOp, 3)"),
         {},
@@ -271,7 +271,7 @@ WRONG_OFFERS: dict[str, tuple[str, str, str]] = {
     "a number as a backend": (BACKENDS, "weft_register_backends", "3"),
     "a function that returns a dict": (BACKENDS, "weft_register_backends", "dict"),
     "a factory that returns a dict": (BACKENDS, "weft_register_backends", "lambda: {}"),
-    "a class that is no backend": (BACKENDS, "weft_register_backends", "weft.GraphPass"),
+    "a class that is not a backend": (BACKENDS, "weft_register_backends", "weft.GraphPass"),
     "an abstract backend": (BACKENDS, "weft_register_backends", "weft.Transformer"),
     "a factory of an abstract backend": (
         BACKENDS,
@@ -279,7 +279,7 @@ WRONG_OFFERS: dict[str, tuple[str, str, str]] = {
         "lambda: weft.Transformer",
     ),
     "a pass that is an object": (PASSES, "weft_register_passes", "object()"),
-    "a class that is no pass": (PASSES, "weft_register_passes", "dict"),
+    "a class that is not a pass": (PASSES, "weft_register_passes", "dict"),
     "an abstract pass": (PASSES, "weft_register_passes", "GraphPass"),
     "a function as an importer": (FRONTENDS, "weft_register_frontends", "lambda path: path"),
     "an importer with a word as suffixes": (
@@ -507,9 +507,9 @@ def test_a_pass_that_a_hook_puts_in_is_switched_off(
 @pytest.mark.parametrize(
     ("setting", "error", "problem"),
     [
-        ("fusion", ArgumentError, "'fusion' is none of +name, +name@before and -name"),
-        ("+", ArgumentError, "'+' is none of"),
-        ("-fusion@layout", ArgumentError, "is none of"),
+        ("fusion", ArgumentError, "'fusion' is not one of +name, +name@before and -name"),
+        ("+", ArgumentError, "'+' is not one of"),
+        ("-fusion@layout", ArgumentError, "is not one of"),
         ("+fusoin", UnknownPluginError, "WEFT_PASSES=+fusoin: There is no pass named 'fusoin'"),
         ("-fusoin", UnknownPluginError, "Did you mean 'fusion'"),
         ("+layout@nowhere", ArgumentError, "layout is to stand before nowhere"),

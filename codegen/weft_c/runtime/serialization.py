@@ -190,5 +190,5 @@ _HOST: Mapping[str, Callable[..., None]] = {
 
 def _callable(value: Any) -> Callable[..., Any]:
     if not callable(value):
-        raise TypeError(f"{value!r} is no function that the host can call")
+        raise TypeError(f"{value!r} is not a function that the host can call")
     return value  # type: ignore[no-any-return]

@@ -89,7 +89,7 @@ class DeviceTransformer(Transformer):
         )
 
     def legalized(self, op: Op) -> Op | None:
-        """Return what is computed in the place of an op, or None for the op itself."""
+        """Return the replacement of an op, or None for the op itself."""
         return legalized(op, self.processor)
 
     def fusible(self, op: Op) -> bool:

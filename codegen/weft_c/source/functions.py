@@ -35,7 +35,7 @@ class Function:
     """A function in C, identified by its text.
 
     Equal functions occur once in a program, so text that differs between uses, such as users'
-    lines, is no part of them.
+    lines, is not part of them.
 
     Attributes
     ----------

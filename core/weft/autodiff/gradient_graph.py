@@ -140,7 +140,8 @@ class GradientGraph:
     def _require(self, call: CallOp, graph: Graph, what: str) -> None:
         if not isinstance(call, CallOp) or call.graph is not graph:
             raise ArgumentError(
-                f"{call} is no call of the {what} {graph.name}: give the op that call_op returned"
+                f"{call} is not a call of the {what} {graph.name}: give the op that call_op "
+                "returned"
             )
 
 

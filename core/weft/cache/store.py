@@ -206,7 +206,7 @@ def _opener(path: str, flags: int) -> int:
     handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise OSError(f"{path} is no regular file")
+        raise OSError(f"{path} is not a regular file")
     return handle
 
 
@@ -257,7 +257,7 @@ _caches: dict[tuple[Path, int], Cache] = {}
 def open_cache(folder: str | os.PathLike[str] | None = None) -> Cache:
     """Return the cache of a folder, one object per process; by default that of `default_folder`.
 
-    Raises ArgumentError if ``WEFT_CACHE_SIZE`` is no number of megabytes.
+    Raises ArgumentError if ``WEFT_CACHE_SIZE`` is not a number of megabytes.
     """
     path = default_folder() if folder is None else _expanded(Path(folder))
     limit = settings.CACHE_SIZE.value

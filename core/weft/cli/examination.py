@@ -213,7 +213,7 @@ def _answer(task: dict[str, Any], **variables: str) -> _Answer:
 
 
 def work(task: dict[str, Any]) -> None:
-    """Do a task and say line by line what came of it; what plugins print is no part of that."""
+    """Do a task and say line by line what came of it; what plugins print is not part of that."""
     pipe = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 

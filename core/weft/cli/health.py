@@ -221,7 +221,7 @@ def _remark_on_disabled(word: str) -> str:
 
 
 def _problem_of(name: str) -> str:
-    """Return what is wrong with a setting, or nothing."""
+    """Return the problem of a setting, or an empty text."""
     entries = survey().entries
     try:
         if name == "WEFT_PASSES":

@@ -166,7 +166,7 @@ def computation_of(graph: ImportedGraph, transformer: Transformer) -> Computatio
 
 
 def _values(constants: Path | None, plan: bool) -> AbstractContextManager[Mapping[str, Any] | None]:
-    """Return what the graph finds its constants in; None if it is planned without any."""
+    """Return the mapping that holds the graph's constants; None to plan without them."""
     if constants is not None:
         return stored_arrays(constants)
     return nullcontext(None if plan else {})

@@ -97,17 +97,17 @@ class Collective:
     key: str = ""
 
     def described(self, x: Array | DeviceArray) -> str:
-        """Return what it is and what it is for, as messages say it."""
+        """Describe the collective and its purpose, for messages."""
         label = f" for {self.label}" if self.label else ""
         return f"{self.signature(x)}{label}{f', in {self.call}' if self.call else ''}"
 
     def compared(self, x: Array | DeviceArray) -> str:
-        """Return what has to be the same on all ranks, with the array that a rank gives."""
+        """Describe the parts that must agree on all ranks, with the array that a rank gives."""
         options = self.reduction, self.root, self.offset, self.wraps
         return f"{self.kind}{options}{_name(x.dtype)}{x.shape} {self.label} {self.key}"
 
     def signature(self, x: Array | DeviceArray) -> str:
-        """Return what is done, to an array of which shape and dtype."""
+        """Describe the collective with the shape and dtype of its array."""
         options = {
             "all_reduce": self.reduction,
             "reduce_scatter": self.reduction,

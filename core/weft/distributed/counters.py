@@ -36,7 +36,7 @@ def _without_constants(op: Op) -> tuple[Op, int]:
 
 
 def _summands(op: Op) -> tuple[Op, int] | None:
-    """Return what an op adds a constant to, and the constant; None if it does something else."""
+    """Return the operand that an op adds a constant to, and the constant; None for another op."""
     if op.axes or op.dtype is None or op.dtype.kind not in "iu":
         return None
     if isinstance(op, AddOp):

@@ -68,7 +68,7 @@ def map(
         For anything else than the above, and for a computation that writes other states than
         counters of its calls, or has collectives: its results would depend on the worker.
     ArtifactError
-        For a file that is no artifact, or a computation that cannot be saved.
+        For a file that is not an artifact, or a computation that cannot be saved.
     WorkerError
         For a worker of Dask that has no weft; of other executors, the iterator raises it.
     """
@@ -112,7 +112,7 @@ def _require_independent(graph: Graph, name: str) -> None:
         )
     shared = next((op for op in communications(graph) if op.ranks > 1), None)
     if shared is not None:
-        problem = f"{name} takes part in collectives, and the workers of an executor are no ranks"
+        problem = f"{name} takes part in collectives, and the workers of an executor are not ranks"
         raise ArgumentError(shared.explain(f"{problem}: map a computation without them"))
 
 

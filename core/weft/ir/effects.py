@@ -13,7 +13,7 @@ from weft.ir.traversal import postorder
 
 
 def without_effect(op: Op, args: tuple[Any, ...]) -> Op:
-    """Return what recomputes the value of an op from other operands, without any effect.
+    """Return a function that recomputes the value of an op from other operands, without effects.
 
     The value of an op with an effect is its first operand, but that of a collective depends on the
     other ranks, so it is computed again. An op that runs graphs runs them without theirs.

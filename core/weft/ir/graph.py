@@ -97,7 +97,7 @@ class Graph:
         return made
 
     def memo(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what `make` returns; it is called once for each key, and the result is kept.
+        """Return the value cached under a key, calling `make` on a miss.
 
         Of two threads that ask at once, both may call it, and both get the same result.
         """
@@ -105,7 +105,7 @@ class Graph:
         return kept[key] if key in kept else kept.setdefault(key, make())
 
     def memo_nested(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what `memo` does, where `make` asks the called graphs for the same.
+        """Like `memo`, for a `make` that asks the called graphs for the same.
 
         They may be nested to any depth; see `traversal.nested`.
         """
@@ -143,7 +143,7 @@ class Graph:
         return tuple(found if _is_ordered(found, children) else _ordered(found, children))
 
     def children(self, op: Op) -> tuple[Op, ...]:
-        """Return what must be computed before an op: its operands, and what `after` lists."""
+        """Return the ops to compute before an op: its operands, and those that `after` lists."""
         return (*op.args, *self.after.get(op, ()))
 
     @cached_property
@@ -254,7 +254,7 @@ class Graph:
         return self.mapped(new, dict.fromkeys(new.values()))
 
     def specialized(self, solution: Mapping[Symbol, int]) -> Graph:
-        """Return what `specialize` does, the very same graph each time; itself without symbols."""
+        """Like `specialize`, but the very same graph each time, and itself without symbols."""
         if not self.symbols:
             return self
         key = Graph.specialized, frozenset(solution.items())
@@ -264,7 +264,7 @@ class Graph:
         """Check every rule that a graph must keep.
 
         Raises GraphError that names the op and its line: a stored state as an operand, axes or
-        dtype that do not follow from the operands, a parameter that is no input, an update that
+        dtype that do not follow from the operands, a parameter that is not an input, an update that
         does not fit its state, a state with two updates, or a cycle.
         """
         for graph in called_graphs(self, own=True):
@@ -280,7 +280,7 @@ class Graph:
             if op.is_state:
                 raise GraphError(op.explain("a stored state is used as a value: read it instead"))
             if isinstance(op, ParameterOp) and op not in inputs:
-                raise GraphError(op.explain("the parameter is no input of the graph"))
+                raise GraphError(op.explain("the parameter is not an input of the graph"))
             _check_inference(op)
             for inner in op.contained:
                 _check_inference(inner)

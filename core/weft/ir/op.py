@@ -213,9 +213,9 @@ class Op:
         raise ImmutableError(f"{self!r} is immutable: {name!r} cannot be deleted")
 
     def memo(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what `make` returns; it is called once for each key, and the result is kept.
+        """Return the value cached under a key, calling `make` on a miss.
 
-        That is no part of the op, and copies do not have it. Of two threads that ask at once, both
+        That is not part of the op, and copies do not have it. Of two threads that ask at once, both
         may call `make`, and both get the same result.
         """
         kept: dict[Any, T] = self._kept
@@ -268,7 +268,7 @@ class Op:
 
     @property
     def contained(self) -> Iterable[Op]:
-        """Ops that it computes inside, which are none of the graph; verified with it."""
+        """Ops that it computes inside, which the graph does not have; verified with it."""
         return ()
 
     @property
@@ -293,7 +293,7 @@ class Op:
 
     @property
     def other_deps(self) -> OrderedSet[Op]:
-        """The writes that must come first although they are no operands; a fresh set."""
+        """The writes that must come first although they are not operands; a fresh set."""
         return OrderedSet(read for read in self.reads if read is not None)
 
     @property
@@ -460,7 +460,7 @@ def explain(
 
 
 def explained(kind: str, operands: Any, function: Any, *args: Any) -> Any:
-    """Return what a function returns; an error of its gets the name of the op and its operands."""
+    """Call a function; an error that it raises gets the name of the op and its operands."""
     try:
         return function(*args)
     except WeftError as error:

@@ -41,7 +41,7 @@ class RuleTable:
     def add(self, kind: type[Op], rule: Callable[..., Any]) -> None:
         """Add the rule for an op class.
 
-        Raises PluginError if there is one already, and for what is no op class or no function.
+        Raises PluginError if there is one already, and for what is not an op class or no function.
         """
         if not (isinstance(kind, type) and issubclass(kind, Op) and callable(rule)):
             raise PluginError(

@@ -254,7 +254,7 @@ def _state(
         raise ArgumentError(f"a shape is one tuple, as in placeholder(({axes!r}, {dtype!r}))")
     if isinstance(axes, np.ndarray) and axes.ndim:
         example = f"variable({axes.shape}, initial_value=...)"
-        raise ArgumentError(f"an array of shape {axes.shape} is no shape: say {example}")
+        raise ArgumentError(f"an array of shape {axes.shape} is not a shape: say {example}")
     state = AssignableTensorOp(
         kind=kind,
         target_axes=make_axes(axes),
@@ -271,7 +271,7 @@ def _state(
 
 
 def _called(function: Any, state: AssignableTensorOp) -> Any:
-    """Return what a function gives as an initial value; it gets what it needs of axes and dtype."""
+    """Return the initial value from a function, which takes axes and dtype if it has them."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):  # of builtin functions that say nothing of their parameters

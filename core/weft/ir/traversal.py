@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def operands(op: Op) -> Iterable[Op]:
-    """Return what an op computes from: its arguments, or those of the composite that it means."""
+    """Return the operands of an op: its arguments, or those of the composite that it means."""
     return op.meaning.args
 
 
@@ -69,7 +69,7 @@ class _TooDeep(BaseException):
 
 
 def nested(kept: MutableMapping[K, T], key: K, make: Callable[[], T]) -> T:
-    """Return what is kept under a key, made where it is missing, for which `make` may call this.
+    """Return the value cached under a key, calling `make` on a miss, which may recurse.
 
     To any depth: at a depth of `LEVELS` those that wait are given up; what they need is made
     without them on the stack, and they begin again. So each begins at most twice.

@@ -14,7 +14,7 @@ def may_be_view(op: Op) -> bool:
 class Layouts:
     """The layouts of values of known shape, before anything is planned.
 
-    As in a plan, every op that is no view has contiguous memory of its own.
+    As in a plan, every op that is not a view has contiguous memory of its own.
     """
 
     def __init__(self) -> None:

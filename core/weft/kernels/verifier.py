@@ -16,7 +16,7 @@ Types = list[tuple[Axes, DType]]
 
 
 def problem(kernel: Kernel) -> str | None:
-    """Return what is wrong with a kernel, or None.
+    """Return the problem of a kernel, or None.
 
     Every axis has the length of its dimension, every instruction comes after its operands and has
     the types that its op was made for, all reductions run over the same dimensions, a matrix
@@ -26,7 +26,7 @@ def problem(kernel: Kernel) -> str | None:
     made = range(len(kernel.operands) + len(kernel.prologue), len(kernel.values))
     for number in kernel.outputs:
         if number not in made:
-            return f"result {number} is no instruction, or one before a matrix product"
+            return f"result {number} is not an instruction, or one before a matrix product"
     return next(_problems(kernel), None)
 
 

@@ -161,7 +161,7 @@ class CtcOp(CompositeOp):
             raise DTypeError("labels and counts must be int64")
         classes = x.axes[2].length
         if isinstance(classes, int) and not 0 <= self.blank < classes:
-            raise AxesError(f"the blank {self.blank} is none of {classes} classes")
+            raise AxesError(f"the blank {self.blank} is not one of {classes} classes")
         return x.axes, x.dtype
 
     def lattice(self, x: TensorOp, labels: TensorOp, times: TensorOp, counts: TensorOp) -> Lattice:
@@ -204,7 +204,7 @@ class CtcOp(CompositeOp):
                 classes = np.full(2 * count + 1, self.blank)
                 classes[1::2] = labels[sample, :count]
                 if not np.all((classes >= 0) & (classes < x.shape[2])):
-                    problem = f"a label of sample {sample} is none of {x.shape[2]} classes"
+                    problem = f"a label of sample {sample} is not one of {x.shape[2]} classes"
                     raise IndexOutOfRange(self.explain(problem))
                 yield Walk(sample, classes, x[: max(time, 0), sample, classes], self.blank)
 

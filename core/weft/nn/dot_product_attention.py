@@ -105,7 +105,8 @@ class AttentionOp(CompositeOp):
         both_known = isinstance(heads, int) and isinstance(groups, int)
         if heads != groups and not (both_known and groups and heads % groups == 0):
             raise AxesError(
-                f"the number of heads of the query, {heads}, is no multiple of the key's, {groups}"
+                f"the number of heads of the query, {heads}, is not a multiple of the key's, "
+                f"{groups}"
             )
 
     @property

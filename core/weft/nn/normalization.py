@@ -320,7 +320,7 @@ def _statistics(x: TensorOp, positions: tuple[int, ...]) -> tuple[TensorOp, Tens
 def _statistics_across_ranks(
     x: TensorOp, positions: tuple[int, ...], places: tuple[int, ...]
 ) -> tuple[TensorOp, TensorOp, TensorOp]:
-    """Return what `_statistics` does, over the x of all ranks."""
+    """Return the results of `_statistics` over the x of all ranks."""
     wide = cast(x, accumulator_dtype(x.dtype))
     count = size_of(Axes(x.axes[place] for place in positions), wide.dtype)
     mean = all_reduce(MeanOp(wide, positions=positions), "mean")

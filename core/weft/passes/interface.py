@@ -70,7 +70,7 @@ class PeepholeGraphPass(GraphPass, metaclass=PassClass):
     Methods marked ``@visit.on_type(SomeOp)`` see every op of that class or a subclass, the nearest
     class in the op's MRO winning, and a plain method ``visit(self, op)`` every op that has no
     other; a subclass of the pass adds visitors or overrides those of its parents, which may be
-    classes that are no passes. A ``visit(op)`` that is set on the object is a plain method too. A
+    classes that are not passes. A ``visit(op)`` that is set on the object is a plain method too. A
     visitor that cannot be called with an op raises PassError, when the class is defined or when the
     pass runs. A visitor calls `replace_op`; the ops it makes are visited in turn, until nothing
     changes. The operands of the op it sees have been rewritten already.
@@ -329,7 +329,7 @@ class _Run:
         return blaming(origin_of(type(graph_pass)), doing)
 
     def checked_step(self, graph_pass: GraphPass, old: Graph) -> Graph:
-        """Return what a pass made of a graph."""
+        """Return the graph after a pass."""
         _require_fitting(graph_pass)
         new = graph_pass.do_pass(old, self.target)
         if not isinstance(new, Graph):

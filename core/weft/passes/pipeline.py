@@ -47,7 +47,7 @@ class Switches:
 
 
 def switches() -> Switches:
-    """Return what ``WEFT_PASSES`` says: ``+name``, ``+name@before`` and ``-name``, with commas.
+    """Parse ``WEFT_PASSES``: ``+name``, ``+name@before`` and ``-name``, with commas.
 
     Raises ArgumentError for anything else, and what `weft.plugins.require` raises for a name.
     """
@@ -57,7 +57,7 @@ def switches() -> Switches:
         sign, (name, _, before) = word[0], word[1:].partition("@")
         if sign not in "+-" or not name or (sign == "-" and before):
             raise ArgumentError(
-                f"{settings.PASSES}: {word!r} is none of +name, +name@before and -name"
+                f"{settings.PASSES}: {word!r} is not one of +name, +name@before and -name"
             )
         try:
             plugins.require(plugins.PASSES, name, is_default=name in DEFAULT_PIPELINE)
@@ -119,7 +119,7 @@ class Pipeline:
         return self._loaded(changed)
 
     def names(self, target: Target) -> list[str | GraphPass]:
-        """Return what `changed` does, but names of passes that are as they were when loaded.
+        """Like `changed`, but with names for passes that are as they were when loaded.
 
         The default pipeline is not loaded for that, unless a plugin changes it.
         """

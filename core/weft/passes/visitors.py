@@ -98,7 +98,7 @@ def require_fitting(kind: type) -> dict[type[Op], Visitor]:
 
 
 def visitors_of(owner: Any, checked: Mapping[type[Op], Visitor]) -> dict[type[Op], Visitor]:
-    """Return what a pass calls with an op, by the op class that it is for.
+    """Return the methods that a pass calls with an op, by op class.
 
     What was `checked` when the class was defined is not checked again. A ``visit`` of the object
     itself is the visitor of every op. Raises PassError for one that cannot be called with an op.
@@ -126,7 +126,7 @@ def _of_object(owner: Any) -> Iterator[tuple[type[Op], Visitor]]:
 
 
 def _bound(visitor: Any, owner: Any, kind: type) -> Visitor:
-    """Return a visitor as an attribute of the pass; what is no method takes the pass first."""
+    """Return a visitor as an attribute of the pass; what is not a method takes the pass first."""
     binds = None if isinstance(visitor, partial) else getattr(type(visitor), "__get__", None)
     if binds is not None:
         return binds(visitor, owner, kind)  # type: ignore[no-any-return]

@@ -91,7 +91,7 @@ def status_after(
 
 
 def _probed(backend: Any) -> tuple[str | None, str]:
-    """Return what a backend says of its device; raises PluginError for a malformed answer."""
+    """Return a backend's answer about its device; raises PluginError for a malformed one."""
     answer = backend.probe()
     if isinstance(answer, tuple) and len(answer) == 2:
         device, remark = answer

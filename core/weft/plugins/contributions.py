@@ -38,7 +38,7 @@ def require_name(title: str, group: str, name: object) -> None:
 
 
 def checked(title: str, group: str, name: str, value: Any) -> Any:
-    """Return what a plugin registers; raises PluginError for what cannot be of that group.
+    """Return the object that a plugin registers; raises PluginError if its group cannot hold it.
 
     A function that is to return a backend is taken as it is: see `checked_backend`. ``title`` is
     how messages call the plugin.
@@ -62,14 +62,14 @@ def checked_op(title: str, value: Any) -> Any:
     """Return a class of ops; raises PluginError for anything else."""
     if isinstance(value, type) and issubclass(value, base_class(OPS)):
         return value
-    raise PluginError(f"{title} registers {value!r} as an op, which is no subclass of Op.")
+    raise PluginError(f"{title} registers {value!r} as an op, which is not a subclass of Op.")
 
 
 def _checked_class(title: str, group: str, name: str, value: Any) -> Any:
     kind, base = GROUPS[group], base_class(group)
     if not (isinstance(value, type) and issubclass(value, base)):
         raise PluginError(
-            f"{title} registers {value!r} as the {kind} {name!r}, which is no subclass of "
+            f"{title} registers {value!r} as the {kind} {name!r}, which is not a subclass of "
             f"{base.__name__}."
         )
     if inspect.isabstract(value):
@@ -88,7 +88,7 @@ def _checked_importer(title: str, name: str, value: Any) -> Any:
     )
     if isinstance(value, type) or not are_suffixes or not callable(getattr(value, "read", None)):
         raise PluginError(
-            f"{title} registers {value!r} as the frontend {name!r}, which is no importer: an "
+            f"{title} registers {value!r} as the frontend {name!r}, which is not an importer: an "
             'object with `suffixes`, a tuple such as (".gem",), and `read(path, constants)`.'
         )
     return value

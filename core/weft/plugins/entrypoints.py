@@ -143,7 +143,7 @@ class Survey(NamedTuple):
 
 
 def survey() -> Survey:
-    """Return what is installed, without importing it and without warning of what is unreadable.
+    """Return the installed entry points, without importing any or warning of unreadable ones.
 
     The metadata is read again only if the import path, or a folder on it, has changed.
     """

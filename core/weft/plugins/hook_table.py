@@ -67,12 +67,12 @@ class HookTable:
         return [each for each in found if plugin is None or each.plugin is plugin]
 
     def registered_names(self, plugin: object, group: str, title: str) -> dict[str, Any]:
-        """Return what a plugin registers in a group, by name.
+        """Return the objects that a plugin registers in a group, by name.
 
         Raises
         ------
         PluginError
-            The plugin registers one name twice, or what is no name.
+            The plugin registers one name twice, or what is not a name.
         """
         offers: dict[str, Any] = {}
 
@@ -101,7 +101,7 @@ class HookTable:
 
 
 def call(hook: pluggy.HookImpl, origin: Origin, **arguments: Any) -> Any:
-    """Return what one implementation of a hook returns.
+    """Call one implementation of a hook.
 
     Raises
     ------

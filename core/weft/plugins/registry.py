@@ -164,7 +164,7 @@ def names(group: str) -> list[str]:
 
 
 def records(group: str | None = None) -> list[PluginRecord]:
-    """Return what is known of every plugin, or of those in one group, without importing any.
+    """Return the record of every plugin, or of those in one group, without importing any.
 
     Raises
     ------
@@ -309,7 +309,7 @@ def unregister(plugin: object) -> None:
 
 
 def address_of(group: str, name: str, *, is_default: bool = False) -> str:
-    """Return what the entry point of a plugin names, without importing it.
+    """Return the module and object that a plugin's entry point names, without importing it.
 
     Raises UnknownPluginError or PluginError where `load` would, for a name that nothing or more
     than one plugin has, and for one that is disabled.
@@ -620,7 +620,7 @@ def _offer(plugin: object, entry: Entry) -> Any:
 
 
 def _resolved(title: str, group: str, name: str, offer: Any) -> Any:
-    """Return what was registered; of a backend the class, which a function may import."""
+    """Return the registered object; of a backend the class, which a function may import."""
     offer = checked(title, group, name, offer)
     if group != BACKENDS or isinstance(offer, type):
         return offer

@@ -103,7 +103,7 @@ class CommunicationOp(TensorOp):
         return self.exchanged(*map(np.asarray, values))
 
     def _collective(self, kind: Kind, **options: Any) -> Collective:
-        """Return what the communicator has to do, as a part of the call that this thread is in."""
+        """Return the collective for the communicator, as part of this thread's call."""
         label, call = f"{type(self).__name__} in {self.file_info}", current_call()
         return Collective(kind, label=label, call=call.shown, key=call.compared, **options)
 
@@ -317,7 +317,7 @@ class WaitCollectiveOp(CommunicationOp):
     kind: Kind
 
     def infer(self) -> tuple[Axes, DType]:
-        """Return what the collective makes of the second operand."""
+        """Return the result of the collective for the second operand."""
         x = self.args[1]
         return _exchanged_axes(self.kind, x, self.ranks), x.dtype
 
@@ -327,7 +327,7 @@ class WaitCollectiveOp(CommunicationOp):
         return self._collective(self.kind)
 
     def exchanged(self, *values: Any) -> Any:
-        """Return what was received."""
+        """Return the received array."""
         return _started.wait(int(values[0]))
 
     def write(self, *arrays: Any) -> None:
@@ -451,7 +451,7 @@ def all_reduce(
 
     `communicator` is a name; without it that of the context counts, see `weft.communicators`. The
     ranks' tensors have the same axes and dtype. Of bools, max is or, and min is and. Raises
-    DTypeError for a sum of bools and for a mean of what are no floats.
+    DTypeError for a sum of bools and for a mean of what are not floats.
     """
     x = as_op(x)
     over = _over(communicator)
@@ -479,7 +479,7 @@ def started(kind: Kind, x: TensorOp, communicator: str | None = None) -> StartCo
 
 
 def waited(start: StartCollectiveOp) -> WaitCollectiveOp:
-    """Return what a collective gives that an op starts."""
+    """Return the result of the collective that an op starts."""
     over: dict[str, Any] = {"communicator": start.communicator, "ranks": start.ranks}
     return WaitCollectiveOp(start, start.args[0], kind=start.kind, **over)
 
@@ -503,7 +503,7 @@ def reduce_scatter(
 ) -> TensorOp:
     """Return this rank's part, along an axis, of the sum or mean of a tensor over all ranks.
 
-    Raises AxesError if the length of the axis is no multiple of the number of ranks.
+    Raises AxesError if the length of the axis is not a multiple of the number of ranks.
     """
     x = as_op(x)
     over = _over(communicator)
@@ -536,7 +536,7 @@ def send_receive(
     """Send a tensor to the rank `offset` above, and return that of the rank as much below.
 
     After the last rank comes the first. With ``wraps=False`` nothing comes after it, and ranks
-    that nobody sends to get zeros. Raises ArgumentError for an offset that is no whole number.
+    that nobody sends to get zeros. Raises ArgumentError for an offset that is not a whole number.
     """
     number = checked_integer("send_receive", "offset", offset)
     return SendReceiveOp(as_op(x), offset=number, wraps=bool(wraps), **_over(communicator))

@@ -23,7 +23,7 @@ class Change:
 
 
 def changes(before: Graph, after: Graph) -> list[Change]:
-    """Return what is different in a graph after a pass, in the order of the graphs."""
+    """Return the changes of a graph by a pass, in the order of the graphs."""
     if before is after:
         return []
     removed, added = _only_in(before.ops, after.ops), _only_in(after.ops, before.ops)
@@ -70,7 +70,7 @@ def _only_in(ops: Sequence[Op], others: Iterable[Op]) -> list[Op]:
 
 
 def _key(op: Op) -> Hashable:
-    """Return what an op keeps when only its operands change; without operands that is the op."""
+    """Return a key that an op keeps when only its operands change; without operands, the op."""
     if not op.args:
         return op
     return type(op), op.order, op.attribute_key, op.axes, op.dtype

@@ -204,7 +204,7 @@ class _Document:
         return found
 
     def op(self, op: Op, places: dict[Op, int]) -> dict[str, Any]:
-        """Return what a report shows of an op, without fields that are empty."""
+        """Return the fields of a report for an op, without empty ones."""
         found = {
             **self.head(op),
             "args": [places[arg] for arg in op.args],

@@ -102,7 +102,7 @@ class LineSummary:
 
 
 def kind_of(op: Op) -> str:
-    """Return what an op is called in reports."""
+    """Return the name of an op in reports."""
     return "Constant" if op.is_constant else type(op).__name__.removesuffix("Op")
 
 

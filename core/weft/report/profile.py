@@ -56,7 +56,7 @@ class ProfileRow:
         ``kernel``, ``library`` for a call of one, or ``host`` for a Python function.
     steps
         The steps that it computes; several if they share a launch. A copy of an operand of a loop
-        is no step.
+        is not a step.
     ops
         The classes of its ops.
     lines
@@ -361,7 +361,7 @@ def _places(plan: Plan) -> Iterable[tuple[Op, tuple[Place, Step]]]:
 
 
 def _bytes(op: Op, places: Mapping[Op, tuple[Place, Step]]) -> int:
-    """Return the bytes that an op reads and writes; an op that is no step copies."""
+    """Return the bytes that an op reads and writes; an op that is not a step copies."""
     if op in places:
         return bytes_moved(places[op][1])
     return sum(each.axes.size * each.dtype.itemsize for each in (op, *op.args) if each.is_tensor)

@@ -131,7 +131,7 @@ class Recorder:
             each()
 
     def take(self) -> Recording:
-        """Return what was recorded since the last time."""
+        """Return the records since the last call."""
         self.deliver()
         self.add_marks([])
         self._marks = []
@@ -147,7 +147,7 @@ class Recorder:
         return Recording(sorted(events, key=lambda event: event.start), seconds, counts)
 
     def around(self, run: Callable[..., None], ops: Sequence[Op]) -> Callable[..., None]:
-        """Return what runs a program of some ops, as one row if the backend records nothing."""
+        """Return an executor of a program that is one row if the backend records nothing."""
 
         def recorded(*arrays: object) -> None:
             self.mark(RESUMED)

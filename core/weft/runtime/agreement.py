@@ -87,7 +87,7 @@ def compiling(
 
 
 def _call(program: Program) -> str:
-    """Return what a program is compiled for, and where it first exchanges, as messages say it."""
+    """Describe a program's computation and its first collective, for messages."""
     call = current_call().text or f"the compilation of {program.name}"
     first = exchanges(program.captured)[0]
     return f"{call}, which has {type(first).__name__} in {first.file_info}"
@@ -118,7 +118,7 @@ def _compare(ranks: Communicator, program: Program, were_set: Container[Any]) ->
 
 
 def _parts(program: Program, were_set: Container[Any]) -> list[tuple[str, Graph | None]]:
-    """Return what is compared, each with what to say if it differs; None agrees with anything."""
+    """Return messages of mismatches, each with the graph to compare; None agrees with anything."""
     found: list[tuple[str, Graph | None]] = [
         (
             f"the ranks compile different graphs of {program.name}: all ranks have to build the "

@@ -74,7 +74,7 @@ def read_array(path: Path) -> Array:
 def stored_arrays(path: Path) -> Iterator[StoredArrays]:
     """Yield the arrays in an .npz file by name; each is read when it is asked for.
 
-    Raises ArgumentError for any other file, and for an entry that is no array.
+    Raises ArgumentError for any other file, and for an entry that is not an array.
     """
     with path.open("rb") as file:
         with _reading(path):
@@ -93,7 +93,7 @@ class StoredArrays(Mapping[str, Array]):
         self._entries = {name.removesuffix(".npy"): name for name in names}
 
     def header(self, name: str) -> Header:
-        """Return what an array is without reading its elements, which may take much memory.
+        """Return the header of an array; its elements, which may take much memory, are not read.
 
         Raises ArgumentError if it is none, or if there are not as many elements as it says.
         """

@@ -42,7 +42,7 @@ def write_parts(path: str | os.PathLike[str], parts: Mapping[str, bytes]) -> Non
 def read_parts(path: Path) -> dict[str, bytes]:
     """Return the parts of an artifact by name.
 
-    Raises ArtifactError if the file cannot be read, is no zip or damaged, or has a part that is
+    Raises ArtifactError if the file cannot be read, is not a zip or damaged, or has a part that is
     compressed, encrypted, there twice or with a path of its own: weft writes none of these.
     """
     import zipfile
@@ -81,7 +81,7 @@ def document_of(path: Path, parts: Mapping[str, bytes]) -> dict[str, Any]:
 
     content = parts.get(DOCUMENT)
     if content is None or len(content) > LONGEST_DOCUMENT:
-        raise ArtifactError(f"{path} is no artifact: it has no {DOCUMENT} that can be read")
+        raise ArtifactError(f"{path} is not an artifact: it has no {DOCUMENT} that can be read")
     try:
         document = json.loads(content)
         found = document["format"]

@@ -47,7 +47,7 @@ def load(
     graph in the file is compiled, through the compile cache. With `trust` the code that the file
     brings runs instead, on the backend that it is for unless another is given or chosen; so give it
     for files of your own only: a file's author can put any code there. Raises ArtifactError for a
-    file that is no artifact, is damaged, or has been saved by a version of weft that this one
+    file that is not an artifact, is damaged, or has been saved by a version of weft that this one
     cannot read; with `trust` also for code of another backend, version or processor.
     """
     if not isinstance(path, str | os.PathLike):
@@ -214,7 +214,7 @@ def _options(given: Any) -> dict[str, Any]:
     limit = given.get("memory_limit")
     if limit is not None:
         if _typed(int, limit) < 0:
-            raise ValueError(f"a limit on memory is no negative number: {limit}")
+            raise ValueError(f"a limit on memory is not a negative number: {limit}")
         found["memory_limit"] = limit
     return found
 

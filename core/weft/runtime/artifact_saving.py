@@ -94,7 +94,7 @@ def _require_whole(name: str, graph: Graph) -> None:
 
 
 def facts(transformer: Any) -> dict[str, Any]:
-    """Return what the generated code of a transformer depends on beside the graph, as JSON."""
+    """Return the settings that the generated code depends on beside the graph, as JSON."""
     import platform
 
     return {

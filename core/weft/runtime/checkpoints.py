@@ -105,7 +105,7 @@ def named_states(transformer: Transformer, states: States | None) -> dict[str, A
 def read_values(path: Path, wanted: set[str] | None = None) -> dict[str, Array]:
     """Return the arrays of a checkpoint by name, or those of some names that it has.
 
-    Raises CheckpointError for a file that cannot be read, or is no checkpoint.
+    Raises CheckpointError for a file that cannot be read, or is not a checkpoint.
     """
     content = _content(path)
     if content[8:9] == b"{":
@@ -134,7 +134,7 @@ def _share(path: Path, name: str) -> bytes:
     """Return the content of a file that an index names, which is a regular one beside it."""
     found = path.with_name(name)
     if os.path.exists(found) and not os.path.isfile(found):  # a pipe may have no end
-        raise CheckpointError(f"{path} names {name!r:.100}, which is no file beside it")
+        raise CheckpointError(f"{path} names {name!r:.100}, which is not a file beside it")
     return _content(found)
 
 
@@ -164,9 +164,9 @@ def _index(path: Path, content: bytes) -> dict[str, str]:
 def _problems(
     transformer: Transformer, named: Mapping[str, Any], found: Mapping[str, Array]
 ) -> list[str]:
-    """Return what is wrong with values for states: missing, extra, of another dtype or shape."""
+    """Describe the mismatches of values for states: missing, extra, of another dtype or shape."""
     problems = [f"{name} is missing" for name in named if name not in found]
-    problems += [f"{name} is no state here" for name in found if name not in named]
+    problems += [f"{name} is not a state here" for name in found if name not in named]
     for name in named.keys() & found.keys():
         value, have = found[name], _type(transformer, named[name])
         if (value.dtype, value.shape) != have:
@@ -182,7 +182,7 @@ def _type(transformer: Transformer, state: Any) -> tuple[Any, tuple[int, ...]]:
 
 
 def _part(state: Any, whole: Array) -> Array:
-    """Return what this rank has of the value of a state in files."""
+    """Return this rank's part of the value of a state in files."""
     axis = shard_axis(state)
     if axis is None:
         return whole

@@ -62,7 +62,7 @@ class Exchange:
         return _Turn(self._turns, Call(text, f"{self.identity} {self.calls}"))
 
     def with_lengths(self, program: Program, run: Callable[..., None]) -> Callable[..., None]:
-        """Return what runs a program, as one for its lengths where a call tells them."""
+        """Return an executor that adds the lengths of a program to the name of its call."""
         if not program.solution:
             return run
         lengths = f" for {[op.axes.lengths for op in program.captured.inputs]}"
@@ -146,7 +146,7 @@ def are_shared(states: Iterable[Any], initialized: Iterable[Any]) -> bool:
 
 
 def _content(graph: Graph) -> str:
-    """Return what tells a graph from others, also where it has unknown lengths."""
+    """Return an identity of a graph, also where it has unknown lengths."""
     return kinds(graph) if graph.symbols else graph_digest(comparable(graph))
 
 

@@ -24,7 +24,7 @@ def given_lengths(axes: Mapping[Any, int] | None, graph: Graph, name: str) -> di
 
     A key is an axis, a length or a name. Raises ArgumentError for one that the graph and the
     initial values of its states lack, or that is known there, computed from others, or the name of
-    several; AxesError for a number that is no length, and for two lengths of one.
+    several; AxesError for a number that is not a length, and for two lengths of one.
     """
     solution: dict[Symbol, int] = {}
     if axes is not None and not isinstance(axes, Mapping):
@@ -99,5 +99,7 @@ def _checked(key: Any, size: Any) -> int:
     except TypeError:
         found = -1
     if not 0 <= found <= LONGEST:
-        raise AxesError(f"axes= gives {key!r} the length {size!r}, which is no whole number from 0")
+        raise AxesError(
+            f"axes= gives {key!r} the length {size!r}, which is not a whole number from 0"
+        )
     return found

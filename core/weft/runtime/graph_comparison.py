@@ -51,7 +51,7 @@ def listing(graph: Graph) -> str:
 
 
 def _description(op: Op, operands: list[str]) -> str:
-    """Return what an op is, the same on all ranks."""
+    """Return the description of an op, the same on all ranks."""
     fields = {k: v for k, v in op.attributes().items() if isinstance(v, bool | int | float | str)}
     if op.is_constant:
         fields["crc32"] = f"{zlib.crc32(op.const.tobytes()):x}"

@@ -170,7 +170,7 @@ class _Search:
     def level(
         self, graph: Graph, arrays: Sequence[Array]
     ) -> tuple[NonFinite | None, tuple[Array, ...]]:
-        """Return what is found in one run of a graph, and the outputs of the run."""
+        """Return the findings of one run of a graph, and its outputs."""
         bare, contents, outputs = self.run(graph, arrays)
         sources = _sources(bare, contents)
         bad = [op for op in bare.outputs if contents.get(op)]
@@ -210,7 +210,7 @@ class _Search:
         return bare, contents, values[len(watched) :]
 
     def described(self, graph: Graph, op: Op, arrays: Sequence[Array]) -> NonFinite:
-        """Return what is known of an op that NaN or an infinity comes from."""
+        """Return the finding for an op that a NaN or an infinity comes from."""
         if isinstance(op, GraphsOp):
             found = self.inside(op, graph, arrays)
             if found is not None:
@@ -229,7 +229,7 @@ class _Search:
         return NonFinite(op, worst, tuple(ranges[len(values) :]))
 
     def inside(self, op: GraphsOp, graph: Graph, arrays: Sequence[Array]) -> NonFinite | None:
-        """Return what is found in the graphs that an op runs, in the order in which it does."""
+        """Return the findings in the graphs that an op runs, in execution order."""
         runs = 0
 
         def evaluate(called: Graph, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -254,7 +254,7 @@ class _Search:
 
 
 def _name(op: Op) -> str:
-    """Return what a user calls an op."""
+    """Return the name by which a user knows an op."""
     if isinstance(op, ParameterOp):
         return f"argument {op.source}"
     if isinstance(op, ReadOp):
@@ -339,7 +339,7 @@ def _range(op: Op, array: Array) -> ValueRange:
 
 
 def checking(made: Computation, program: Program) -> Callable[..., None]:
-    """Return what runs a program and raises CheckFailed for a result that is not finite.
+    """Return an executor of a program that raises CheckFailed for a result that is not finite.
 
     The states have their values from before the call then.
     """

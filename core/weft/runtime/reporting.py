@@ -40,7 +40,7 @@ def write_report(
 
 
 def compiled(made: Computation, program: Program, profile: Profile | None) -> Compiled:
-    """Return what a report shows of one program of a computation."""
+    """Return the part of a report on one program of a computation."""
     transformer = made.transformer
     return Compiled(
         computation=made.name,

@@ -135,8 +135,8 @@ class Transformer(StateStore):
         `results` is an op, a list, tuple, set or dict of ops, or None, or what has parameters of
         its own: a `ComputationOp` or a `Graph`. `parameters` are the placeholders that a call gives
         values for, in order, or ``"all"``. `axes` gives numbers to unknown lengths of these,
-        by axis, by length or by name. Raises ArgumentError for a parameter that is no placeholder,
-        and for a length that is not among them.
+        by axis, by length or by name. Raises ArgumentError for a parameter that is not a
+        placeholder, and for a length that is not among them.
         """
         self.require_open()
         if self.strict_finalize and self.finalized:

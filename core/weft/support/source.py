@@ -56,7 +56,7 @@ def entry() -> tuple[Location, str]:
     name = ""
     while frame.f_back is not None and _classified(frame, frame.f_code.co_filename):
         if frame.f_code.co_name == "__init__":
-            name = ""  # what a class calls is no function of the user's
+            name = ""  # what a class calls is not a function of the user's
         elif _is_public(frame):
             name = frame.f_code.co_name
         frame = frame.f_back

@@ -121,7 +121,7 @@ def chain_of_writes(transformer: Any) -> Any:
 
 
 def read_and_pruned(transformer: Any) -> Any:
-    """An expression that simplifies to a read of a state is no state, and causes no cycle."""
+    """An expression that simplifies to a read of a state is not a state, and causes no cycle."""
     w = weft.variable((), initial_value=0)
     weft.assign(w, w + 1)
     return transformer.computation(w + 0 * w)().item()
@@ -238,7 +238,7 @@ def initialized_from_another(transformer: Any) -> Any:
 
 
 def unset_states(transformer: Any) -> Any:
-    """A state without a value is zeros; a placeholder that is no parameter is a state."""
+    """A state without a value is zeros; a placeholder that is not a parameter is a state."""
     w, x = weft.variable((2,)), weft.placeholder((2,))
     return transformer.computation(w + x + 1)().tolist()
 

@@ -93,7 +93,7 @@ class Case:
         self.wanted.append(wanted)
 
     def problem(self, found: list[Array]) -> str:
-        """Return what is wrong with the results, or nothing."""
+        """Return the problem of the results, or an empty text."""
         for number, (mine, wanted) in enumerate(zip(found, self.wanted, strict=True)):
             mine = np.asarray(mine)
             if mine.shape != wanted.shape:
@@ -305,7 +305,7 @@ class Pool:
         return self.asked._asdict() | {"padding": padding}
 
     def made(self, function: Any, kind: Any, **more: Any) -> Any:
-        """Return what the function makes of the images, or the op."""
+        """Return the result of the function for the images, or the op."""
         if self.is_public:
             return function(self.x, **self.options, ceil_mode=self.ceil_mode)
         return kind(self.x, **self.asked._asdict(), **more)

@@ -47,7 +47,7 @@ def parse(text: str, states: dict[str, Any] | None = None) -> Graph:
 
     `states` gives the stored tensors for names in the text; others are made anew. Raises ParseError
     with line and column for anything malformed, unknown, or printed without its values, and
-    ArgumentError for what is no text, or states that are no dictionary.
+    ArgumentError for what is not text, or states that are not a dictionary.
     """
     return Parsing(states).parse(text)
 

@@ -203,7 +203,7 @@ def _call(op: Op, args: list[str], graphs: Mapping[Graph, str] = MappingProxyTyp
 
 
 def _form(kernel: Kernel) -> tuple[Any, ...]:
-    """Return what kernels share that print the same, lines aside: names of axes count."""
+    """Return a key that is equal for kernels that print alike, lines aside; names of axes count."""
     axes = (v.axes if isinstance(v, Operand) else v.op.axes for v in kernel.values)
     return (kernel.key, *axes)
 

@@ -93,8 +93,8 @@ def variance_scaling(
     standard deviations and scaled to the same variance.
 
     `in_axes` and `out_axes` are axes, names, positions or lists of them. The default output axis is
-    the first that is no input, the default input axis the first that is no output. For `seed` and
-    `stream` see `random_bits`.
+    the first that is not an input, the default input axis the first that is not an output. For
+    `seed` and `stream` see `random_bits`.
     """
     return _scaled(
         "variance_scaling", axes, scale, mode, distribution, in_axes, out_axes, dtype, seed, stream

@@ -199,7 +199,7 @@ def check_variables(function: str, variables: list[Any]) -> None:
     """Raise ArgumentError or DTypeError unless these are different states of floats."""
     for variable in variables:
         if not isinstance(variable, Op) or not variable.is_state:
-            problem = f"{variable!r} is no variable, so it cannot be optimized"
+            problem = f"{variable!r} is not a variable, so it cannot be optimized"
             raise ArgumentError(explain(function, problem, ()))
         if getattr(variable, "is_placeholder", False):
             problem = f"{variable} is a placeholder, which keeps no step: make it a variable"

@@ -1,4 +1,4 @@
-"""Transformations of whole graphs that are no passes: capture, inlining, pruning of calls.
+"""Transformations of whole graphs that are not passes: capture, inlining, pruning of calls.
 
 Imports `weft.ops` and what lies below. Start with `capture`, which makes a graph of the user's
 ops.

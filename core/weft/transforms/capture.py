@@ -34,9 +34,9 @@ def capture(
 ) -> Graph:
     """Return the graph of results, one output for each that yields a tensor.
 
-    Raises ArgumentError for what is no list of ops and for a parameter that is no placeholder,
-    GraphError for an op that belongs to another captured graph, and StateError for writes whose
-    order is ambiguous.
+    Raises ArgumentError for what is not a list of ops and for a parameter that is not a
+    placeholder, GraphError for an op that belongs to another captured graph, and StateError for
+    writes whose order is ambiguous.
     """
     results, parameters = listed("capture", results), listed("capture", parameters, object)
     if not isinstance(name, str):
@@ -53,16 +53,16 @@ def capture(
 
 
 def not_a_placeholder(parameter: Any) -> str:
-    """Return what is wrong with a parameter, and what to do instead."""
+    """Return the problem of a parameter, and its remedy."""
     if isinstance(parameter, AssignableTensorOp) and parameter.is_state:
         kind = "variable" if parameter.is_trainable else "persistent tensor"
         return parameter.explain(
-            f"the parameter {parameter} is a {kind} and no placeholder: set its value between "
+            f"the parameter {parameter} is a {kind}, not a placeholder: set its value between "
             f"calls by transformer.set_value({parameter}, value), or take a placeholder as the "
             "parameter, and assign that to it"
         )
     return (
-        f"{parameter!r} of type {type(parameter).__name__} is no placeholder: give the "
+        f"{parameter!r} of type {type(parameter).__name__} is not a placeholder: give the "
         "placeholders one by one, as in computation(result, x, y)"
     )
 
@@ -184,7 +184,7 @@ class _Capture:
             values[op] = self._convert(op, region)
 
     def _missing(self, op: Op, region: _Region) -> list[Op]:
-        """Return what must be executed before an op; members of a sequence one at a time."""
+        """Return the ops to execute before an op; members of a sequence one at a time."""
         values = region.values
         if isinstance(op, SequentialOp):
             for number in range(region.done.get(op, 0), len(op.args)):
@@ -272,5 +272,5 @@ class _Capture:
 
 
 def _members(op: Op) -> tuple[Op, ...]:
-    """Return what a sequence or a group runs; nothing for any other op."""
+    """Return the members of a sequence or a group; nothing for any other op."""
     return op.args if isinstance(op, SequentialOp | ParallelOp) else ()

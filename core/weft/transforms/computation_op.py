@@ -47,7 +47,7 @@ def computation(results: Any, *parameters: Any) -> ComputationOp:
 def resolved(results: Any, parameters: Sequence[Any]) -> tuple[tuple[Op, ...], tuple[Any, ...]]:
     """Return the results as a flat tuple, and the parameters with ``"all"`` spelled out.
 
-    Raises ArgumentError for a result that is no op.
+    Raises ArgumentError for a result that is not an op.
     """
     ops, _ = structure(results)
     for op in ops:

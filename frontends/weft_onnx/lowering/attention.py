@@ -84,13 +84,13 @@ def parted(x: Tensor, count: int) -> Tensor:
 
 
 def later(queries: int, keys: int) -> Tensor:
-    """Return what is added to scores so that no query attends to keys after it."""
+    """Return the addend of scores that keeps queries from later keys."""
     places = np.arange(keys)[None] > np.arange(queries)[:, None] + (keys - queries)
     return weft.constant(np.where(places, np.float32(LOWEST), np.float32(0)))
 
 
 def padding(node: Node, operand: int, keys: int) -> Tensor | None:
-    """Return what a mask of words adds to scores.
+    """Return the addend of scores for a mask of words.
 
     It holds the number of keys of each sample, or that and the first key of each; or for each key,
     or each query and key, whether it is one.

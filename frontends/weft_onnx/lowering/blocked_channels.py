@@ -69,7 +69,7 @@ def in_order(filters: Array, block: int, is_first: bool) -> Array:
     """
     count, channels, *lengths = filters.shape
     if count % block:
-        raise ValueError(f"{count} filters are no multiple of a block of {block} channels")
+        raise ValueError(f"{count} filters are not a multiple of a block of {block} channels")
     if is_first or channels == 1:
         given = filters.reshape(count // block, channels, *lengths, block)
         return np.moveaxis(given, -1, 1).reshape(filters.shape)

@@ -15,8 +15,8 @@ from weft_onnx.values import Array, dtype_of
 def one_hot_encoder(node: Node) -> Any:
     """Return for each category 1 where an element is that, and 0 elsewhere.
 
-    An element that is no category has zeros, or is an error if the node says so; such elements and
-    strings are looked at on the host.
+    An element that is not a category has zeros, or is an error if the node says so; such elements
+    and strings are looked at on the host.
     """
     names, whole = node.attr("cats_strings"), node.attr("cats_int64s")
     if bool(names) == bool(whole):
@@ -34,7 +34,7 @@ def one_hot_encoder(node: Node) -> Any:
         found = given[..., None] == categories
         if not node.flag("zeros", True) and not found.any(-1).all():
             unknown = given[~found.any(-1)].tolist()[0]
-            raise node.error(f"an element is {unknown!r}, which is none of its categories")
+            raise node.error(f"an element is {unknown!r}, which is not one of its categories")
         return [found.astype(np.float32)]
 
     return node.host(encoded, node.raw(0))[0]

@@ -90,7 +90,7 @@ def tf_idf_vectorizer(node: Node) -> Any:
     weights = list(node.attr("weights") or [])
     grams: dict[tuple[Any, ...], int] = {}
     if sorted(starts) != starts or not all(0 <= each <= len(pool) for each in starts):
-        raise node.error(f"ngram_counts {starts[:9]} are no places in a pool of {len(pool)}")
+        raise node.error(f"ngram_counts {starts[:9]} are not places in a pool of {len(pool)}")
     node.require_room(max(indexes, default=0))
     for size, first in enumerate(starts, 1):
         last = starts[size] if size < len(starts) else len(pool)

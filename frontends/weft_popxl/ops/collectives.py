@@ -129,7 +129,7 @@ def _part(x: TensorOp, over: Ranks) -> TensorOp:
 
 
 def _summed(op: str, x: TensorOp, over: Ranks, collective: Callable[..., TensorOp]) -> TensorOp:
-    """Return what one of `SUMS` is of the sums that a collective makes."""
+    """Return one of `SUMS` from the sums of a collective."""
     if op == "mean" and not is_inexact(x.dtype):
         raise DTypeError(f"a mean over replicas needs floats, not {x.dtype}: ops.cast first")
     total = collective(weft.square(x) if op == "square_add" else x, **over)

@@ -122,7 +122,7 @@ class ConditionalInfo:
         own = self.is_parent_index_in_then_branch(idx)
         if then_branch not in (None, own):
             raise PlaceError(
-                f"input {idx} of the conditional is none of "
+                f"input {idx} of the conditional is not one of "
                 f"{self._branches[bool(then_branch)].called_graph}"
             )
         return idx - self._first(own)
@@ -134,7 +134,7 @@ class ConditionalInfo:
         if not 0 < number < count:
             there_are = f"they have 1 to {count - 1}" if count > 1 else "they have none"
             raise PlaceError(
-                f"input {number} of the conditional is none of its graphs: {there_are}"
+                f"input {number} of the conditional is not one of its graphs: {there_are}"
             )
         return number < self._first(False)
 

@@ -58,7 +58,7 @@ def _transpose(kind: str, t: Tensor, permutation: Iterable[int] | None = None) -
         given = several(f"{kind}: the permutation", permutation)
         order = [axis_of(kind, t, axis) for axis in given]
     if sorted(order) != places:
-        raise popart_exception(f"{kind}: {order} is no order of the dimensions of {t!r}")
+        raise popart_exception(f"{kind}: {order} is not an order of the dimensions of {t!r}")
     back = [order.index(place) for place in places]
     return _moved(
         kind, t, lambda x: weft.transpose(x, order), lambda value, _: weft.transpose(value, back)

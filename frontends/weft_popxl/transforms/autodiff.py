@@ -100,7 +100,8 @@ def _checked(
     for tensor in given:
         if tensor not in graph.outputs:
             warnings.warn(
-                f"autodiff: {tensor!r} in grads_provided is no output of {graph}, it is left out",
+                f"autodiff: {tensor!r} in grads_provided is not an output of {graph}, so it is "
+                "left out",
                 stacklevel=3,
             )
     for tensor in wanted:

@@ -118,7 +118,7 @@ class Choice:
         return {split: axes[split] for split, _ in counts.most_common()}
 
     def entering(self, region: Region) -> Iterator[Crossing | Sharing]:
-        """Yield what enters a region, and who else reads it."""
+        """Yield the values that enter a region, and their other readers."""
         reads = {(read.root, settled(read.split)): read for read in region.reads}
         for read in reads.values():
             root = read.root
@@ -137,7 +137,7 @@ class Choice:
                     yield Sharing(shared, lies.nbytes)
 
     def leaving(self, region: Region) -> Iterator[Crossing]:
-        """Yield what leaves a region."""
+        """Yield the values that leave a region."""
         for op in region.ops:
             lies = contiguous(op.axes.shape, op.dtype)
             for arg, user in self.regions.uses.get(op, ()):

@@ -99,9 +99,9 @@ class _Readers:
         return self.price(view, copy, True) + copy_price(lies) < self.price(view, lies, False)
 
     def price(self, op: Op, lies: TensorDescription, is_made: bool) -> int:
-        """Return what the readers of a value pay if it lies so; a result that is made here is free.
+        """Return the cost of a value's layout for readers; a result that is made here is free.
 
-        Views are followed, and a reshape that is no view copies; only so many views are.
+        Views are followed, and a reshape that is not a view copies; only so many views are.
         """
         total = 0
         waiting = [(op, lies)]

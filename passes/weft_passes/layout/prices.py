@@ -27,7 +27,7 @@ STEP = 1 << 14
 
 
 def reading_price(lies: TensorDescription) -> int:
-    """Return what it costs to read a value in the order of its axes, and not in one row."""
+    """Return the cost of reading a value in the order of its axes, and not in one row."""
     if not lies.size:
         return 0
     length, stride = last_row(lies)
@@ -36,7 +36,7 @@ def reading_price(lies: TensorDescription) -> int:
 
 
 def copy_price(lies: TensorDescription) -> int:
-    """Return what a copy costs: to read the value as it lies, and to write it."""
+    """Return the cost of a copy: to read the value as it lies, and to write it."""
     return STEP + 2 * lies.nbytes + reading_price(lies)
 
 

@@ -128,7 +128,7 @@ class _Rebuilding:
         return self.views[key]
 
     def original(self, op: Op) -> TensorOp:
-        """Return what has the axes of an op, and its value."""
+        """Return the new op with the axes and the value of an op."""
         if op not in self.new:
             with scope.replacing(op):
                 self.new[op] = self.moved_back(op)

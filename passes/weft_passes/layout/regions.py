@@ -113,7 +113,7 @@ class Regions:
             self.uses.setdefault(root, []).append((arg, user))
 
     def root(self, op: Op) -> Op:
-        """Return what an op is a view of."""
+        """Return the base that an op is a view of."""
         return self.views[op].root if op in self.views else op
 
     def computes(self, op: Op) -> bool:

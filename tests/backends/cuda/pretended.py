@@ -109,7 +109,7 @@ class Stream:
             work()
 
     def defer(self, what: str, work: Callable[[], None]) -> None:
-        assert self.captured is None, "a library's work is no part of graphs"
+        assert self.captured is None, "a library's work is not part of graphs"
         self.machine.log.append(what)
         self.deferred.append(work)
 

@@ -74,9 +74,9 @@ def test_a_gpu_is_named_by_number_or_name(
 
 @pytest.mark.usefixtures("cards")
 def test_what_cannot_be_used_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ArgumentError, match=r"(?s)device='radeon' is none.*0: NVIDIA Old"):
+    with pytest.raises(ArgumentError, match=r"(?s)device='radeon' is not one.*0: NVIDIA Old"):
         best("radeon")
-    with pytest.raises(ArgumentError, match=r"(?s)device='²' is none"):
+    with pytest.raises(ArgumentError, match=r"(?s)device='²' is not one"):
         best("²")
     with pytest.raises(ArgumentError, match="a number or a name, not True"):
         best(True)

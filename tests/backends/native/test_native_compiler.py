@@ -75,7 +75,7 @@ def test_a_named_compiler_is_taken(script: Any, cache_folder: Path) -> None:
 
 def test_a_name_that_is_no_command_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFT_CC", "no-such-compiler")
-    with pytest.raises(BackendError, match="WEFT_CC='no-such-compiler' is no command"):
+    with pytest.raises(BackendError, match="WEFT_CC='no-such-compiler' is not a command"):
         NativeTransformer.probe()
     assert plugins.backend_status("native").is_broken
     with pytest.raises(BackendError, match="name one in WEFT_CC"):

@@ -94,14 +94,14 @@ def test_a_command_that_cannot_be_read_is_named(
     if command.strip():
         with pytest.raises(BackendError) as caught:
             NativeTransformer.probe()
-        assert f"WEFT_CC={command.strip()!r} is no command" in caught.value.problem
+        assert f"WEFT_CC={command.strip()!r} is not a command" in caught.value.problem
     else:
         assert compiler.command()
 
 
 def test_a_compiler_that_has_gone_is_named(script: Callable[[str], Path]) -> None:
     script("exit 0").unlink()
-    with pytest.raises(BackendError, match="is no command"):
+    with pytest.raises(BackendError, match="is not a command"):
         load(ANSWER, "a test", ["answer"])
     path = script("exit 0")
     assert compiler.command() == (str(path),)

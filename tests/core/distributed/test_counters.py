@@ -122,7 +122,7 @@ def test_what_needs_other_ranks_is_refused() -> None:
     computation = weft.make_transformer("numpy").computation(total, x)
     with (
         ThreadPoolExecutor(1) as threads,
-        pytest.raises(ArgumentError, match="workers of an executor are no ranks") as caught,
+        pytest.raises(ArgumentError, match="workers of an executor are not ranks") as caught,
     ):
         weft_map(computation, [], threads)
     assert "test_counters.py" in str(caught.value)

@@ -200,7 +200,7 @@ BUILT = {
     "padding with NaN": Case(
         lambda: weft.pad(x(2, dtype="int32"), [1], float("nan")), DTypeError, ("NaN",)
     ),
-    # what is no tensor, and what cannot be written
+    # what is not a tensor, and what cannot be written
     "an assign as operand": Case(
         lambda: weft.add(weft.assign(w(), 1), 1), ArgumentError, ("no tensor",)
     ),
@@ -249,10 +249,10 @@ BUILT = {
     ),
     # captures
     "a parameter that is a variable": Case(
-        lambda: (lambda v: weft.capture([v + 1], [v]))(w()), ArgumentError, ("no placeholder",)
+        lambda: (lambda v: weft.capture([v + 1], [v]))(w()), ArgumentError, ("not a placeholder",)
     ),
     "a parameter that is a number": Case(
-        lambda: weft.capture([x()], [3]), ArgumentError, ("no placeholder",)
+        lambda: weft.capture([x()], [3]), ArgumentError, ("not a placeholder",)
     ),
     "a parameter twice": Case(
         lambda: (lambda v: weft.capture([v + 1], [v, v]))(x()), ArgumentError, ("twice",)

@@ -135,7 +135,7 @@ MISTAKES = {
     ),
     "a value in the place of axes": Case(
         lambda: weft.variable(np.zeros((2, 3))),
-        ArgumentError, ("no shape", "variable((2, 3), initial_value=...)"),
+        ArgumentError, ("not a shape", "variable((2, 3), initial_value=...)"),
     ),
     "a length that is an array": Case(
         lambda: weft.zeros((np.zeros(2),)), AxesError, ("must be an integer",)

@@ -335,8 +335,8 @@ def changed(index: int, **changes: Any) -> Kernel:
 
 MALFORMED = {
     "length 4 in dimension 0": lambda: broken(domain=(5, 6)),
-    "result 0 is no instruction": lambda: broken(outputs=(0,)),
-    "result 9 is no instruction": lambda: broken(outputs=(9,)),
+    "result 0 is not an instruction": lambda: broken(outputs=(0,)),
+    "result 9 is not an instruction": lambda: broken(outputs=(9,)),
     "computed before one of its operands": lambda: changed(0, args=(3, 3)),
     "value 2 is reduced over": lambda: broken(reduced=(0,)),
     "value 1 has 2 axes and 1 places": lambda: changed(0, places=(0,)),
@@ -416,7 +416,7 @@ MALFORMED_PRODUCTS = {
     r"value 2, at \(0, None\), takes values at .*\(0, 1\)": lambda: changed_prologue(
         0, places=(0, 1)
     ),
-    "result 2 is no instruction, or one before a matrix product": lambda: dataclasses.replace(
+    "result 2 is not an instruction, or one before a matrix product": lambda: dataclasses.replace(
         before_product(weft.tanh(X)), outputs=(2,)
     ),
     r"value 2, a contraction, has the places \(0, None\)": lambda: changed_product(

@@ -121,7 +121,7 @@ NO_SHARDS = {
     ),
     "no variable": (
         lambda loss, weights: weft.data_parallel([loss], [loss], sharded=True),
-        "is no variable",
+        "is not a variable",
     ),
 }
 

@@ -219,12 +219,12 @@ def without(name: str) -> Callable[[dict[str, bytes]], dict[str, bytes]]:
 
 
 HOSTILE: dict[str, tuple[Callable[[dict[str, bytes]], dict[str, bytes]], str]] = {
-    "no document": (without("artifact.json"), "is no artifact"),
+    "no document": (without("artifact.json"), "is not an artifact"),
     "no graph": (without("graph.txt"), "graph.txt"),
     "no constants": (without("constants.safetensors"), "constants"),
     "a newer format": (with_document(format=99), "version 99 of the format"),
-    "a format that is no number": (with_document(format={}), "of the format"),
-    "a document that is no dictionary": (lambda p: {**p, "artifact.json": b"[]"}, "malformed"),
+    "a format that is not a number": (with_document(format={}), "of the format"),
+    "a document that is not a dictionary": (lambda p: {**p, "artifact.json": b"[]"}, "malformed"),
     "a deep document": (lambda p: {**p, "artifact.json": b"[" * 10**5}, "malformed"),
     "a name that is a number": (with_document(name=3), "expected str"),
     "results that are none": (with_document(results=3), "malformed"),
@@ -252,7 +252,7 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, bytes]], dict[str, bytes]], str]] =
     "a huge axis": (with_text("float32(40, 3)", f"float32({10**30}, 3)"), "malformed"),
     "packed values": (with_text("stored('c0')", "packed('eJwDAAAAAAE=')"), "malformed"),
     "an unknown constant": (with_text("stored('c0')", "stored('c99')"), "no such one"),
-    "a graph that is no text": (lambda p: {**p, "graph.txt": b"\xff\xfe"}, "malformed"),
+    "a graph that is not text": (lambda p: {**p, "graph.txt": b"\xff\xfe"}, "malformed"),
     "arrays that are none": (lambda p: {**p, "constants.safetensors": b"\0" * 64}, "safetensors"),
     "a header without end": (
         lambda p: {**p, "constants.safetensors": b"\xff" * 8 + b"{}"},

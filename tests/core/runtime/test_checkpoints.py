@@ -252,7 +252,7 @@ def saved(tmp_path: Path, **changes: Any) -> Path:
 
 WRONG = {
     "missing": ({"w": None, "steps": None}, ["steps is missing", "w is missing"]),
-    "extra": ({"more": np.zeros(2)}, ["more is no state here"]),
+    "extra": ({"more": np.zeros(2)}, ["more is not a state here"]),
     "shape": (
         {"w": np.zeros((3, 4), "float32")},
         [r"w is float32 \(3, 4\) in the file, and float32 \(4, 3\) here"],
@@ -263,7 +263,7 @@ WRONG = {
     ),
     "all": (
         {"w": None, "more": np.zeros(1), "steps": np.zeros(1)},
-        ["more is no state", r"steps is float64 \(1,\)", "w is missing"],
+        ["more is not a state", r"steps is float64 \(1,\)", "w is missing"],
     ),
 }
 
@@ -326,7 +326,7 @@ def test_a_failure_while_states_are_set_sets_them_back(
         (b'{"weight_map": {"w": ""}}', "is not beside it"),
         (b'{"weight_map": {"w": "a\\u0000b"}}', "is not beside it"),
         (b'{"weight_map": {"w": "' + b"n" * 5000 + b'"}}', "cannot be read"),
-        (b'{"weight_map": {"w": ".."}}', "is no file beside it"),
+        (b'{"weight_map": {"w": ".."}}', "is not a file beside it"),
         (b'{"weight_map": {"w": 3}}', "is not beside it"),
         (b'{"weight_map": {"w": "gone"}}', "gone cannot be read: No such file"),
         (b'{"weight_map": 3}', "cannot be read as a checkpoint"),
@@ -352,7 +352,7 @@ def test_an_index_does_not_wait_for_a_pipe(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/dev/zero")
     for name in ("pipe", "link"):
         (tmp_path / "a").write_text(json.dumps({"weight_map": {"w": name}}))
-        with pytest.raises(CheckpointError, match="is no file beside it"):
+        with pytest.raises(CheckpointError, match="is not a file beside it"):
             training().transformer.load_states(tmp_path / "a")
 
 

@@ -63,7 +63,7 @@ def test_a_write_through_a_view_is_one_into_the_state(view: str, write: str) -> 
     value = np.asarray(np.random.default_rng(1).normal(size=target.shape))
     build, meaning = WRITES[write]
     new = meaning(target, value)
-    if target.base is None:  # an element is no view in NumPy
+    if target.base is None:  # an element is not a view in NumPy
         expected[2, -1] = new
     else:
         target[...] = new

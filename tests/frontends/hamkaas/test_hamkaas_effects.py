@@ -80,7 +80,7 @@ def test_a_prefix_out_of_range_ends_the_call_and_writes_nothing(backend):
     kept = BufferTensor("float32", [3]).replace(x, 0, 3)
     model = HamKaasPlugin(backend).compile_model(kept + kept.sliced_softmax(length))
     for wrong in (4, -1):
-        with pytest.raises(IndexOutOfRange, match=f"SlicedSoftmaxNode: A prefix of {wrong} "):
+        with pytest.raises(IndexOutOfRange, match=f"SlicedSoftmaxNode: {wrong} elements are not"):
             model.evaluate({"x": floats(3), "length": index(wrong)})
     found = model.evaluate({"x": floats(3), "length": index(0)})
     np.testing.assert_array_equal(found, 2 * floats(3))

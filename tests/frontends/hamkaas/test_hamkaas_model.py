@@ -57,7 +57,7 @@ WRONG = {
     "rank": (GIVEN | {"y": floats(1)}, r"y has wrong shape: \[1\] vs \[1, 1\]"),
     "type": (GIVEN | {"x": np.ones((2, 3))}, "x has wrong type: float64 vs float32"),
     "integers": (GIVEN | {"x": np.ones((2, 3), "i8")}, "x has wrong type: int64 vs float32"),
-    "list": (GIVEN | {"y": [[1.0]]}, "y is no tensor"),
+    "list": (GIVEN | {"y": [[1.0]]}, "y is not a tensor"),
     "None": (GIVEN | {"y": None}, "Missing input tensor: y"),
 }
 

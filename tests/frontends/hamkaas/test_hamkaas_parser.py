@@ -1,4 +1,4 @@
-"""Text to nodes: what is no script gives an error with line and column, quickly."""
+"""Text to nodes: what is not a script gives an error with line and column, quickly."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MALFORMED = {
     "nothing": ("", 1, 1, "Output node is not defined"),
     "no result": (X, 2, 1, "Output node is not defined"),
     "no result, and no such node": (X + "$2 = ReLUNode($3);", 2, 19, "Output node is not defined"),
-    "result in a name": ("$1 = InputTensor(result=$1, float32, [2]);", 1, 1, "is no name"),
+    "result in a name": ("$1 = InputTensor(result=$1, float32, [2]);", 1, 1, "is not a name"),
     "unknown result": (X + "result = $2;", 2, 10, "references unknown node (node = 2)"),
     "forward reference": ("$2 = ReLUNode($1);\n" + X + DONE, 1, 15, "unknown node (node = 1)"),
     "itself": ("$1 = ReLUNode($1);" + DONE, 1, 15, "unknown node"),
@@ -47,7 +47,7 @@ MALFORMED = {
     "huge tensor": ("$1 = InputTensor(x, int64, [999999999999, 9999999999]);", 1, 1, "any memory"),
     "float64": ("$1 = InputTensor(x, float64, [2]);" + DONE, 1, 1, "tensor type: float64"),
     "no such type": ("$1 = InputTensor(x, y, [2]);", 1, 1, "Unsupported tensor type: y"),
-    "code for a name": ("$1 = InputTensor(__import__('os', float32, [2]);", 1, 1, "is no name"),
+    "code for a name": ("$1 = InputTensor(__import__('os', float32, [2]);", 1, 1, "is not a name"),
     "no name": ("$1 = InputTensor(, float32, [2]);", 1, 18, "expected a name"),
     "missing constant": ("$1 = ConstantTensor(w, float32, [2]);", 1, 1, "constant 'w' is missing"),
     "other constant": ("$1 = ConstantTensor(c, float32, [3]);", 1, 1, "'c' is float32 [2], but"),

@@ -126,7 +126,7 @@ def test_a_name_that_a_script_cannot_hold_is_refused(name):
         lambda: InputTensor(name, "float32", [2]),
         lambda: ConstantTensor(floats(2)).set_name(name),
     ):
-        with pytest.raises(ValueError, match="is no name"):
+        with pytest.raises(ValueError, match="is not a name"):
             build()
 
 

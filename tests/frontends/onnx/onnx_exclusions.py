@@ -13,7 +13,7 @@ REASONS = {
     r"bernoulli|training_dropout(?!_zero)": "random numbers are other ones than NumPy's",
     r"dft_inverse(_opset19)?_cpu": "the expected zeros are rounding errors of a fast transform",
     r"attention_4d_causal_fp16": "the expected numbers are rounded to float16 between the ops",
-    r"loop16_seq_none": "the expected result is no sequence, though the model declares one",
+    r"loop16_seq_none": "the expected result is not a sequence, though the model declares one",
 }
 """By a pattern of names."""
 

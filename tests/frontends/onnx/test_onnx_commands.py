@@ -120,7 +120,7 @@ def test_what_cannot_be_read_is_one_line(name, tmp_path):
     path = tmp_path / "broken.onnx"
     path.write_bytes(b"\x00\x01")
     output = command(name, path, code=1)
-    assert "is no ONNX model" in output
+    assert "is not an ONNX model" in output
     assert "Traceback" not in output
     assert "No such file" in command(name, tmp_path / "none.onnx", code=1)
 

@@ -180,12 +180,12 @@ CASES: dict[str, tuple[type[Exception], str, Callable[[House], Any]]] = {
         "on_missing must be one of",
         lambda h: transforms.autodiff(h.one, on_missing="guess"),
     ),
-    "provided is no list": (
+    "provided is not a list": (
         TypeError,
         "grads_provided is a list of tensors, not 3",
         lambda h: transforms.autodiff(h.one, grads_provided=3),
     ),
-    "required is no list": (
+    "required is not a list": (
         TypeError,
         "grads_required is a list of tensors, not 3",
         lambda h: transforms.autodiff(h.one, grads_required=3),
@@ -200,7 +200,7 @@ CASES: dict[str, tuple[type[Exception], str, Callable[[House], Any]]] = {
         "grads_required holds tensors, not 3",
         lambda h: transforms.autodiff(h.one, grads_required=[3]),
     ),
-    "known is no mapping": (
+    "known is not a mapping": (
         TypeError,
         "called_graphs_grad_info maps graphs to what autodiff returned for them, not 3",
         lambda h: transforms.autodiff(h.one, called_graphs_grad_info=3),
@@ -260,7 +260,7 @@ CASES: dict[str, tuple[type[Exception], str, Callable[[House], Any]]] = {
         "is not in the called graph",
         lambda h: ops.call(h.one, inputs_dict={h.v: h.v}),
     ),
-    "key that is no input": (
+    "key that is not an input": (
         ValueError,
         "is not an input of the called graph",
         lambda h: ops.call(h.one, inputs_dict={hidden(h): h.v}),
@@ -336,12 +336,12 @@ CASES: dict[str, tuple[type[Exception], str, Callable[[House], Any]]] = {
     ),
     "number of the condition": (
         IndexError,
-        "input 0 of the conditional is none of its graphs: they have 1 to 3",
+        "input 0 of the conditional is not one of its graphs: they have 1 to 3",
         lambda h: chosen(h).parent_to_graph_input_index(0),
     ),
     "number of the other graph": (
         IndexError,
-        "input 1 of the conditional is none of Graph",
+        "input 1 of the conditional is not one of Graph",
         lambda h: chosen(h).parent_to_graph_input_index(1, then_branch=False),
     ),
     "input of a conditional": (
@@ -458,7 +458,11 @@ CASES: dict[str, tuple[type[Exception], str, Callable[[House], Any]]] = {
     "init": (ValueError, "init_type must be", lambda h: ops.init((2,), popxl.int8, "n", "one")),
     "seed": (popart, "a seed is", lambda h: ops.dropout(h.v, h.i, 0.5)),
     "chance": (ValueError, "dropout takes", lambda h: ops.dropout(h.v, [1, 2], 1.5)),
-    "dtype name": (ValueError, "'f' is no dtype|.*is no dtype", lambda h: ops.cast(h.v, "float3")),
+    "dtype name": (
+        ValueError,
+        "'f' is not a dtype|.*is not a dtype",
+        lambda h: ops.cast(h.v, "float3"),
+    ),
     "dtype value": (ValueError, "value: ", lambda h: popxl.variable(300, popxl.int8)),
     "adam": (
         ValueError,

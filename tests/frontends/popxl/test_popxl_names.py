@@ -275,7 +275,7 @@ def test_what_dtypes_are() -> None:
     assert not any(d.is_complex for d in popxl.dtype._all.values())
     assert popxl.dtype.from_name("int8") is popxl.int8
     for wrong in ("half", "complex64", "", None, 3, popxl.int8):
-        with pytest.raises(ValueError, match="no dtype's name"):
+        with pytest.raises(ValueError, match="not a dtype's name"):
             popxl.dtype.from_name(wrong)  # type: ignore[arg-type]
 
 

@@ -147,7 +147,7 @@ def _check_spans(spans: Sequence[Span], axes: Axes) -> None:
     for (count, step, length, gap), axis in zip(spans, axes, strict=True):
         if min(step, length, gap) < 1 or (isinstance(count, int) and count < 0):
             raise AxesError(
-                f"{(count, step, length, gap)} is no span: its numbers must be positive"
+                f"{(count, step, length, gap)} is not a span: its numbers must be positive"
             )
         reach = (count - 1) * step + (length - 1) * gap + 1
         if (

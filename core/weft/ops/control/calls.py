@@ -173,7 +173,7 @@ def all_saved(of: GraphsOp, ops: Sequence[TensorOp], turn: int = 0) -> list[Tens
     inside = [op for op in ops if op not in places and not op.is_constant]
     for op in inside:
         if (op.args[0] if isinstance(op, SavedOp) else op) not in graph.members:
-            raise ArgumentError(explain("saved", f"{op} is no op of {graph.name}", (op,)))
+            raise ArgumentError(explain("saved", f"{op} is not an op of {graph.name}", (op,)))
     values: dict[Op, TensorOp] = {}
     if inside:
         first = values[inside[0]] = SavedOp(of, inner=inside[0], turn=turn)

@@ -54,7 +54,7 @@ class IndexedOp(TensorOp):
         """Check the position of the axis, and the dtype and range of the indices."""
         x, indices = self.args[:2]
         if not 0 <= self.position < x.rank:
-            raise AxesError(f"{self.position} is no position in {x.axes}")
+            raise AxesError(f"{self.position} is not a position in {x.axes}")
         if not dtypes.is_integer(indices.dtype):
             is_mask = dtypes.is_bool(indices.dtype)
             hint = "where() and nonzero() take masks" if is_mask else "cast() converts them"

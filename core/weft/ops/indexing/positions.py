@@ -179,9 +179,9 @@ def alibi_bias(heads: int, queries: Any, keys: Any = None, dtype: Any = dtypes.D
     """Return the ALiBi bias for `attention`, of shape (heads, queries, keys).
 
     It is the negative distance times a slope for each head, ``2 ** (-8 i / heads)`` for head i from
-    1. If the number of heads is no power of 2, the slopes are those of the power below, then every
-    other one of the power above (Press, Smith and Lewis: Train short, test long, 2022). The last
-    query is aligned with the last key; by default there are as many `keys` as queries.
+    1. If the number of heads is not a power of 2, the slopes are those of the power below, then
+    every other one of the power above (Press, Smith and Lewis: Train short, test long, 2022). The
+    last query is aligned with the last key; by default there are as many `keys` as queries.
     """
     count, target = checked_integer("alibi_bias", "heads", heads, low=1), dtypes.as_dtype(dtype)
     if not dtypes.is_float(target):

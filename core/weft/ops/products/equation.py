@@ -55,7 +55,7 @@ class Equation:
                 self.terms.append([])
             return
         if text != ELLIPSIS and text not in LETTERS:
-            problem = f"{text!r} is no letter, comma, arrow '->' or ellipsis '...'"
+            problem = f"{text!r} is not a letter, comma, arrow '->' or ellipsis '...'"
             raise self.refusal(ArgumentError, place, problem)
         term = self.terms[-1] if self.result is None else self.result
         is_single = self.result is not None or text == ELLIPSIS

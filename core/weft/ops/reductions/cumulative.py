@@ -68,7 +68,7 @@ class RunningOp(CompositeOp):
             if x.axes != first.axes or x.dtype != first.dtype:
                 raise AxesError(f"{first.dtype} {first.axes} and {x.dtype} {x.axes} differ")
         if not 0 <= self.position < first.rank:
-            raise AxesError(f"{self.position} is no position in {first.axes}")
+            raise AxesError(f"{self.position} is not a position in {first.axes}")
         return first.axes, first.dtype
 
     @property

@@ -67,7 +67,7 @@ class SortingOp(TensorOp):
         """Return the operand's axes and dtype; complex numbers are refused."""
         (x,) = self.args
         if not 0 <= self.position < x.rank:
-            raise AxesError(f"{self.position} is no position in {x.axes}")
+            raise AxesError(f"{self.position} is not a position in {x.axes}")
         if x.dtype.kind == "c":
             raise DTypeError(f"{x.dtype} numbers have no order: sort real() or absolute()")
         return x.axes, x.dtype

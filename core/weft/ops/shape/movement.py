@@ -183,7 +183,7 @@ class ContiguousOp(IdentityOp):
         return np.array(x, order="C")
 
     def view(self, operand: TensorDescription) -> None:
-        """Return None: a copy is no view."""
+        """Return None: a copy is not a view."""
 
 
 class IotaOp(TensorOp):
@@ -256,7 +256,7 @@ def reshape(x: Any, shape: Any) -> TensorOp:
     if isinstance(shape, Axis | int | Length):
         shape = (shape,)
     if not isinstance(shape, Iterable):
-        raise AxesError(explain("reshape", f"{shape!r} is no shape", (x,)))
+        raise AxesError(explain("reshape", f"{shape!r} is not a shape", (x,)))
     sizes = list(shape)
     if sizes.count(-1) > 1:
         raise AxesError(f"only one of the sizes {tuple(sizes)} may be -1")
@@ -408,7 +408,7 @@ def flatten_at(x: Any, place: int) -> TensorOp:
     """
     x = as_op(x)
     if not hasattr(place, "__index__") or not -x.rank <= place <= x.rank:
-        problem = f"{place!r} is no position between the axes of {x.axes}"
+        problem = f"{place!r} is not a position between the axes of {x.axes}"
         raise AxesError(explain("flatten_at", problem, (x,)))
     if place in (0, x.rank):
         return flatten(x)

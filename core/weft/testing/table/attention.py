@@ -270,7 +270,7 @@ REFUSALS: tuple[Refusal, ...] = (
             ("keys", lambda: weft.attention(_Q, _Q, weft.placeholder((2, 4, 2))), AxesError,
              "may differ in depth only"),
             ("heads", lambda: weft.attention(weft.placeholder((3, 3, 2)), _Q, _Q), AxesError,
-             "3, is no multiple of the key's, 2"),
+             "3, is not a multiple of the key's, 2"),
             ("ranks", lambda: weft.attention(_Q, _Q[0], _Q), AxesError,
              "ranks of 3 or more, or all of 2"),
             ("rank", lambda: weft.attention(_Q[0, 0], _Q[0, 0], _Q[0, 0]), AxesError,

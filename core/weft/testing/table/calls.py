@@ -113,5 +113,5 @@ REFUSALS = (
     Refusal("while_loop", "no-bool", lambda: weft.while_loop(_GRAPH, _GRAPH, _X, _X), ArgumentError,
             "one output"),
     Refusal("saved", "foreign", lambda: weft.saved(call_op(_GRAPH, _X, _X), _X), ArgumentError,
-            "no op of"),
+            "not an op of"),
 )  # fmt: skip

@@ -17,7 +17,7 @@ _COUNTS = weft.placeholder((2, 3), "int32")
 
 
 def _standardized(x: Any) -> Any:
-    """Return what has mean 0 and variance 1 for each index of the second axis."""
+    """Return x with mean 0 and variance 1 for each index of the second axis."""
     mean, variance = (f(x, axis=(0, 2), keepdims=True) for f in (np.mean, np.var))
     return (x - mean) / np.sqrt(variance + 1e-5)
 

@@ -261,7 +261,7 @@ REFUSALS: tuple[Refusal, ...] = (
         ("equation", (_ROWS, _ROWS), ArgumentError, "takes an equation"),
         ("none", ("ij",), ArgumentError, "no operands"),
         ("character", ("ij,j?->i", _ROWS, _ROWS), ArgumentError, r"'\?' is.*\n.*\n {6}\^"),
-        ("dots", ("i..->i", _ROWS), ArgumentError, r"'\.' is no letter"),
+        ("dots", ("i..->i", _ROWS), ArgumentError, r"'\.' is not a letter"),
         ("arrows", ("ij->i->j", _ROWS), ArgumentError, "'->' can follow"),
         ("comma", ("ij->i,j", _ROWS), ArgumentError, "',' can follow"),
         ("ellipses", ("......", _ROWS), ArgumentError, "'...' is repeated in one operand"),

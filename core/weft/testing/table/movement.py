@@ -203,7 +203,7 @@ _WRONG: dict[str, dict[str, tuple[Callable[[], Any], type[WeftError], str]]] = {
         "uneven": (lambda: weft.reshape(_X, (4, -1)), AxesError, "has 6 elements"),
         "negative": (lambda: weft.reshape(_X, (-2, -3)), AxesError, "must not be negative"),
         "fraction": (lambda: weft.reshape(_X, (1.5, 4)), AxesError, "must be an integer"),
-        "none": (lambda: weft.reshape(_X, None), AxesError, "None is no shape"),
+        "none": (lambda: weft.reshape(_X, None), AxesError, "None is not a shape"),
     },
     "transpose": {
         "few": (lambda: weft.transpose(_X, (0,)), AxesError, "needs all of"),
@@ -223,8 +223,8 @@ _WRONG: dict[str, dict[str, tuple[Callable[[], Any], type[WeftError], str]]] = {
     },
     "flatten": {"text": (lambda: weft.flatten("ab"), DTypeError, "not made of numbers")},
     "flatten_at": {
-        "place": (lambda: weft.flatten_at(_X, 3), AxesError, "no position between"),
-        "text": (lambda: weft.flatten_at(_X, "C"), AxesError, "no position"),
+        "place": (lambda: weft.flatten_at(_X, 3), AxesError, "not a position between"),
+        "text": (lambda: weft.flatten_at(_X, "C"), AxesError, "not a position"),
     },
     "unflatten": {"none": (lambda: weft.unflatten(None), DTypeError, "not made of numbers")},
     "cast_axes": {

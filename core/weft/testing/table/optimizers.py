@@ -145,7 +145,7 @@ REFUSALS: tuple[Refusal, ...] = (
             ("loss-second", ([_W], _LOSS), {}, ArgumentError, "must be a list of variables"),
             ("placeholder", (weft.sum(_GIVEN * 2), [_GIVEN]), {}, ArgumentError,
              "is a placeholder"),
-            ("no-state", (_LOSS, [_UNSUMMED]), {}, ArgumentError, "is no variable"),
+            ("no-state", (_LOSS, [_UNSUMMED]), {}, ArgumentError, "is not a variable"),
             ("twice", (_LOSS, [_W, _W]), {}, ArgumentError, "listed twice"),
             ("integers", ([_COUNT], [_COUNT]), {}, DTypeError, "a step needs floats"),
             ("negative-rate", (_LOSS,), {"learning_rate": -0.1}, ArgumentError,

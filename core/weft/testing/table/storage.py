@@ -42,7 +42,7 @@ REFUSALS = (
     Refusal("doall", "number", lambda: weft.doall([3]), ArgumentError, "takes ops"),
     Refusal("computation", "number", lambda: weft.computation(3), ArgumentError, "returns ops"),
     Refusal("computation", "no-placeholder", lambda: weft.computation(_X, _X + 1), ArgumentError,
-            "no placeholder"),
+            "not a placeholder"),
     Refusal("print_op", "text", lambda: weft.print_op("a"), *_TEXT),
     Refusal("stop_gradient", "None", lambda: weft.stop_gradient(None), DTypeError, "not made of"),
     Refusal("check_finite", "text", lambda: weft.check_finite("a"), DTypeError, "not made of"),
