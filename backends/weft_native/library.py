@@ -36,6 +36,9 @@ NAMES = ("scipy_{}64_", "{}64_")
 
 _Poll = ctypes.CFUNCTYPE(ctypes.c_int)
 
+_permanent: list[Runtime] = []
+"""All runtimes: loaded programs hold their addresses, so none is ever freed."""
+
 
 class Runtime:
     """The runtime library of this process.
@@ -96,7 +99,9 @@ def source() -> str:
 @cache
 def runtime() -> Runtime:
     """Return the runtime of this process, which is compiled or loaded on first use."""
-    return Runtime()
+    made = Runtime()
+    _permanent.append(made)
+    return made
 
 
 def find_blas() -> list[Callable[..., Any]] | None:

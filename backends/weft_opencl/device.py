@@ -102,10 +102,10 @@ class Device(OpenDevice):
 
     @cached_property
     def parts_reach_end(self) -> bool:
-        """Whether sub-buffers reach to the end of their buffer, so that none share a start.
+        """Whether sub-buffers extend to the end of their buffer, so that no two share a start.
 
-        NVIDIA's driver (580.159) takes those that do for one another: kernels compute wrong
-        numbers, and their release ends the process.
+        NVIDIA's driver (580.159) confuses two sub-buffers with the same start: kernels compute
+        wrong numbers, and releasing the sub-buffers crashes the process.
         """
         return bool(self.handle.platform.name.strip() == NVIDIA)
 
@@ -202,7 +202,7 @@ class Memory(DeviceMemory):
     def part(self, start: int, size: int) -> Any:
         """Return the sub-buffer of `size` bytes from an aligned start; equal ones are shared.
 
-        It is longer where the device's sub-buffers reach to the end.
+        It extends to the end of the buffer where `Device.parts_reach_end` says so.
         """
         if self.device.parts_reach_end:
             size = self._size - start
@@ -217,6 +217,6 @@ class Memory(DeviceMemory):
         """Release the memory; further calls do nothing."""
         self._size = 0
         super().release()
-        while self._parts:  # the last first, which NVIDIA's driver survived
+        while self._parts:  # newest first: in order of creation, NVIDIA's driver crashes
             self._parts.popitem()
         self.buffer = self.host = None

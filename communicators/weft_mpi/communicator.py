@@ -109,7 +109,7 @@ class MPICommunicator(Communicator):
     def start(self, collective: Collective, x: Array, out: Array) -> Request:
         """Hand a collective to the thread that runs all of them.
 
-        Raises CommunicationError after one that failed, and in a forked process, not a rank.
+        Raises CommunicationError after a failed one, and in a forked process.
         """
         if self.is_forked:
             raise CommunicationError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ import weft
 from weft.errors import BackendError, CheckFailed, IndexOutOfRange, StateError
 from weft.report.progress import Stage
 from weft_c.source.functions import HostCall
-from weft_native import compiler, executor, program_text
+from weft_native import compiler, executor, library, program_text
 from weft_native.executor import NativeKernelGroup
 from weft_native.program_text import ProgramText
 from weft_native.transformer import NativeTransformer
@@ -78,6 +80,15 @@ def test_results_are_those_of_numpy(
     for _ in range(3):
         np.testing.assert_allclose(compiled(X), expected, rtol=2e-5, atol=1e-6)
     assert group_of(compiled).text.is_whole
+
+
+def test_programs_outlive_the_runtime_that_they_were_loaded_with() -> None:
+    """Libraries that are still loaded have its addresses, and equal programs share them."""
+    before = ref(library.runtime())
+    library.runtime.cache_clear()
+    gc.collect()
+    assert before() is not None
+    assert library.runtime() is not before()
 
 
 def test_loops_and_conditionals_stay_in_c(transformer: NativeTransformer) -> None:

@@ -5,7 +5,7 @@ The graph of such an op is a pure function of its inputs. `weft.ops.control.call
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from weft.errors import ArgumentError, AxesError, DTypeError
@@ -18,9 +18,6 @@ from weft.ir.results import TupleOp, results_of
 from weft.ir.tensor import TensorOp
 from weft.ops.shape.movement import IdentityOp
 from weft.support.locks import cached_property
-
-Adjoints = Mapping[Any, TensorOp]
-"""Adjoints of the results of an op, by their index or by the inner op of a saved value."""
 
 Evaluate = Callable[[Graph, tuple[Any, ...]], tuple[Any, ...]]
 """A function that returns the outputs of a graph for values of its inputs."""
@@ -65,7 +62,7 @@ class GraphsOp(TupleOp):
         return self.run(_evaluated, args)
 
     def generate_adjoints(self, delta: Any, *args: Any) -> Iterable[Any]:
-        """Refuse; differentiable subclasses take the adjoints of their results by index."""
+        """Refuse; `weft.autodiff.call_adjoints` has the rules of those with a gradient."""
         raise NotImplementedError
 
 
