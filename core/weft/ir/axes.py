@@ -186,7 +186,7 @@ class ShardAxis(Axis):
         return self._communicator
 
 
-def _checked_name(name: Any) -> str | None:
+def _checked_name(name: object) -> str | None:
     if name is not None and not isinstance(name, str):
         raise AxesError(f"the name of an axis must be text, not {name!r}")
     return name
@@ -211,10 +211,20 @@ def _checked(length: int | Length, name: str | None) -> int | Length:
     return size
 
 
-def _unknown_hint(length: Any) -> str:
+def _unknown_hint(length: object) -> str:
     if length is None or (isinstance(length, int) and length == -1):
         return ": for an unknown length take weft.symbol('n') or a named axis such as weft.ax.N"
     return ""
+
+
+AxesLike = Axis | Length | SupportsIndex | Iterable["AxesLike"]
+"""An axis, a size, or several: what `make_axes` makes `Axes` of."""
+
+AxisKey = Axis | str | SupportsIndex
+"""One of the axes of a tensor: the axis, its name or its position."""
+
+AxisKeys = AxisKey | Iterable[AxisKey]
+"""One or several of the axes of a tensor."""
 
 
 class Axes(tuple[Axis, ...]):
@@ -231,7 +241,7 @@ class Axes(tuple[Axis, ...]):
     ((2, 3), 6, N=3)
     """
 
-    def __new__(cls, axes: Any = ()) -> Axes:  # noqa: D102
+    def __new__(cls, axes: AxesLike = ()) -> Axes:  # noqa: D102
         self = super().__new__(cls, axes if isinstance(axes, tuple) else _several(axes))
         if not _AXIS_TYPES.issuperset(map(type, self)):
             self = super().__new__(cls, [_as_axis(axis) for axis in self])
@@ -284,7 +294,7 @@ class Axes(tuple[Axis, ...]):
         """The number of elements; 1 for no axes."""
         return product(self.lengths)
 
-    def position(self, axis: Axis | str | int) -> int:
+    def position(self, axis: AxisKey) -> int:
         """Return the place of an axis, given as the axis, its name or a number.
 
         Raises AxesError if there is none such, and lists what there is.
@@ -305,10 +315,11 @@ class Axes(tuple[Axis, ...]):
                 return place
         raise AxesError(f"unknown axis {axis!r}: these axes are {self}")
 
-    def positions(self, axes: Any) -> tuple[int, ...]:
+    def positions(self, axes: AxisKeys) -> tuple[int, ...]:
         """Return the places of one axis or of several; raises AxesError for repeats."""
-        is_one = isinstance(axes, str) or not isinstance(axes, Iterable)
-        several = (axes,) if is_one else tuple(axes)
+        several = (
+            (axes,) if isinstance(axes, str) or not isinstance(axes, Iterable) else tuple(axes)
+        )
         places = tuple(self.position(axis) for axis in several)
         if len(set(places)) != len(places):
             raise AxesError(f"axes {_listed(several)} name a dimension of {self} twice")
@@ -365,15 +376,15 @@ class Axes(tuple[Axis, ...]):
                 found.append(axis)
         return tuple(found)
 
-    def is_sub_set(self, other: Any) -> bool:
+    def is_sub_set(self, other: AxesLike) -> bool:
         """Whether the other axes hold each of these."""
         return set(self) <= _set_of(other)
 
-    def is_super_set(self, other: Any) -> bool:
+    def is_super_set(self, other: AxesLike) -> bool:
         """Whether these axes hold each of the others."""
         return set(self) >= _set_of(other)
 
-    def is_equal_set(self, other: Any) -> bool:
+    def is_equal_set(self, other: AxesLike) -> bool:
         """Whether both hold the same axes in any order."""
         return set(self) == _set_of(other)
 
@@ -381,7 +392,7 @@ class Axes(tuple[Axis, ...]):
         """Whether both have the same axes, in any order if these have names."""
         return self.is_equal_set(other) if self.is_named else self == other
 
-    def is_not_equal_set(self, other: Any) -> bool:
+    def is_not_equal_set(self, other: AxesLike) -> bool:
         """Whether one holds an axis that the other lacks."""
         return not self.is_equal_set(other)
 
@@ -398,30 +409,30 @@ class Axes(tuple[Axis, ...]):
     def __add__(self, other: Any) -> Axes:
         return Axes((*self, *make_axes(other)))
 
-    def __radd__(self, other: Any) -> Axes:
+    def __radd__(self, other: AxesLike) -> Axes:
         return make_axes(other) + self
 
-    def __sub__(self, other: Any) -> Axes:
+    def __sub__(self, other: AxesLike) -> Axes:
         gone = _set_of(other)
         return Axes(axis for axis in self if axis not in gone)
 
-    def __rsub__(self, other: Any) -> Axes:
+    def __rsub__(self, other: AxesLike) -> Axes:
         return make_axes(other) - self
 
-    def __or__(self, other: Any) -> Axes:
+    def __or__(self, other: AxesLike) -> Axes:
         return Axes((*self, *(axis for axis in make_axes(other) if axis not in self)))
 
-    def __ror__(self, other: Any) -> Axes:
+    def __ror__(self, other: AxesLike) -> Axes:
         return make_axes(other) | self
 
-    def __and__(self, other: Any) -> Axes:
+    def __and__(self, other: AxesLike) -> Axes:
         kept = _set_of(other)
         return Axes(axis for axis in self if axis in kept)
 
-    def __rand__(self, other: Any) -> Axes:
+    def __rand__(self, other: AxesLike) -> Axes:
         return make_axes(other) & self
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         raise ImmutableError(f"{self} never change: {name!r} cannot be set, make other axes")
 
     def __delattr__(self, name: str) -> None:
@@ -448,7 +459,7 @@ def _substituted(axis: Axis, solution: Mapping[Symbol, int]) -> Axis:
 _AXIS_TYPES = frozenset({Axis, FlattenedAxis, ShardAxis})
 
 
-def _several(axes: Any) -> Iterable[Any]:
+def _several(axes: AxesLike) -> Iterable[Any]:
     """Return axes or sizes, of which one may be given by itself, as an iterable."""
     if isinstance(axes, Axis | int | Length) or hasattr(axes, "__index__"):
         return (axes,)
@@ -458,7 +469,7 @@ def _several(axes: Any) -> Iterable[Any]:
     return axes
 
 
-def _set_of(axes: Any) -> set[Axis]:
+def _set_of(axes: AxesLike) -> set[Axis]:
     return set(axes if isinstance(axes, Axes) else map(_as_axis, _several(axes)))
 
 
@@ -505,7 +516,7 @@ def make_axis(
     return Axis(length, f"Axis_{next(_auto_names)}" if name is None else name)
 
 
-def make_axes(axes: Any = ()) -> Axes:
+def make_axes(axes: AxesLike = ()) -> Axes:
     """Return Axes from an axis, a size, or an iterable of axes, sizes and nested tuples.
 
     An int or a `Length` makes a positional axis, a nested tuple of several one `FlattenedAxis`.

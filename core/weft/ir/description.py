@@ -139,7 +139,7 @@ def _row_major(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def contiguous(shape: tuple[int, ...], dtype: DType, base: Any = None) -> TensorDescription:
+def contiguous(shape: tuple[int, ...], dtype: DType, base: object = None) -> TensorDescription:
     """Describe a row-major tensor at the start of a buffer."""
     return TensorDescription(shape, dtype, row_major(shape, dtype.itemsize), 0, base)
 

@@ -16,7 +16,12 @@ import numpy as np
 
 from weft.errors import DTypeError
 
+Array = np.ndarray[Any, Any]
+"""An array on the host."""
+
 DType = np.dtype[Any]
+DTypeLike = DType | type[Any] | str
+"""A dtype, a scalar type or the name of a dtype: what `as_dtype` makes a dtype of."""
 
 bool_ = np.dtype(np.bool_)
 int8, int16, int32, int64 = (np.dtype(f"int{bits}") for bits in (8, 16, 32, 64))
@@ -64,14 +69,14 @@ def _as_dtype(dtype: Any) -> DType:
     return found if found.isnative else np.dtype(found.name)
 
 
-def as_dtype(dtype: Any) -> DType:
+def as_dtype(dtype: DTypeLike) -> DType:
     """Return the dtype for a NumPy dtype, a scalar type or a name; raises DTypeError otherwise.
 
     >>> as_dtype("float32"), as_dtype(bool)
     (dtype('float32'), dtype('bool'))
     """
     try:
-        return _as_dtype(dtype)
+        return _as_dtype(dtype)  # type: ignore[arg-type]  # a type is hashable
     except TypeError as error:
         if isinstance(error, DTypeError):
             raise
@@ -161,7 +166,7 @@ def _promote_integers(left: DType, right: DType) -> DType:
     return max(signed, np.dtype(f"int{unsigned.itemsize * 16}"), key=lambda dtype: dtype.itemsize)
 
 
-def weak_dtype(value: Any, partner: DType) -> DType:
+def weak_dtype(value: complex, partner: DType) -> DType:
     """Return the dtype that a Python scalar takes beside an operand of dtype `partner`.
 
     >>> weak_dtype(1, int8), weak_dtype(1.5, int8), weak_dtype(1.5, float64)
@@ -178,7 +183,7 @@ def weak_dtype(value: Any, partner: DType) -> DType:
     return complex128 if partner == float64 else complex64
 
 
-def converted(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+def converted(array: Array, dtype: DType) -> Array:
     """Return an array in another dtype, each element rounded once, to nearest with ties to even.
 
     A float that is too large is infinite where the dtype has infinities. What does not fit an
@@ -197,7 +202,7 @@ def rounds_twice(source: DType, target: DType) -> bool:
     return is_short and source.itemsize > 2 and source.kind in "iuf" and source != float32
 
 
-def rounded_to_odd(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def rounded_to_odd(array: Array) -> Array:
     """Return float64 or integers as float32, with the last bit set where others are dropped.
 
     A rounding to 16 bits or fewer after it gives what the rounding of `array` would give (Boldo and
@@ -213,7 +218,7 @@ def rounded_to_odd(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return bits.view(np.float32)
 
 
-def _integers_to_odd(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _integers_to_odd(array: Array) -> Array:
     """Return integers as float64; of those that it lacks, 11 bits are replaced by one."""
     is_negative = array < 0
     bits = array.astype(np.uint64)
@@ -228,7 +233,7 @@ _ROOMY = {int: (int32, int64, float32, float64), float: (float32, float64)}
 """By class of a Python number, the dtypes that hold any small one without a further look."""
 
 
-def host_array(value: Any, dtype: DType | None, what: str = "constant") -> np.ndarray[Any, Any]:
+def host_array(value: Any, dtype: DType | None, what: str = "constant") -> Array:
     """Return `value` as an array of `dtype` that shares no memory with it.
 
     Without a dtype, Python numbers become float32 and bools bool, arrays keep their dtype. Raises
@@ -251,7 +256,7 @@ def host_array(value: Any, dtype: DType | None, what: str = "constant") -> np.nd
     return converted(array, dtype)
 
 
-def _default_of(array: np.ndarray[Any, Any], what: str) -> DType:
+def _default_of(array: Array, what: str) -> DType:
     if array.dtype.kind in "bc":
         return bool_ if array.dtype.kind == "b" else complex64
     if array.dtype.kind in "iuf":
@@ -259,7 +264,7 @@ def _default_of(array: np.ndarray[Any, Any], what: str) -> DType:
     raise DTypeError(f"{what}: {array.dtype} values, not made of numbers")
 
 
-def _check_integers(array: np.ndarray[Any, Any], dtype: DType, what: str) -> None:
+def _check_integers(array: Array, dtype: DType, what: str) -> None:
     if array.dtype.kind in "fV" and array.size:
         wide = array.astype(np.float64)
         if not np.isfinite(wide).all():

@@ -15,14 +15,13 @@ import numpy as np
 
 from weft.errors import ArgumentError, GraphError
 from weft.ir import dtypes
-from weft.ir.dtypes import DType
+from weft.ir.dtypes import Array, DType
 from weft.ir.graph import Graph
 from weft.ir.lengths import Length, Symbol
 from weft.ir.op import Op
 from weft.ir.results import ResultOp, TupleOp
 from weft.ir.storage import AssignableTensorOp, ParameterOp, ReadOp
 
-Array = np.ndarray[Any, Any]
 States = dict[AssignableTensorOp, Array]
 
 Initial = Callable[[Any, tuple[int, ...]], Array]

@@ -6,7 +6,7 @@ floor divisions. Equal polynomials are equal lengths, so ``n + 2 - 2`` is ``n``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any
 
 from weft.errors import AxesError
@@ -200,7 +200,7 @@ def _exact_quotient(numerator: Length, denominator: Length) -> int | Length | No
     return _simplified(quotient)
 
 
-def product(lengths: Any) -> Any:
+def product(lengths: Iterable[int | Length]) -> Any:
     """Return the product of lengths; 1 for none."""
     result: int | Length = 1
     for length in lengths:
@@ -208,7 +208,7 @@ def product(lengths: Any) -> Any:
     return result
 
 
-def symbols_of(lengths: Any) -> Iterator[Symbol]:
+def symbols_of(lengths: Iterable[int | Length]) -> Iterator[Symbol]:
     """Yield the symbols of several lengths, repeats included."""
     for length in lengths:
         if isinstance(length, Length):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from weft.errors import ArgumentError, AxesError, ImmutableError, NotPicklable, WeftError
 from weft.ir import scope, traversal, upcalls
-from weft.ir.axes import Axes, make_axes
+from weft.ir.axes import Axes, AxesLike, make_axes
 from weft.ir.dtypes import DType
 from weft.plugins.contributions import base_of
 from weft.plugins.entrypoints import OPS
@@ -131,7 +131,7 @@ class Op:
         *args: Op,
         name: str | None = None,
         metadata: dict[str, Any] | None = None,
-        axes: Any = None,
+        axes: AxesLike | None = None,
         **fields: Any,
     ) -> None:
         context = scope.current.get()
@@ -191,18 +191,18 @@ class Op:
                 problem = f"operands must be ops, not {arg!r}: wrap it with weft.as_op"
                 raise ArgumentError(self.explain(problem)) from None
 
-    def _require_axes(self, found: Axes, wanted: Any) -> None:
+    def _require_axes(self, found: Axes, wanted: AxesLike) -> None:
         if found != make_axes(wanted):
             problem = f"its axes are {found}, which follow from the operands, not {wanted}"
             ways = "cast_axes gives dimensions other names, axes_with_order another order"
             raise AxesError(self.explain(f"{problem}: {ways}, of the result or of an operand"))
 
-    def _refusal_of_inferred(self, inferred: Any) -> ArgumentError:
+    def _refusal_of_inferred(self, inferred: object) -> ArgumentError:
         return ArgumentError(
             self.explain(f"infer must return weft.Axes and a dtype, as a pair, not {inferred!r}")
         )
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if name not in _SETTABLE:
             raise ImmutableError(
                 f"{self!r} is immutable: {name!r} cannot be set, build another op instead"
@@ -447,7 +447,7 @@ def type_of(op: Op) -> str:
 
 
 def explain(
-    kind: str, problem: str, args: Iterable[Op], location: source.Location | None = None
+    kind: str, problem: str, args: Iterable[object], location: source.Location | None = None
 ) -> str:
     """Return a message with the user's line and each operand's axes, dtype and line."""
     location = location or scope.current.get().location or source.user_location()
@@ -459,7 +459,7 @@ def explain(
     return "\n".join(lines)
 
 
-def explained(kind: str, operands: Any, function: Any, *args: Any) -> Any:
+def explained(kind: str, operands: Iterable[object], function: Callable[..., T], *args: Any) -> T:
     """Call a function; an error that it raises gets the name of the op and its operands."""
     try:
         return function(*args)
@@ -485,7 +485,7 @@ def _versions(args: tuple[Any, ...], context: scope.BuildContext) -> tuple[Op | 
     )
 
 
-def listed(function: str, ops: Any, may_hold: type | tuple[type, ...] = Op) -> list[Any]:
+def listed(function: str, ops: Iterable[Any], may_hold: type | tuple[type, ...] = Op) -> list[Any]:
     """Return the members of a list of ops; raises ArgumentError for what is none."""
     if isinstance(ops, Op | str | bytes) or not isinstance(ops, Iterable):
         raise ArgumentError(f"{function} takes a list of ops: {function}([a, b]), not {ops!r}")
@@ -496,7 +496,7 @@ def listed(function: str, ops: Any, may_hold: type | tuple[type, ...] = Op) -> l
     return members
 
 
-def _checked_metadata(metadata: Any) -> dict[str, Any]:
+def _checked_metadata(metadata: dict[str, Any] | None) -> dict[str, Any]:
     if metadata is None:
         return {}
     if not isinstance(metadata, dict):
@@ -554,7 +554,7 @@ def const(op: Op) -> Any:
     return _checked_op("const", op).const
 
 
-def _checked_op(function: str, op: Any) -> Op:
+def _checked_op(function: str, op: object) -> Op:
     if not isinstance(op, Op):
         raise ArgumentError(f"{function} takes an op, not {op!r}")
     return op

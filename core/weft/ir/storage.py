@@ -6,9 +6,11 @@ import inspect
 import reprlib
 import threading
 import weakref
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from weft.errors import (
     ArgumentError,
@@ -19,11 +21,11 @@ from weft.errors import (
     WeftError,
 )
 from weft.ir import dtypes, scope
-from weft.ir.axes import Axes, Axis, make_axes, require_addressable
-from weft.ir.dtypes import DType
+from weft.ir.axes import Axes, AxesLike, Axis, make_axes, require_addressable
+from weft.ir.dtypes import Array, DType, DTypeLike
 from weft.ir.lengths import Length
 from weft.ir.op import Op
-from weft.ir.tensor import TensorOp
+from weft.ir.tensor import TensorLike, TensorOp
 from weft.support.locks import renewed
 from weft.support.ordered_set import OrderedSet
 
@@ -45,6 +47,9 @@ __all__ = [
 CONSTANT, PLACEHOLDER, VARIABLE, PERSISTENT = "constant", "placeholder", "variable", "persistent"
 INITIALIZERS = "initializers"
 """The key in its memo of the ops that set a tensor before any computation."""
+InitialValue = TensorLike | Callable[..., TensorLike]
+"""What a state holds at first, or a function that returns it."""
+
 _SIZES = (int, Axis, Length)
 _NO_AXES = Axes()
 _writing = renewed(threading.RLock())
@@ -193,7 +198,12 @@ class AssignOp(Op):
         return Axes(), None
 
 
-def constant(value: Any, axes: Any = None, dtype: Any = None, name: str | None = None) -> TensorOp:
+def constant(
+    value: ArrayLike,
+    axes: AxesLike | None = None,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
+) -> TensorOp:
     """Return a constant that holds a copy of `value`.
 
     Python numbers become float32 unless `dtype` says otherwise, arrays keep theirs. Without `axes`
@@ -205,7 +215,9 @@ def constant(value: Any, axes: Any = None, dtype: Any = None, name: str | None =
     return owning_constant(array, axes, name)
 
 
-def owning_constant(array: Any, axes: Any = None, name: str | None = None) -> TensorOp:
+def owning_constant(
+    array: Array, axes: AxesLike | None = None, name: str | None = None
+) -> TensorOp:
     """Return a constant of an array that nothing else writes, and that becomes read-only."""
     if axes is None:
         target = make_axes(array.shape) if array.shape else _NO_AXES
@@ -222,7 +234,7 @@ def owning_constant(array: Any, axes: Any = None, name: str | None = None) -> Te
     )
 
 
-def host_value(value: Any, dtype: DType | None, what: str) -> Any:
+def host_value(value: ArrayLike, dtype: DType | None, what: str) -> Array:
     """Return a value as `weft.dtypes.host_array` does; says of nested lists what is wrong."""
     try:
         with NeedsMemory(what):
@@ -237,7 +249,7 @@ def host_value(value: Any, dtype: DType | None, what: str) -> Any:
         raise ArgumentError(f"{what}: {reprlib.repr(value)} {hint}") from None
 
 
-def _holds_ops(value: Any) -> bool:
+def _holds_ops(value: object) -> bool:
     """Whether lists inside lists, at a depth that an array may have, hold an op."""
     level = [value]
     for _ in range(64):
@@ -248,7 +260,12 @@ def _holds_ops(value: Any) -> bool:
 
 
 def _state(
-    kind: str, axes: Any, dtype: Any, initial_value: Any, name: str | None, metadata: Any
+    kind: str,
+    axes: AxesLike,
+    dtype: DTypeLike,
+    initial_value: InitialValue | None,
+    name: str | None,
+    metadata: dict[str, Any] | None,
 ) -> Any:
     if isinstance(axes, _SIZES) and isinstance(dtype, _SIZES):
         raise ArgumentError(f"a shape is one tuple, as in placeholder(({axes!r}, {dtype!r}))")
@@ -263,14 +280,13 @@ def _state(
         name=name,
         metadata=metadata,
     )
-    if callable(initial_value):
-        initial_value = _called(initial_value, state)
-    if initial_value is not None:
-        state.initialize_with(_initial(state, initial_value))
+    value = _called(initial_value, state) if callable(initial_value) else initial_value
+    if value is not None:
+        state.initialize_with(_initial(state, value))
     return state
 
 
-def _called(function: Any, state: AssignableTensorOp) -> Any:
+def _called(function: Callable[..., TensorLike], state: AssignableTensorOp) -> Any:
     """Return the initial value from a function, which takes axes and dtype if it has them."""
     try:
         parameters = inspect.signature(function).parameters
@@ -287,31 +303,32 @@ def _called(function: Any, state: AssignableTensorOp) -> Any:
     return function(*args, **options)
 
 
-def _initial(state: AssignableTensorOp, value: Any) -> TensorOp:
-    is_op = isinstance(value, TensorOp)
-    array = value if is_op else host_value(value, state.dtype, "initial value")
-    if array.shape and not state.axes:
+def _initial(state: AssignableTensorOp, value: TensorLike) -> TensorOp:
+    given = (
+        value if isinstance(value, TensorOp) else host_value(value, state.dtype, "initial value")
+    )
+    if given.shape and not state.axes:
         raise AxesError(
             state.explain(
-                f"an initial value of shape {array.shape} does not fit a scalar: give its axes, "
-                f"as in variable({array.shape}, initial_value=...)"
+                f"an initial value of shape {given.shape} does not fit a scalar: give its axes, "
+                f"as in variable({given.shape}, initial_value=...)"
             )
         )
-    if is_op:
-        return value  # type: ignore[no-any-return]
-    if not array.shape:
-        return owning_constant(array)
-    if state.axes.is_static and array.shape != state.axes.lengths:
+    if isinstance(given, TensorOp):
+        return given
+    if not given.shape:
+        return owning_constant(given)
+    if state.axes.is_static and given.shape != state.axes.lengths:
         raise AxesError(
-            state.explain(f"an initial value of shape {array.shape} does not fit {state.axes}")
+            state.explain(f"an initial value of shape {given.shape} does not fit {state.axes}")
         )
-    return owning_constant(array, state.axes if state.axes.is_static else None)
+    return owning_constant(given, state.axes if state.axes.is_static else None)
 
 
 def placeholder(
-    axes: Any = (),
-    dtype: Any = dtypes.DEFAULT,
-    initial_value: Any = None,
+    axes: AxesLike = (),
+    dtype: DTypeLike = dtypes.DEFAULT,
+    initial_value: InitialValue | None = None,
     name: str | None = None,
     metadata: dict[str, Any] | None = None,
 ) -> Any:
@@ -327,9 +344,9 @@ def placeholder(
 
 
 def variable(
-    axes: Any = (),
-    dtype: Any = dtypes.DEFAULT,
-    initial_value: Any = None,
+    axes: AxesLike = (),
+    dtype: DTypeLike = dtypes.DEFAULT,
+    initial_value: InitialValue | None = None,
     name: str | None = None,
     metadata: dict[str, Any] | None = None,
 ) -> Any:
@@ -338,9 +355,9 @@ def variable(
 
 
 def persistent_tensor(
-    axes: Any = (),
-    dtype: Any = dtypes.DEFAULT,
-    initial_value: Any = None,
+    axes: AxesLike = (),
+    dtype: DTypeLike = dtypes.DEFAULT,
+    initial_value: InitialValue | None = None,
     name: str | None = None,
     metadata: dict[str, Any] | None = None,
 ) -> Any:
@@ -351,7 +368,7 @@ def persistent_tensor(
 temporary = persistent_tensor
 
 
-def as_op(value: Any, dtype: Any = None) -> TensorOp:
+def as_op(value: Op | ArrayLike, dtype: DTypeLike | None = None) -> TensorOp:
     """Return a tensor op as it is, and anything else as a constant."""
     if isinstance(value, TensorOp):
         return value
@@ -360,7 +377,7 @@ def as_op(value: Any, dtype: Any = None) -> TensorOp:
     return constant(value, dtype=dtype)
 
 
-def as_ops(values: Any) -> tuple[TensorOp, ...]:
+def as_ops(values: Iterable[TensorLike]) -> tuple[TensorOp, ...]:
     """Return each value as a tensor op."""
     return tuple(as_op(value) for value in values)
 

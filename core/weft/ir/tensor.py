@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
+from numpy.typing import ArrayLike
+
 from weft.errors import DTypeError
 from weft.ir import upcalls
 from weft.ir.op import Op
@@ -79,52 +81,52 @@ class TensorOp(Op):
             hint = f": use weft.{name}(x)" if callable(function) else ""
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
 
-    def __add__(self, other: Any) -> TensorOp:
+    def __add__(self, other: TensorLike) -> TensorOp:
         return operators["add"](self, other)
 
-    def __radd__(self, other: Any) -> TensorOp:
+    def __radd__(self, other: TensorLike) -> TensorOp:
         return operators["add"](other, self)
 
-    def __sub__(self, other: Any) -> TensorOp:
+    def __sub__(self, other: TensorLike) -> TensorOp:
         return operators["subtract"](self, other)
 
-    def __rsub__(self, other: Any) -> TensorOp:
+    def __rsub__(self, other: TensorLike) -> TensorOp:
         return operators["subtract"](other, self)
 
-    def __mul__(self, other: Any) -> TensorOp:
+    def __mul__(self, other: TensorLike) -> TensorOp:
         return operators["multiply"](self, other)
 
-    def __rmul__(self, other: Any) -> TensorOp:
+    def __rmul__(self, other: TensorLike) -> TensorOp:
         return operators["multiply"](other, self)
 
-    def __truediv__(self, other: Any) -> TensorOp:
+    def __truediv__(self, other: TensorLike) -> TensorOp:
         return operators["divide"](self, other)
 
-    def __rtruediv__(self, other: Any) -> TensorOp:
+    def __rtruediv__(self, other: TensorLike) -> TensorOp:
         return operators["divide"](other, self)
 
-    def __floordiv__(self, other: Any) -> TensorOp:
+    def __floordiv__(self, other: TensorLike) -> TensorOp:
         return operators["floordivide"](self, other)
 
-    def __rfloordiv__(self, other: Any) -> TensorOp:
+    def __rfloordiv__(self, other: TensorLike) -> TensorOp:
         return operators["floordivide"](other, self)
 
-    def __mod__(self, other: Any) -> TensorOp:
+    def __mod__(self, other: TensorLike) -> TensorOp:
         return operators["mod"](self, other)
 
-    def __rmod__(self, other: Any) -> TensorOp:
+    def __rmod__(self, other: TensorLike) -> TensorOp:
         return operators["mod"](other, self)
 
-    def __pow__(self, other: Any) -> TensorOp:
+    def __pow__(self, other: TensorLike) -> TensorOp:
         return operators["power"](self, other)
 
-    def __rpow__(self, other: Any) -> TensorOp:
+    def __rpow__(self, other: TensorLike) -> TensorOp:
         return operators["power"](other, self)
 
-    def __matmul__(self, other: Any) -> TensorOp:
+    def __matmul__(self, other: TensorLike) -> TensorOp:
         return operators["matmul"](self, other)
 
-    def __rmatmul__(self, other: Any) -> TensorOp:
+    def __rmatmul__(self, other: TensorLike) -> TensorOp:
         return operators["matmul"](other, self)
 
     def __neg__(self) -> TensorOp:
@@ -136,46 +138,46 @@ class TensorOp(Op):
     def __abs__(self) -> TensorOp:
         return operators["absolute"](self)
 
-    def __lt__(self, other: Any) -> TensorOp:
+    def __lt__(self, other: TensorLike) -> TensorOp:
         return operators["less"](self, other)
 
-    def __le__(self, other: Any) -> TensorOp:
+    def __le__(self, other: TensorLike) -> TensorOp:
         return operators["less_equal"](self, other)
 
-    def __gt__(self, other: Any) -> TensorOp:
+    def __gt__(self, other: TensorLike) -> TensorOp:
         return operators["greater"](self, other)
 
-    def __ge__(self, other: Any) -> TensorOp:
+    def __ge__(self, other: TensorLike) -> TensorOp:
         return operators["greater_equal"](self, other)
 
-    def __and__(self, other: Any) -> TensorOp:
+    def __and__(self, other: TensorLike) -> TensorOp:
         return operators["and"](self, other)
 
-    def __rand__(self, other: Any) -> TensorOp:
+    def __rand__(self, other: TensorLike) -> TensorOp:
         return operators["and"](other, self)
 
-    def __or__(self, other: Any) -> TensorOp:
+    def __or__(self, other: TensorLike) -> TensorOp:
         return operators["or"](self, other)
 
-    def __ror__(self, other: Any) -> TensorOp:
+    def __ror__(self, other: TensorLike) -> TensorOp:
         return operators["or"](other, self)
 
-    def __xor__(self, other: Any) -> TensorOp:
+    def __xor__(self, other: TensorLike) -> TensorOp:
         return operators["xor"](self, other)
 
-    def __rxor__(self, other: Any) -> TensorOp:
+    def __rxor__(self, other: TensorLike) -> TensorOp:
         return operators["xor"](other, self)
 
-    def __lshift__(self, other: Any) -> TensorOp:
+    def __lshift__(self, other: TensorLike) -> TensorOp:
         return operators["lshift"](self, other)
 
-    def __rlshift__(self, other: Any) -> TensorOp:
+    def __rlshift__(self, other: TensorLike) -> TensorOp:
         return operators["lshift"](other, self)
 
-    def __rshift__(self, other: Any) -> TensorOp:
+    def __rshift__(self, other: TensorLike) -> TensorOp:
         return operators["rshift"](self, other)
 
-    def __rrshift__(self, other: Any) -> TensorOp:
+    def __rrshift__(self, other: TensorLike) -> TensorOp:
         return operators["rshift"](other, self)
 
     def __invert__(self) -> TensorOp:
@@ -184,7 +186,7 @@ class TensorOp(Op):
     def __getitem__(self, item: Any) -> TensorOp:
         return operators["getitem"](self, item)
 
-    def __setitem__(self, item: Any, value: Any) -> None:
+    def __setitem__(self, item: Any, value: TensorLike) -> None:
         operators["set_item"](self, item, value)
 
     def __iter__(self) -> Iterator[Any]:
@@ -217,6 +219,10 @@ class TensorOp(Op):
                 "let weft's functions take the place of NumPy's"
             )
         )
+
+
+TensorLike = TensorOp | ArrayLike
+"""A tensor, or what `as_op` makes a constant of: a number, an array or nested lists."""
 
 
 class CompositeOp(TensorOp):

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from weft.ir import interpreter, scope
+from weft.ir.dtypes import Array
 from weft.ir.graph import Graph
-from weft.ir.interpreter import Array, States, widened
+from weft.ir.interpreter import States, widened
 from weft.ir.op import Op
 from weft.transforms.capture import capture
 
