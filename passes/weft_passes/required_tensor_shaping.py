@@ -20,6 +20,7 @@ from weft.ir.axes import make_axes
 from weft.ir.description import TensorDescription
 from weft.ir.graph import Graph, on_new_operands
 from weft.ir.op import Op
+from weft.ir.storage import as_op
 from weft.ir.target import Target
 from weft.ir.tensor import TensorOp
 from weft.ir.views import Layouts
@@ -213,10 +214,10 @@ class _Shaping:
                 shape = self.shapes[op]
                 args = (self.under(arg, shape) if arg.axes else self.new[arg] for arg in op.args)
                 self.shaped[op] = made = type(op)(*args, **op.attributes())  # type: ignore[assignment]
-                return cast_axes(made, op.axes)
+                return cast_axes(as_op(made), op.axes)
         if op in self.matrices:
             with scope.replacing(op):
-                return cast_axes(self.reduced(op), op.axes)
+                return cast_axes(as_op(self.reduced(op)), op.axes)
         return on_new_operands(op, self.new)
 
     def reduced(self, op: Op) -> Op:
@@ -225,7 +226,7 @@ class _Shaping:
         if matrix.order == tuple(range(x.rank)):
             operand = self.under(x, matrix.shape)
         else:
-            operand = cast_axes(transpose(self.new[x], matrix.order), matrix.shape)
+            operand = cast_axes(transpose(as_op(self.new[x]), matrix.order), matrix.shape)
         return type(op)(operand, **{**op.attributes(), "positions": matrix.positions})
 
     def under(self, x: Op, shape: Shape) -> TensorOp:
@@ -237,7 +238,7 @@ class _Shaping:
             (source,) = value.args
             if self.layouts.of(source).cast(value.axes.shape) is not None:
                 value = source
-        return cast_axes(value, shape)
+        return cast_axes(as_op(value), shape)
 
 
 def _spread(x: BroadcastOp, shape: Shape) -> TensorOp:

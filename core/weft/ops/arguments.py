@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import operator
 from contextlib import suppress
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from weft.errors import ArgumentError, AxesError
-from weft.ir.axes import Axes
+from weft.ir.axes import Axes, AxisKey
 from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.op import explain, explained
 from weft.ir.storage import as_op
-from weft.ir.tensor import TensorOp
+from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.pointwise.elementwise import ElementwiseOp, FloatOp, align, cast, divide
 from weft.ops.reductions.reduction import MeanOp, SumOp
 from weft.ops.shape.movement import BroadcastOp, broadcast, transpose
@@ -23,7 +23,7 @@ REDUCTIONS = ("mean", "sum", "none")
 """The reductions of losses."""
 
 
-def as_number(value: Any) -> float:
+def as_number(value: object) -> float:
     """Return a real number as a float, infinite on overflow; NaN for other values."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         return math.nan
@@ -34,7 +34,7 @@ def as_number(value: Any) -> float:
 
 
 def checked_number(
-    function: str, what: str, value: Any, low: float = 0, high: float = math.inf
+    function: str, what: str, value: float, low: float = 0, high: float = math.inf
 ) -> float:
     """Return a number as a float; raises ArgumentError unless it is finite and in range."""
     number = as_number(value)
@@ -46,7 +46,7 @@ def checked_number(
     return number
 
 
-def checked_integer(function: str, what: str, value: Any, low: float = -math.inf) -> int:
+def checked_integer(function: str, what: str, value: SupportsIndex, low: float = -math.inf) -> int:
     """Return an integer as an int; raises ArgumentError for other values or below a limit."""
     number = None
     if not isinstance(value, (bool, np.bool)):
@@ -59,14 +59,14 @@ def checked_integer(function: str, what: str, value: Any, low: float = -math.inf
     return number
 
 
-def checked_order(function: str, p: Any) -> float:
+def checked_order(function: str, p: float) -> float:
     """Return the order of a norm; raises ArgumentError unless it is at least 1, or infinity."""
     if as_number(p) == math.inf:
         return math.inf
     return checked_number(function, "p", p, low=1)
 
 
-def aligned_to(function: str, what: str, value: Any, axes: Axes) -> TensorOp:
+def aligned_to(function: str, what: str, value: TensorLike, axes: Axes) -> TensorOp:
     """Return a tensor transposed to these axes, or a scalar unchanged."""
     op = as_op(value)
     if not op.axes or op.axes == axes:
@@ -87,7 +87,7 @@ def drop_axis(axes: Axes, position: int) -> Axes:
     return Axes((*axes[:position], *axes[position + 1 :]))
 
 
-def class_position(function: str, x: TensorOp, axis: Any) -> int:
+def class_position(function: str, x: TensorOp, axis: AxisKey | None) -> int:
     """Return the position of the class axis: the given one, the axis named C, or the last."""
     if axis is None and x.axes.is_named:
         axis = x.axes.channel_axis
@@ -99,7 +99,9 @@ def class_position(function: str, x: TensorOp, axis: Any) -> int:
     return int(explained(function, (x,), x.axes.position, axis))
 
 
-def broadcast_to_losses(function: str, what: str, factors: Any, losses: TensorOp) -> TensorOp:
+def broadcast_to_losses(
+    function: str, what: str, factors: TensorLike, losses: TensorOp
+) -> TensorOp:
     """Return factors of losses, broadcast to the axes of the losses."""
     op = as_op(factors, losses.dtype if isinstance(factors, int | float) else None)
     try:
@@ -110,7 +112,7 @@ def broadcast_to_losses(function: str, what: str, factors: Any, losses: TensorOp
 
 
 def predictions_and_targets(
-    function: str, x: Any, targets: Any, kind: type[ElementwiseOp] = FloatOp
+    function: str, x: TensorLike, targets: TensorLike, kind: type[ElementwiseOp] = FloatOp
 ) -> tuple[TensorOp, ...]:
     """Return predictions and targets of the same axes, or scalars, in a common dtype of `kind`.
 
@@ -126,7 +128,9 @@ def predictions_and_targets(
     return tuple(align(kind, *given))
 
 
-def loss_operands(function: str, x: Any, targets: Any) -> tuple[TensorOp, TensorOp, DType]:
+def loss_operands(
+    function: str, x: TensorLike, targets: TensorLike
+) -> tuple[TensorOp, TensorOp, DType]:
     """Return `predictions_and_targets`, and the dtype of the loss.
 
     16-bit floats are returned as float32, since a mean may be in range where a loss is not.

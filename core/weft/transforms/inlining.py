@@ -15,6 +15,7 @@ from weft.ir.effects import without_effect, without_effects
 from weft.ir.graph import Graph, called_graphs
 from weft.ir.op import Op
 from weft.ir.results import ResultOp
+from weft.ir.storage import as_op
 from weft.ir.target import Target
 from weft.ir.traversal import postorder
 from weft.ops.control.graph_ops import CallOp, CondOp, GraphsOp, LoopOp, SavedOp, WhileOp
@@ -199,7 +200,9 @@ class _Inlining:
             one = splice.run(self.known[op.then_graph], args[1:place])
             other = splice.run(self.known[op.else_graph], args[place:])
             with scope.replacing(op):
-                found = tuple(where(args[0], x, y) for x, y in zip(one, other, strict=True))
+                found = tuple(
+                    where(args[0], as_op(x), as_op(y)) for x, y in zip(one, other, strict=True)
+                )
             made.extend(postorder(found, lambda each: each.args))
             return found
         graph = self.known[op.graph]

@@ -16,7 +16,7 @@ from weft.ir.op import Op, explain
 from weft.ir.results import results_of
 from weft.ir.state_lifting import Function, carrying, function_of, writing
 from weft.ir.storage import AssignOp, ParameterOp, as_op, constant
-from weft.ir.tensor import TensorOp
+from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.arguments import checked_integer
 from weft.ops.control.effects import DecisionOp
 from weft.ops.control.graph_ops import (
@@ -88,7 +88,7 @@ def loop_op(graph: Graph, count: int, *args: Any) -> LoopOp:
 
 
 def cond(
-    condition: Any,
+    condition: TensorLike,
     then_graph: Graph,
     else_graph: Graph,
     then_args: Iterable[Any] = (),
@@ -103,7 +103,7 @@ def cond(
 
 
 def cond_op(
-    condition: Any,
+    condition: TensorLike,
     then_graph: Graph,
     else_graph: Graph,
     then_args: Iterable[Any] = (),
@@ -188,7 +188,7 @@ def all_saved(of: GraphsOp, ops: Sequence[TensorOp], turn: int = 0) -> list[Tens
 # Arguments
 
 
-def _function(name: str, graph: Any) -> Function:
+def _function(name: str, graph: object) -> Function:
     if not isinstance(graph, Graph):
         problem = f"takes a graph, as weft.capture(results, parameters) returns it, not {graph!r}"
         raise ArgumentError(explain(name, problem, ()))
@@ -210,7 +210,7 @@ def _require_own_scope(name: str, graph: Graph, function: Function) -> None:
             raise StateError(explain(name, problem, ()))
 
 
-def _branch(args: Any) -> tuple[Any, ...]:
+def _branch(args: Iterable[Any]) -> tuple[Any, ...]:
     """Return the arguments of one branch of a conditional."""
     if isinstance(args, Op | str) or not isinstance(args, Iterable):
         problem = f"the arguments of each graph come in a list, as in [x, y], not {args!r}"
@@ -230,7 +230,7 @@ def _operands(name: str, graph: Graph, args: tuple[Any, ...]) -> tuple[TensorOp,
     )
 
 
-def _operand(name: str, graph: Graph, parameter: ParameterOp, arg: Any) -> TensorOp:
+def _operand(name: str, graph: Graph, parameter: ParameterOp, arg: TensorLike) -> TensorOp:
     if isinstance(arg, TensorOp) and (arg.dtype, arg.axes) == (parameter.dtype, parameter.axes):
         return arg
     value: TensorOp = constant(arg, dtype=parameter.dtype) if _is_number(arg) else as_op(arg)
@@ -255,7 +255,7 @@ def _wanted(graph: Graph, parameter: ParameterOp) -> str:
     return f"the input {parameter.source} of {graph.name} is {parameter.dtype} {parameter.axes}"
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, bool | int | float | complex)
 
 
@@ -270,7 +270,7 @@ def _split(
     return operands[:count], operands[count:]
 
 
-def _not_at_all(graph: Any, args: tuple[Any, ...]) -> tuple[TensorOp, ...]:
+def _not_at_all(graph: Graph, args: tuple[Any, ...]) -> tuple[TensorOp, ...]:
     _function("loop", graph)
     operands = _operands("loop", graph, args)
     return _split("loop", graph, operands)[0]

@@ -11,10 +11,10 @@ from weft.communicators.calls import current_call
 from weft.errors import ArgumentError, CheckFailed, DTypeError, GradientError
 from weft.ir import dtypes
 from weft.ir.axes import Axes
-from weft.ir.dtypes import DType
+from weft.ir.dtypes import Array, DType
 from weft.ir.op import Op, listed
 from weft.ir.storage import AssignOp, as_op
-from weft.ir.tensor import TensorOp, operators
+from weft.ir.tensor import TensorLike, TensorOp, operators
 from weft.ir.traversal import dependencies, postorder
 from weft.ops.shape.movement import IdentityOp
 
@@ -95,7 +95,7 @@ class EffectOp(IdentityOp):
         """Perform the effect on NumPy arrays of the operands; an exception ends the call."""
         raise NotImplementedError
 
-    def reference(self, x: Any, *others: Any) -> Any:
+    def reference(self, x: Array, *others: Any) -> Any:
         """Perform the effect and return the first operand."""
         self.perform(x, *others)
         return x
@@ -166,7 +166,7 @@ class CheckFiniteOp(EffectOp):
                 raise CheckFailed(self.explain(f"NaN or infinity{_places(wrong)}"))
 
 
-def _places(wrong: Any) -> str:
+def _places(wrong: Array) -> str:
     """Return the number of wrong elements and their first positions; empty for a scalar."""
     if not wrong.ndim:
         return ""
@@ -202,12 +202,14 @@ def doall(ops: Iterable[Op]) -> ParallelOp:
     return ParallelOp(*listed("doall", ops))
 
 
-def print_op(x: Any, prefix: str | None = None) -> TensorOp:
+def print_op(x: TensorLike, prefix: str | None = None) -> TensorOp:
     """Return the tensor, printed (after `prefix`) whenever it is computed."""
     return PrintOp(as_op(x), prefix=prefix)
 
 
-def assert_op(x: Any, condition: Any, message: str = "the condition is false") -> TensorOp:
+def assert_op(
+    x: TensorLike, condition: TensorLike, message: str = "the condition is false"
+) -> TensorOp:
     """Return the tensor; computing it raises CheckFailed unless a condition is true everywhere.
 
     The condition is bool, of any shape. The error carries the message and the line of this call.
@@ -220,7 +222,7 @@ def assert_op(x: Any, condition: Any, message: str = "the condition is false") -
     return AssertOp(as_op(x), as_op(condition), message=str(message))
 
 
-def check_finite(x: Any) -> TensorOp:
+def check_finite(x: TensorLike) -> TensorOp:
     """Return the tensor; computing it raises CheckFailed if an element is not finite.
 
     The error has the number of elements that are NaN or infinite, and the first positions.
@@ -228,7 +230,7 @@ def check_finite(x: Any) -> TensorOp:
     return CheckFiniteOp(as_op(x))
 
 
-def stop_gradient(x: Any) -> TensorOp:
+def stop_gradient(x: TensorLike) -> TensorOp:
     """Return the tensor, as a constant for differentiation."""
     return StopGradientOp(as_op(x))
 

@@ -17,7 +17,7 @@ from weft.ir import scope, upcalls
 from weft.ir.effects import without_effect
 from weft.ir.op import Op, explain, listed
 from weft.ir.storage import AssignOp, as_op
-from weft.ir.tensor import TensorOp
+from weft.ir.tensor import TensorLike, TensorOp
 from weft.ir.traversal import operands, postorder
 from weft.ops.control.effects import SequentialOp
 from weft.ops.shape.movement import IdentityOp
@@ -57,7 +57,7 @@ def _copied(y: Op, starts: Mapping[Op, Op]) -> Any:
     return copies[y]
 
 
-def checkpoint(y: Any, inputs: Iterable[Any] | None = None) -> TensorOp:
+def checkpoint(y: TensorLike, inputs: Iterable[Any] | None = None) -> TensorOp:
     """Return y, whose gradient recomputes the values between the inputs and y.
 
     So these values need no memory between the forward and the backward computation, but are

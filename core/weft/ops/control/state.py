@@ -12,7 +12,7 @@ from weft.ir import dtypes
 from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.op import explain
 from weft.ir.storage import AssignOp, as_op, constant
-from weft.ir.tensor import TensorOp, operators
+from weft.ir.tensor import TensorLike, TensorOp, operators
 from weft.ops.indexing.slicing import update_slice
 from weft.ops.pointwise.elementwise import cast, subtract
 from weft.ops.shape.movement import IdentityOp, broadcast, with_names
@@ -35,7 +35,7 @@ class ValueOfOp(IdentityOp):
     """The value of the operand when this op is built, regardless of later writes."""
 
 
-def assign(state: Any, value: Any) -> AssignOp:
+def assign(state: TensorOp, value: TensorLike) -> AssignOp:
     """Return a write of a value into a state, seen by all ops built later.
 
     The value is broadcast and cast. The target may be a view of a state by slices, transposes and
@@ -55,7 +55,7 @@ def _write(place: Place, value: TensorOp) -> AssignOp:
     return AssignOp(place.state, value)
 
 
-def _fitting(function: str, place: Place, value: Any) -> TensorOp:
+def _fitting(function: str, place: Place, value: TensorLike) -> TensorOp:
     """Return a value broadcast to the axes of the target, or as a scalar."""
     target = place.value
     value = with_names(_number_for(value, target.dtype), value, target.axes)
@@ -66,18 +66,18 @@ def _fitting(function: str, place: Place, value: Any) -> TensorOp:
         raise AxesError(explain(function, problem, (target, value))) from None
 
 
-def _number_for(value: Any, dtype: DType) -> TensorOp:
+def _number_for(value: TensorLike, dtype: DType) -> TensorOp:
     if isinstance(value, bool | int | float | complex):
         return constant(value, dtype=dtype)
     return as_op(value)
 
 
-def SetItem(state: Any, value: Any) -> AssignOp:  # noqa: N802
+def SetItem(state: TensorOp, value: TensorLike) -> AssignOp:  # noqa: N802
     """Return a write of a whole state; see `assign`."""
     return assign(state, value)
 
 
-def set_item(state: Any, item: Any, value: Any) -> AssignOp:
+def set_item(state: TensorOp, item: Any, value: TensorLike) -> AssignOp:
     """Return a write into a slice of a state or view; steps may be negative."""
     slices = item if isinstance(item, tuple) else (item,)
     if all(part is Ellipsis or _is_everything(part) for part in slices):
@@ -86,16 +86,16 @@ def set_item(state: Any, item: Any, value: Any) -> AssignOp:
     return _write(place, update_slice(place.value, slices, value))
 
 
-def _is_everything(part: Any) -> bool:
+def _is_everything(part: object) -> bool:
     return isinstance(part, slice) and part == slice(None)
 
 
-def fill(state: Any, value: Any) -> AssignOp:
+def fill(state: TensorOp, value: TensorLike) -> AssignOp:
     """Return a write of a number into all elements of a state."""
     return assign(state, value)
 
 
-def accumulate(state: Any, value: Any, factor: Any = 1) -> AssignOp:
+def accumulate(state: TensorOp, value: TensorLike, factor: TensorLike = 1) -> AssignOp:
     """Return a write that adds ``factor * value`` to a state, as in ``state += value``.
 
     See `scaled_add`.
@@ -103,7 +103,9 @@ def accumulate(state: Any, value: Any, factor: Any = 1) -> AssignOp:
     return _scaled_add("accumulate", state, value, 1, factor)
 
 
-def scaled_add(state: Any, value: Any, a: Any = 1, b: Any = 1) -> AssignOp:
+def scaled_add(
+    state: TensorOp, value: TensorLike, a: TensorLike = 1, b: TensorLike = 1
+) -> AssignOp:
     """Return a write of ``a * state + b * value`` into a state.
 
     The value is broadcast to the state; the factors are numbers or tensors that broadcast too.
@@ -113,14 +115,16 @@ def scaled_add(state: Any, value: Any, a: Any = 1, b: Any = 1) -> AssignOp:
     return _scaled_add("scaled_add", state, value, a, b)
 
 
-def _scaled_add(function: str, state: Any, value: Any, a: Any, b: Any) -> AssignOp:
+def _scaled_add(
+    function: str, state: TensorOp, value: TensorLike, a: TensorLike, b: TensorLike
+) -> AssignOp:
     place = Place(function, state)
     value = _fitting(function, place, value)
     old, new = (cast(x, accumulator_dtype(x.dtype)) for x in (place.value, value))
     return _write(place, _fitting(function, place, old * a + new * b))
 
 
-def moving_average(state: Any, value: Any, decay: Any) -> AssignOp:
+def moving_average(state: TensorOp, value: TensorLike, decay: TensorLike) -> AssignOp:
     """Return a write of the exponential moving average ``decay * state + (1 - decay) * value``.
 
     `decay` is a number or a scalar. For a state that starts at 0, division by
@@ -133,7 +137,7 @@ def moving_average(state: Any, value: Any, decay: Any) -> AssignOp:
     return _scaled_add("moving_average", state, value, decay, subtract(1.0, decay))
 
 
-def value_of(x: Any) -> TensorOp:
+def value_of(x: TensorLike) -> TensorOp:
     """Return the present value of a tensor, before any later write."""
     return ValueOfOp(as_op(x))
 

@@ -10,11 +10,11 @@ import numpy as np
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, make_axes
-from weft.ir.dtypes import DType
+from weft.ir.dtypes import Array, DType
 from weft.ir.lengths import Length, Size
 from weft.ir.op import Op, explain
 from weft.ir.storage import as_op, constant
-from weft.ir.tensor import CompositeOp, TensorOp
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.ops.arguments import checked_integer
 from weft.ops.indexing.gathering import TakeOp, without_names
 from weft.ops.indexing.slicing import with_lengths
@@ -101,7 +101,7 @@ class DynamicSliceOp(DynamicBlockOp):
             raise AxesError(f"{len(self.args) - 1} starts for the {len(axes)} axes {axes}")
         return with_lengths(axes, self.sizes), dtype
 
-    def reference(self, x: Any, *starts: Any) -> Any:
+    def reference(self, x: Array, *starts: Any) -> Any:
         """Slice."""
         return x[self.block(*starts)]
 
@@ -139,7 +139,7 @@ class DynamicUpdateSliceOp(DynamicBlockOp):
         """Allow the first operand: the block can be written into it."""
         return index == 0
 
-    def reference(self, x: Any, update: Any, *starts: Any) -> Any:
+    def reference(self, x: Array, update: Array, *starts: Any) -> Any:
         """Copy and assign the block."""
         result = np.array(x)
         result[self.block(*starts)] = update
@@ -169,7 +169,7 @@ class DynamicUpdateSliceOp(DynamicBlockOp):
         return outside, inside, *(None for _ in starts)
 
 
-def _exceeds(length: Any, size: Any) -> bool:
+def _exceeds(length: int | Length, size: int | Length) -> bool:
     """Whether a block is longer than its axis; False while a length is unknown."""
     if isinstance(length, Length) or isinstance(size, Length):
         return False
@@ -186,26 +186,32 @@ def _clamped(start: TensorOp, room: int) -> TensorOp:
     return minimum(maximum(cast(start, dtypes.int64), 0), room)
 
 
-def _starts(function: str, x: TensorOp, starts: Any) -> list[TensorOp]:
+def _starts(
+    function: str, x: TensorOp, starts: TensorLike | Sequence[TensorLike]
+) -> list[TensorOp]:
     """Return the start indices as an op for each axis of x."""
+    found: Any = None
     if isinstance(starts, Op):
         vector = as_op(starts)
         length = vector.axes[0].length if vector.rank == 1 else None
-        starts = [vector[place] for place in range(x.rank)] if length == x.rank else None
-    elif not isinstance(starts, Sequence | np.ndarray) or len(starts) != x.rank:
-        starts = None
-    if starts is None:
+        if length == x.rank:
+            found = [vector[place] for place in range(x.rank)]
+    elif isinstance(starts, Sequence | np.ndarray) and len(starts) == x.rank:
+        found = starts
+    if found is None:
         problem = f"starts must be one integer, or scalar op, for each axis of {x.axes}"
         raise ArgumentError(explain(function, problem, (x,)))
     return [
         as_op(start)
         if isinstance(start, Op)
         else constant(checked_integer(function, "a start", start), dtype=dtypes.int64)
-        for start in starts
+        for start in found
     ]
 
 
-def dynamic_slice(x: Any, starts: Any, sizes: Sequence[Any]) -> TensorOp:
+def dynamic_slice(
+    x: TensorLike, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Any]
+) -> TensorOp:
     """Return a block of x of static size, with start indices computed at a call.
 
     `starts` has an integer or scalar op for each axis, or is a vector; `sizes` are static, None for
@@ -223,7 +229,9 @@ def dynamic_slice(x: Any, starts: Any, sizes: Sequence[Any]) -> TensorOp:
     return DynamicSliceOp(x, *found, sizes=lengths)
 
 
-def dynamic_update_slice(x: Any, update: Any, starts: Any) -> TensorOp:
+def dynamic_update_slice(
+    x: TensorLike, update: TensorLike, starts: TensorLike | Sequence[TensorLike]
+) -> TensorOp:
     """Return x with a block replaced by `update`, with start indices computed at a call.
 
     `update` is cast to the dtype of x. For `starts` see `dynamic_slice`.

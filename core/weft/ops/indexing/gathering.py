@@ -12,11 +12,12 @@ import numpy as np
 
 from weft.errors import ArgumentError, AxesError, DTypeError, IndexOutOfRange
 from weft.ir import dtypes
-from weft.ir.axes import Axes, make_axes
-from weft.ir.dtypes import DType
+from weft.ir.axes import Axes, AxisKey, make_axes
+from weft.ir.dtypes import Array, DType
+from weft.ir.lengths import Length
 from weft.ir.op import explain
 from weft.ir.storage import as_op, constant
-from weft.ir.tensor import CompositeOp, TensorOp
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.ops.indexing.slicing import with_lengths
 from weft.ops.pointwise.comparison import WhereOp, equal, greater_equal, maximum, minimum, where
 from weft.ops.pointwise.elementwise import add, cast, divide, multiply
@@ -64,7 +65,7 @@ class IndexedOp(TensorOp):
             self._check(source.const)
         return x.axes, x.dtype
 
-    def _check(self, indices: Any) -> None:
+    def _check(self, indices: Array) -> None:
         axis = self.args[0].axes[self.position]
         low, high = -axis.length, axis.length - 1
         if not indices.size or (low <= indices.min() and indices.max() <= high):
@@ -79,7 +80,7 @@ class IndexedOp(TensorOp):
             f"{legal}"
         )
 
-    def places(self, indices: Any) -> Any:
+    def places(self, indices: Array) -> Any:
         """Return the indices in the dtype of NumPy's indexing.
 
         Raises IndexOutOfRange, with the user's line, for an index out of range.
@@ -103,7 +104,7 @@ class TakeOp(IndexedOp):
         axes, dtype = super().infer()
         return taken_axes(axes, self.args[1].axes, self.position), dtype
 
-    def reference(self, x: Any, indices: Any) -> Any:
+    def reference(self, x: Array, indices: Array) -> Any:
         """Call NumPy's take."""
         return np.take(x, self.places(indices), axis=self.position)
 
@@ -127,7 +128,7 @@ class TakeAlongAxisOp(IndexedOp, CompositeOp):
         _require_same_others(axes, indices, self.position)
         return indices, dtype
 
-    def reference(self, x: Any, indices: Any) -> Any:
+    def reference(self, x: Array, indices: Array) -> Any:
         """Call NumPy's take_along_axis."""
         return np.take_along_axis(x, self.places(indices), axis=self.position)
 
@@ -200,14 +201,14 @@ class ScatterOp(IndexedOp, CompositeOp):
         narrow = dtypes.is_float(self.dtype) and self.dtype.itemsize == 2
         return dtypes.float32 if narrow and self.reduction != "set" else self.dtype
 
-    def places(self, indices: Any) -> Any:
+    def places(self, indices: Array) -> Any:
         """Return the indices for NumPy, as a C-contiguous array.
 
         NumPy assigns in memory order, so the last update in row-major order wins.
         """
         return np.asarray(super().places(indices), order="C")
 
-    def reference(self, x: Any, indices: Any, updates: Any) -> Any:
+    def reference(self, x: Array, indices: Array, updates: Array) -> Any:
         """Assign or combine with NumPy."""
         result = np.array(x, self.accumulator_dtype)
         at = (*(slice(None),) * self.position, self.places(indices))
@@ -330,7 +331,7 @@ def _require_same_others(axes: Axes, indices: Axes, position: int) -> None:
         )
 
 
-def with_length(axes: Axes, position: int, length: Any) -> Axes:
+def with_length(axes: Axes, position: int, length: int | Length | None) -> Axes:
     """Return the axes with the length of one replaced."""
     lengths = (length if i == position else axis.length for i, axis in enumerate(axes))
     return with_lengths(axes, lengths)
@@ -386,7 +387,7 @@ def scatter_along(
     return cast_axes(result, x.axes)
 
 
-def as_indices(value: Any) -> TensorOp:
+def as_indices(value: TensorLike) -> TensorOp:
     """Return indices as a tensor op; Python integers and lists of them become int64."""
     if isinstance(value, int | list | tuple) and not isinstance(value, bool):
         try:
@@ -400,13 +401,13 @@ def as_indices(value: Any) -> TensorOp:
     return as_op(value)
 
 
-def _position(function: str, x: TensorOp, axis: Any) -> int:
+def _position(function: str, x: TensorOp, axis: AxisKey | None) -> int:
     if axis is None and x.rank != 1:
         raise AxesError(explain(function, f"needs an axis of {x.axes}, as in axis=0", (x,)))
     return x.axes.position(0 if axis is None else axis)
 
 
-def as_updates(function: str, value: Any, x: TensorOp, axes: Axes) -> TensorOp:
+def as_updates(function: str, value: TensorLike, x: TensorOp, axes: Axes) -> TensorOp:
     """Return updates in the dtype of x, broadcast to the required axes."""
     is_number = isinstance(value, bool | int | float | complex)
     op = as_op(value, x.dtype if is_number else None)
@@ -417,7 +418,7 @@ def as_updates(function: str, value: Any, x: TensorOp, axes: Axes) -> TensorOp:
         raise AxesError(explain(function, problem, (x, op))) from None
 
 
-def take(x: Any, indices: Any, axis: Any = None) -> TensorOp:
+def take(x: TensorLike, indices: TensorLike, axis: AxisKey | None = None) -> TensorOp:
     """Return the elements at indices along an axis, which the axes of the indices replace.
 
     Indices are integers of any dtype and shape; negative ones count from the end. A call with an
@@ -432,7 +433,11 @@ gather = take
 
 
 def scatter(
-    x: Any, indices: Any, updates: Any, axis: Any = None, reduction: str = "set"
+    x: TensorLike,
+    indices: TensorLike,
+    updates: TensorLike,
+    axis: AxisKey | None = None,
+    reduction: str = "set",
 ) -> TensorOp:
     """Return x with updates at indices along an axis, which replace elements or combine with them.
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from weft.errors import AxesError
 from weft.ir import dtypes
-from weft.ir.axes import Axes, Axis, broadcast_axes, make_axes
+from weft.ir.axes import Axes, Axis, AxisKey, broadcast_axes, make_axes
 from weft.ir.op import explain
 from weft.ir.storage import as_op, constant
-from weft.ir.tensor import TensorOp, operators
+from weft.ir.tensor import TensorLike, TensorOp, operators
 from weft.ops.arguments import checked_integer
 from weft.ops.indexing.gathering import (
     ScatterOp,
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 
-def take_along_axis(x: Any, indices: Any, axis: Any = -1) -> TensorOp:
+def take_along_axis(x: TensorLike, indices: TensorLike, axis: AxisKey = -1) -> TensorOp:
     """Return the elements of x at an index for each element of the result, along an axis.
 
     The other axes are broadcast, as in NumPy. Named indices may lack the axis, and then the result
@@ -52,7 +52,9 @@ def _without(x: TensorOp, position: int) -> TensorOp:
     return cast_axes(x, Axes((*x.axes[:position], *x.axes[position + 1 :])))
 
 
-def _along(function: str, x: Any, indices: Any, axis: Any) -> tuple[TensorOp, TensorOp, int, bool]:
+def _along(
+    function: str, x: TensorLike, indices: TensorLike, axis: AxisKey
+) -> tuple[TensorOp, TensorOp, int, bool]:
     """Return broadcast operands, the position of the axis, and whether the indices had it."""
     x, indices = as_op(x), as_indices(indices)
     position = x.axes.position(axis)
@@ -78,7 +80,11 @@ def _along(function: str, x: Any, indices: Any, axis: Any) -> tuple[TensorOp, Te
 
 
 def scatter_along_axis(
-    x: Any, indices: Any, updates: Any, axis: Any = -1, reduction: str = "set"
+    x: TensorLike,
+    indices: TensorLike,
+    updates: TensorLike,
+    axis: AxisKey = -1,
+    reduction: str = "set",
 ) -> TensorOp:
     """Return x with updates at an index for each update, along an axis.
 
@@ -94,7 +100,7 @@ def scatter_along_axis(
     return scatter_along(x, indices, updates, position, reduction)
 
 
-def gather_nd(x: Any, indices: Any, batch_dims: int = 0) -> TensorOp:
+def gather_nd(x: TensorLike, indices: TensorLike, batch_dims: int = 0) -> TensorOp:
     """Return the elements or slices of x at index rows, which are along the last axis of `indices`.
 
     A row of length m indexes m axes: the first ones, or those after `batch_dims` axes that both
@@ -152,7 +158,9 @@ def _column(indices: TensorOp, column: int) -> TensorOp:
     return cast_axes(SliceOp(indices, bounds=bounds), axes)
 
 
-def scatter_nd(x: Any, indices: Any, updates: Any, reduction: str = "set") -> TensorOp:
+def scatter_nd(
+    x: TensorLike, indices: TensorLike, updates: TensorLike, reduction: str = "set"
+) -> TensorOp:
     """Return x with updates at index rows, which are along the last axis of `indices`.
 
     It is the dual of `gather_nd`: `updates` are broadcast to the axes of its result. For reductions

@@ -9,12 +9,12 @@ import numpy as np
 
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
-from weft.ir.axes import Axes, make_axes
-from weft.ir.dtypes import DType, accumulator_dtype
+from weft.ir.axes import Axes, Axis, make_axes
+from weft.ir.dtypes import Array, DType, DTypeLike, accumulator_dtype
 from weft.ir.lengths import Length
 from weft.ir.op import explain, explained
 from weft.ir.storage import as_op, constant
-from weft.ir.tensor import CompositeOp, TensorOp
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.ops.arguments import checked_integer, checked_number
 from weft.ops.pointwise.elementwise import FloatOp, absolute, align, cast, negative
 from weft.ops.pointwise.math import cos as cosine
@@ -55,7 +55,7 @@ class RotaryOp(CompositeOp):
             raise AxesError(f"cosine {cos.axes} and sine {sin.axes} must have the axes {halves}")
         return x.axes, x.dtype
 
-    def reference(self, x: Any, cos: Any, sin: Any) -> Any:
+    def reference(self, x: Array, cos: Array, sin: Array) -> Any:
         """Rotate the pairs in NumPy."""
         wide = np.asarray(x, accumulator_dtype(self.dtype))
         half = wide.shape[-1] // 2
@@ -94,12 +94,12 @@ class RotaryOp(CompositeOp):
 
 
 def rotary_embedding(
-    x: Any,
-    positions: Any = None,
+    x: TensorLike,
+    positions: TensorLike | None = None,
     base: float = 10000.0,
     interleaved: bool = False,
-    cos: Any = None,
-    sin: Any = None,
+    cos: TensorLike | None = None,
+    sin: TensorLike | None = None,
 ) -> TensorOp:
     """Return the rotary position embedding (RoPE) of queries or keys.
 
@@ -122,7 +122,7 @@ def rotary_embedding(
         raise ArgumentError(explain("rotary_embedding", problem, (op,)))
     depth = _even("rotary_embedding", op.axes[-1].length if op.rank > 1 else None)
     dtype = accumulator_dtype(op.dtype)
-    if cos is None:
+    if cos is None or sin is None:
         places = _count(op.axes[-2:-1]) if positions is None else positions
         angles = _angles("rotary_embedding", places, depth, base, dtype)
         cos, sin = cosine(angles), sine(angles)
@@ -143,7 +143,9 @@ def _count(axes: Axes) -> TensorOp:
     return IotaOp(target_axes=axes, target_dtype=dtypes.int32, position=0)
 
 
-def _angles(function: str, positions: Any, depth: int, base: Any, dtype: DType) -> TensorOp:
+def _angles(
+    function: str, positions: TensorLike, depth: int, base: float, dtype: DType
+) -> TensorOp:
     """Return for each position, along a new last axis, ``position * base ** (-2 i / depth)``."""
     places = as_op(positions)
     require_positional(function, places)
@@ -157,7 +159,10 @@ def _angles(function: str, positions: Any, depth: int, base: Any, dtype: DType) 
 
 
 def sinusoidal_positions(
-    positions: Any, depth: int, base: float = 10000.0, dtype: Any = dtypes.DEFAULT
+    positions: TensorLike | Length,
+    depth: int,
+    base: float = 10000.0,
+    dtype: DTypeLike = dtypes.DEFAULT,
 ) -> TensorOp:
     """Return sinusoidal position encodings of length `depth`, along a new last axis.
 
@@ -175,7 +180,12 @@ def sinusoidal_positions(
     return cast(cast_axes(waves, (*angles.axes[:-1], length)), target)
 
 
-def alibi_bias(heads: int, queries: Any, keys: Any = None, dtype: Any = dtypes.DEFAULT) -> TensorOp:
+def alibi_bias(
+    heads: int,
+    queries: Axis | Length | int,
+    keys: Axis | Length | int | None = None,
+    dtype: DTypeLike = dtypes.DEFAULT,
+) -> TensorOp:
     """Return the ALiBi bias for `attention`, of shape (heads, queries, keys).
 
     It is the negative distance times a slope for each head, ``2 ** (-8 i / heads)`` for head i from

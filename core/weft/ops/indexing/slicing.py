@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from weft.errors import ArgumentError, AxesError
-from weft.ir.axes import Axes, Axis, make_axes
+from weft.ir.axes import Axes, AxesLike, Axis, AxisKey, make_axes
 from weft.ir.description import TensorDescription
-from weft.ir.dtypes import DType
+from weft.ir.dtypes import Array, DType
 from weft.ir.lengths import Length, Size, floor_divide
 from weft.ir.storage import as_op
-from weft.ir.tensor import TensorOp, operators
+from weft.ir.tensor import TensorLike, TensorOp, operators
 from weft.ops.shape.movement import broadcast, cast_axes, with_names, zeros_like
 
 __all__ = [
@@ -50,7 +50,7 @@ class SliceOp(TensorOp):
         """Write the adjoint into zeros."""
         return (UpdateSliceOp(zeros_like(x), delta, bounds=self.bounds),)
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Index with Python slices."""
         return x[python_slices(self.bounds)]
 
@@ -89,14 +89,14 @@ class UpdateSliceOp(TensorOp):
         zeros = zeros_like(value)
         return UpdateSliceOp(delta, zeros, bounds=self.bounds), SliceOp(delta, bounds=self.bounds)
 
-    def reference(self, x: Any, value: Any) -> Any:
+    def reference(self, x: Array, value: Array) -> Any:
         """Copy and assign the slice."""
         result = np.array(x)
         result[python_slices(self.bounds)] = value
         return result
 
 
-def with_lengths(axes: Axes, lengths: Any) -> Axes:
+def with_lengths(axes: Axes, lengths: Iterable[int | Length | None]) -> Axes:
     """Return axes with the same names and other lengths."""
     return Axes(
         axis if axis.length == length else Axis(length, axis.name)
@@ -123,7 +123,7 @@ def _sliced_axes(axes: Axes, bounds: Bounds) -> Axes:
     return with_lengths(axes, (length for _, length, _ in bounds))
 
 
-def bounds_of(item: slice, length: Any, what: str) -> tuple[Any, Any, int]:
+def bounds_of(item: slice, length: int | Length, what: str) -> tuple[Any, Any, int]:
     """Return a Python slice of an axis as ``(start, length, step)``.
 
     For an unknown length, start and stop must count from the same end, with a step of 1 or -1.
@@ -143,7 +143,7 @@ def bounds_of(item: slice, length: Any, what: str) -> tuple[Any, Any, int]:
     return start, floor_divide(stop - start + step - (1 if step > 0 else -1), step), step
 
 
-def _index(bound: Any) -> int | None:
+def _index(bound: SupportsIndex | None) -> int | None:
     return None if bound is None else int(bound.__index__())
 
 
@@ -153,7 +153,7 @@ def _from_end(bound: Any, length: Any, default: Any) -> Any:
     return bound + length if isinstance(bound, int) and bound < 0 else bound
 
 
-def tensor_slice(x: Any, slices: Sequence[Any], axes: Any = None) -> TensorOp:
+def tensor_slice(x: TensorLike, slices: Sequence[Any], axes: AxesLike | None = None) -> TensorOp:
     """Return a slice of the tensor: one slice or index for each axis; an index drops its axis.
 
     `axes` renames the remaining axes. Raises AxesError for an index out of range.
@@ -215,7 +215,7 @@ def _as_index(item: Any) -> int | None:
         return None
 
 
-def _instead_of(item: Any) -> str:
+def _instead_of(item: object) -> str:
     dtype = _dtype_of(item)
     if dtype is None:
         return repr(item)
@@ -227,7 +227,7 @@ def _instead_of(item: Any) -> str:
     return f"{what}: cast() converts to integers"
 
 
-def _dtype_of(item: Any) -> DType | None:
+def _dtype_of(item: object) -> DType | None:
     """Return the dtype of a tensor, array or list; None for other values."""
     if isinstance(item, list):
         try:
@@ -237,7 +237,7 @@ def _dtype_of(item: Any) -> DType | None:
     return getattr(item, "dtype", None)
 
 
-def is_index_tensor(item: Any) -> bool:
+def is_index_tensor(item: object) -> bool:
     """Whether an item of an index is a tensor, array or list of integers."""
     dtype = _dtype_of(item)
     return dtype is not None and dtype.kind in "iu" and _as_index(item) is None
@@ -274,7 +274,7 @@ def _with_new_axes(x: TensorOp, items: tuple[Any, ...]) -> TensorOp:
     return cast_axes(inner, shape)
 
 
-def slice_along_axis(x: Any, axis: Any, index: int) -> TensorOp:
+def slice_along_axis(x: TensorLike, axis: AxisKey, index: int) -> TensorOp:
     """Return the slice at one index of an axis, which is dropped."""
     x = as_op(x)
     slices: list[Any] = [slice(None)] * x.rank
@@ -282,7 +282,7 @@ def slice_along_axis(x: Any, axis: Any, index: int) -> TensorOp:
     return tensor_slice(x, slices)
 
 
-def update_slice(x: Any, slices: Sequence[Any], value: Any) -> TensorOp:
+def update_slice(x: TensorLike, slices: Sequence[Any], value: TensorLike) -> TensorOp:
     """Return the tensor with a slice replaced by a value, which is broadcast and cast."""
     x = as_op(x)
     bounds, dropped = _bounds_and_dropped(x, slices)

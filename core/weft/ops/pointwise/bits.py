@@ -10,9 +10,9 @@ from weft.errors import DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes
 from weft.ir.description import TensorDescription
-from weft.ir.dtypes import DType
+from weft.ir.dtypes import Array, DType, DTypeLike
 from weft.ir.storage import as_op
-from weft.ir.tensor import CompositeOp, TensorOp, operators
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp, operators
 from weft.ops.pointwise.elementwise import ElementwiseOp, build, meaning
 
 __all__ = [
@@ -129,7 +129,7 @@ class BitcastOp(TensorOp):
             raise DTypeError(f"the bits of {x.dtype} cannot be reinterpreted as {target}")
         return x.axes, target
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """View the bits of the declared dtype, even if the reference computes in wider floats."""
         bits = np.ascontiguousarray(x, self.args[0].dtype)
         return bits.view(dtypes.as_dtype(self.target)).astype(self.dtype).reshape(np.shape(x))
@@ -143,37 +143,37 @@ class BitcastOp(TensorOp):
         return (None,)
 
 
-def bitwise_and(x: Any, y: Any) -> TensorOp:
+def bitwise_and(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return the bitwise AND; of bools, the logical one."""
     return build(BitwiseAndOp, x, y)
 
 
-def bitwise_or(x: Any, y: Any) -> TensorOp:
+def bitwise_or(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return the bitwise OR; of bools, the logical one."""
     return build(BitwiseOrOp, x, y)
 
 
-def bitwise_xor(x: Any, y: Any) -> TensorOp:
+def bitwise_xor(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return the bitwise XOR; of bools, the logical one."""
     return build(BitwiseXorOp, x, y)
 
 
-def bitwise_not(x: Any) -> TensorOp:
+def bitwise_not(x: TensorLike) -> TensorOp:
     """Return the bitwise NOT; of bools, the logical one."""
     return build(BitwiseNotOp, x)
 
 
-def shift_left(x: Any, count: Any) -> TensorOp:
+def shift_left(x: TensorLike, count: TensorLike) -> TensorOp:
     """Return x shifted left by `count` bits; a count outside the width gives 0."""
     return build(ShiftLeftOp, x, count)
 
 
-def shift_right(x: Any, count: Any) -> TensorOp:
+def shift_right(x: TensorLike, count: TensorLike) -> TensorOp:
     """Return x shifted right by `count` bits, filled with the sign."""
     return build(ShiftRightOp, x, count)
 
 
-def bitcast(x: Any, dtype: Any) -> TensorOp:
+def bitcast(x: TensorLike, dtype: DTypeLike) -> TensorOp:
     """Return the bits reinterpreted as a dtype of the same size; raises DTypeError for others."""
     op, target = as_op(x), dtypes.as_dtype(dtype)
     return op if op.dtype == target else BitcastOp(op, target=target.name)

@@ -12,7 +12,7 @@ from weft.ir import dtypes
 from weft.ir.axes import Axes, broadcast_axes
 from weft.ir.dtypes import DType
 from weft.ir.storage import as_op, constant
-from weft.ir.tensor import CompositeOp, TensorOp, operators
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp, operators
 from weft.ops.pointwise.bits import bitwise_and, bitwise_or, bitwise_xor
 from weft.ops.pointwise.elementwise import ElementwiseOp, OrderedOp, align, build, meaning
 from weft.ops.shape.movement import broadcast
@@ -186,42 +186,42 @@ Equal, NotEqual, Greater, Less = EqualOp, NotEqualOp, GreaterOp, LessOp
 Maximum, Minimum, Where = MaximumOp, MinimumOp, WhereOp
 
 
-def logical_not(x: Any) -> TensorOp:
+def logical_not(x: TensorLike) -> TensorOp:
     """Return whether x is zero or False."""
     return build(LogicalNotOp, x)
 
 
-def _as_bool(x: Any) -> TensorOp:
+def _as_bool(x: TensorLike) -> TensorOp:
     op = as_op(x)
     return op if dtypes.is_bool(op.dtype) else not_equal(op, 0)
 
 
-def logical_and(x: Any, y: Any) -> TensorOp:
+def logical_and(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return the logical AND; numbers other than 0 are true."""
     return bitwise_and(_as_bool(x), _as_bool(y))
 
 
-def logical_or(x: Any, y: Any) -> TensorOp:
+def logical_or(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return the logical OR; numbers other than 0 are true."""
     return bitwise_or(_as_bool(x), _as_bool(y))
 
 
-def logical_xor(x: Any, y: Any) -> TensorOp:
+def logical_xor(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return the logical XOR; numbers other than 0 are true."""
     return bitwise_xor(_as_bool(x), _as_bool(y))
 
 
-def maximum(x: Any, y: Any) -> TensorOp:
+def maximum(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return the elementwise maximum of x and y."""
     return build(MaximumOp, x, y)
 
 
-def minimum(x: Any, y: Any) -> TensorOp:
+def minimum(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return the elementwise minimum of x and y."""
     return build(MinimumOp, x, y)
 
 
-def clip(x: Any, min: Any = None, max: Any = None) -> TensorOp:
+def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = None) -> TensorOp:
     """Return x clipped to the range from `min` to `max`; None is no limit.
 
     If the limits cross, `max` wins. A limit of NaN gives NaN. The gradient flows to x up to and
@@ -231,37 +231,37 @@ def clip(x: Any, min: Any = None, max: Any = None) -> TensorOp:
     return x if max is None else minimum(x, max)
 
 
-def equal(x: Any, y: Any) -> TensorOp:
+def equal(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return whether x equals y, as bool."""
     return build(EqualOp, x, y)
 
 
-def not_equal(x: Any, y: Any) -> TensorOp:
+def not_equal(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return whether x differs from y, as bool."""
     return build(NotEqualOp, x, y)
 
 
-def greater(x: Any, y: Any) -> TensorOp:
+def greater(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return whether x > y, as bool."""
     return build(GreaterOp, x, y)
 
 
-def greater_equal(x: Any, y: Any) -> TensorOp:
+def greater_equal(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return whether x >= y, as bool."""
     return build(GreaterEqualOp, x, y)
 
 
-def less(x: Any, y: Any) -> TensorOp:
+def less(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return whether x < y, as bool."""
     return build(LessOp, x, y)
 
 
-def less_equal(x: Any, y: Any) -> TensorOp:
+def less_equal(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return whether x <= y, as bool."""
     return build(LessEqualOp, x, y)
 
 
-def where(condition: Any, x: Any, y: Any) -> TensorOp:
+def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> TensorOp:
     """Return x where the condition is true and y elsewhere; numbers other than 0 are true."""
     if isinstance(condition, bool):
         raise ArgumentError(

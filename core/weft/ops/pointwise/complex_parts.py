@@ -13,8 +13,8 @@ import numpy as np
 
 from weft.errors import DTypeError
 from weft.ir import dtypes
-from weft.ir.dtypes import DType
-from weft.ir.tensor import CompositeOp, TensorOp, operators
+from weft.ir.dtypes import Array, DType
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp, operators
 from weft.ops.pointwise.elementwise import (
     ArithmeticOp,
     ElementwiseOp,
@@ -81,7 +81,7 @@ class ComplexOp(FloatOp):
         """Return the complex dtype of twice the size."""
         return dtypes.complex128 if operand == dtypes.float64 else dtypes.complex64
 
-    def reference(self, x: Any, y: Any) -> Any:
+    def reference(self, x: Array, y: Array) -> Any:
         """Assign both parts; a sum would turn an infinite imaginary part into NaN."""
         result = np.empty(self.axes.shape, self.dtype)
         result.real, result.imag = x, y
@@ -106,19 +106,19 @@ class ConjOp(ArithmeticOp, CompositeOp):
         return (conj(delta),)
 
 
-def real(x: Any) -> TensorOp:
+def real(x: TensorLike) -> TensorOp:
     """Return the real part of x; real numbers are unchanged."""
     (x,) = align(ElementwiseOp, x)
     return RealOp(x) if x.dtype.kind == "c" else x
 
 
-def imag(x: Any) -> TensorOp:
+def imag(x: TensorLike) -> TensorOp:
     """Return the imaginary part of x; zeros for real numbers."""
     (x,) = align(ElementwiseOp, x)
     return ImagOp(x) if x.dtype.kind == "c" else zeros_like(x)
 
 
-def complex(real: Any, imag: Any) -> TensorOp:
+def complex(real: TensorLike, imag: TensorLike) -> TensorOp:
     """Return complex numbers from real and imaginary parts.
 
     The dtype is complex128 for float64, else complex64. Raises DTypeError for complex parts.
@@ -126,7 +126,7 @@ def complex(real: Any, imag: Any) -> TensorOp:
     return build(ComplexOp, real, imag)
 
 
-def conj(x: Any) -> TensorOp:
+def conj(x: TensorLike) -> TensorOp:
     """Return the complex conjugate of x; real numbers are unchanged."""
     (x,) = align(ArithmeticOp, x)
     return ConjOp(x) if x.dtype.kind == "c" else x

@@ -14,10 +14,10 @@ import numpy as np
 from weft.errors import AxesError, DTypeError, WeftError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, broadcast_axes
-from weft.ir.dtypes import DType
+from weft.ir.dtypes import Array, DType, DTypeLike
 from weft.ir.op import explain
 from weft.ir.storage import as_op, constant
-from weft.ir.tensor import CompositeOp, TensorOp, operators
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp, operators
 from weft.ops.shape.movement import broadcast
 
 __all__ = [
@@ -114,7 +114,7 @@ class ElementwiseOp(TensorOp):
         """Return the dtype of operands for a promoted dtype."""
         return dtype
 
-    def partials(self, delta: Any, *args: Any) -> Iterable[Any]:
+    def partials(self, delta: TensorOp, *args: Any) -> Iterable[Any]:
         """Return the adjoint of each operand, before the sum over axes for scalars."""
         raise NotImplementedError
 
@@ -269,7 +269,7 @@ class ReciprocalOp(InexactOp, CompositeOp):
         """Divide 1 by the operand, as an op."""
         return divide(1, x)
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Divide 1 by the operand."""
         return np.divide(np.ones((), np.asarray(x).dtype), x)
 
@@ -298,7 +298,7 @@ class CastOp(ElementwiseOp):
             raise DTypeError(f"{operand} numbers do not fit {self.target_dtype}")
         return self.target_dtype
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Convert the array, with a single rounding."""
         return dtypes.converted(np.asarray(x), self.target_dtype)
 
@@ -376,7 +376,7 @@ Absolute, Sign, Square, Reciprocal = AbsoluteOp, SignOp, SquareOp, ReciprocalOp
 Cast, Mod = CastOp, ModOp
 
 
-def cast(x: Any, dtype: Any) -> TensorOp:
+def cast(x: TensorLike, dtype: DTypeLike) -> TensorOp:
     """Return x converted to another dtype."""
     x, target = as_op(x), dtypes.as_dtype(dtype)
     return x if x.dtype == target else CastOp(x, target_dtype=target)
@@ -417,7 +417,7 @@ def align(kind: type[ElementwiseOp], *operands: Any) -> tuple[TensorOp, ...]:
     return tuple(x if not x.axes else broadcast(x, axes) for x in ops)
 
 
-def _weak(value: Any, dtype: DType) -> DType | None:
+def _weak(value: object, dtype: DType) -> DType | None:
     return dtype if isinstance(value, bool | int | float | complex) else None
 
 
@@ -443,62 +443,62 @@ def build(kind: type[ElementwiseOp], *operands: Any) -> TensorOp:
     return kind(*align(kind, *operands))
 
 
-def negative(x: Any) -> TensorOp:
+def negative(x: TensorLike) -> TensorOp:
     """Return -x."""
     return build(NegativeOp, x)
 
 
-def positive(x: Any) -> TensorOp:
+def positive(x: TensorLike) -> TensorOp:
     """Return x unchanged, bool as int32."""
     return align(ArithmeticOp, x)[0]
 
 
-def absolute(x: Any) -> TensorOp:
+def absolute(x: TensorLike) -> TensorOp:
     """Return the absolute value of x, which is real for complex numbers."""
     return build(AbsoluteOp, x)
 
 
-def sign(x: Any) -> TensorOp:
+def sign(x: TensorLike) -> TensorOp:
     """Return the sign of x: -1, 0 or 1."""
     return build(SignOp, x)
 
 
-def square(x: Any) -> TensorOp:
+def square(x: TensorLike) -> TensorOp:
     """Return x²."""
     return build(SquareOp, x)
 
 
-def reciprocal(x: Any) -> TensorOp:
+def reciprocal(x: TensorLike) -> TensorOp:
     """Return 1 / x."""
     return build(ReciprocalOp, x)
 
 
-def add(x: Any, y: Any) -> TensorOp:
+def add(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return x + y."""
     return build(AddOp, x, y)
 
 
-def subtract(x: Any, y: Any) -> TensorOp:
+def subtract(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return x - y."""
     return build(SubtractOp, x, y)
 
 
-def multiply(x: Any, y: Any) -> TensorOp:
+def multiply(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return x * y."""
     return build(MultiplyOp, x, y)
 
 
-def divide(x: Any, y: Any) -> TensorOp:
+def divide(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return x / y; integers give float32."""
     return build(DivideOp, x, y)
 
 
-def floordivide(x: Any, y: Any) -> TensorOp:
+def floordivide(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return x / y rounded down."""
     return build(FloorDivideOp, x, y)
 
 
-def mod(x: Any, y: Any) -> TensorOp:
+def mod(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return the remainder of x / y, with the sign of y."""
     return build(ModOp, x, y)
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from weft.ir import dtypes
-from weft.ir.tensor import CompositeOp, TensorOp, operators
+from weft.ir.dtypes import Array
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp, operators
 from weft.ops.pointwise.comparison import equal, less, maximum, minimum, where
 from weft.ops.pointwise.elementwise import (
     ArithmeticOp,
@@ -153,7 +154,7 @@ class PowerOp(ArithmeticOp):
     -1; the base 0 gives 0.
     """
 
-    def reference(self, x: Any, y: Any) -> Any:
+    def reference(self, x: Array, y: Array) -> Any:
         """Call NumPy's power, with the op's definition for negative powers of integers."""
         if not dtypes.is_integer(self.dtype):
             return np.power(x, y)
@@ -177,7 +178,7 @@ class PowerOp(ArithmeticOp):
 class RsqrtOp(InexactOp, CompositeOp):
     """The reciprocal square root; infinite at 0 and NaN below."""
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Divide 1 by the square root in NumPy."""
         return np.divide(np.ones((), np.asarray(x).dtype), np.sqrt(x))
 
@@ -321,94 +322,94 @@ Sqrt, Exp, Log, Power = SqrtOp, ExpOp, LogOp, PowerOp
 Sin, Cos, Tanh = SinOp, CosOp, TanhOp
 
 
-def sqrt(x: Any) -> TensorOp:
+def sqrt(x: TensorLike) -> TensorOp:
     """Return the square root."""
     return build(SqrtOp, x)
 
 
-def exp(x: Any) -> TensorOp:
+def exp(x: TensorLike) -> TensorOp:
     """Return e to the power of x."""
     return build(ExpOp, x)
 
 
-def log(x: Any) -> TensorOp:
+def log(x: TensorLike) -> TensorOp:
     """Return the natural logarithm."""
     return build(LogOp, x)
 
 
-def rsqrt(x: Any) -> TensorOp:
+def rsqrt(x: TensorLike) -> TensorOp:
     """Return 1 / sqrt(x); infinite at 0 and NaN below."""
     return build(RsqrtOp, x)
 
 
-def cbrt(x: Any) -> TensorOp:
+def cbrt(x: TensorLike) -> TensorOp:
     """Return the cube root, negative below 0; its gradient at 0 is infinite."""
     return build(CbrtOp, x)
 
 
-def exp2(x: Any) -> TensorOp:
+def exp2(x: TensorLike) -> TensorOp:
     """Return 2 to the power of x."""
     return build(Exp2Op, x)
 
 
-def expm1(x: Any) -> TensorOp:
+def expm1(x: TensorLike) -> TensorOp:
     """Return exp(x) - 1, accurate near 0."""
     return build(Expm1Op, x)
 
 
-def log1p(x: Any) -> TensorOp:
+def log1p(x: TensorLike) -> TensorOp:
     """Return log(1 + x), accurate near 0; minus infinity at -1 and NaN below."""
     return build(Log1pOp, x)
 
 
-def log2(x: Any) -> TensorOp:
+def log2(x: TensorLike) -> TensorOp:
     """Return the logarithm to base 2."""
     return build(Log2Op, x)
 
 
-def log10(x: Any) -> TensorOp:
+def log10(x: TensorLike) -> TensorOp:
     """Return the logarithm to base 10."""
     return build(Log10Op, x)
 
 
-def logaddexp(x: Any, y: Any) -> TensorOp:
+def logaddexp(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return log(exp(x) + exp(y)), without overflow."""
     return build(LogaddexpOp, x, y)
 
 
-def hypot(x: Any, y: Any) -> TensorOp:
+def hypot(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return sqrt(x² + y²), without overflow; the gradient at the origin is 0."""
     return build(HypotOp, x, y)
 
 
-def lerp(x: Any, y: Any, weight: Any) -> TensorOp:
+def lerp(x: TensorLike, y: TensorLike, weight: TensorLike) -> TensorOp:
     """Return the linear interpolation x + weight (y - x), exact at weights 0 and 1."""
     x, y, weight = align(FloatOp, x, y, weight)
     step = y - x
     return where(less(weight, 0.5), x + weight * step, y - (1 - weight) * step)
 
 
-def sin(x: Any) -> TensorOp:
+def sin(x: TensorLike) -> TensorOp:
     """Return the sine."""
     return build(SinOp, x)
 
 
-def cos(x: Any) -> TensorOp:
+def cos(x: TensorLike) -> TensorOp:
     """Return the cosine."""
     return build(CosOp, x)
 
 
-def atan(x: Any) -> TensorOp:
+def atan(x: TensorLike) -> TensorOp:
     """Return the arctangent of x, from -π/2 to π/2."""
     return build(AtanOp, x)
 
 
-def tanh(x: Any) -> TensorOp:
+def tanh(x: TensorLike) -> TensorOp:
     """Return the hyperbolic tangent."""
     return build(TanhOp, x)
 
 
-def power(x: Any, y: Any) -> TensorOp:
+def power(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return x to the power of y."""
     return build(PowerOp, x, y)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from weft.ir import dtypes
 from weft.ir.dtypes import DType
 from weft.ir.op import explain
 from weft.ir.storage import constant
-from weft.ir.tensor import CompositeOp, TensorOp
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.ops.pointwise.bits import bitcast
 from weft.ops.pointwise.comparison import (
     ComparisonOp,
@@ -226,27 +225,27 @@ class NextafterOp(FloatOp, CompositeOp):
         return delta, None
 
 
-def _rounded(kind: type[RoundingOp], x: Any) -> TensorOp:
+def _rounded(kind: type[RoundingOp], x: TensorLike) -> TensorOp:
     (x,) = align(kind, x)
     return kind(x) if dtypes.is_inexact(x.dtype) else x
 
 
-def floor(x: Any) -> TensorOp:
+def floor(x: TensorLike) -> TensorOp:
     """Return x rounded down; integers are unchanged."""
     return _rounded(FloorOp, x)
 
 
-def ceil(x: Any) -> TensorOp:
+def ceil(x: TensorLike) -> TensorOp:
     """Return x rounded up; integers are unchanged."""
     return _rounded(CeilOp, x)
 
 
-def trunc(x: Any) -> TensorOp:
+def trunc(x: TensorLike) -> TensorOp:
     """Return x rounded towards 0; integers are unchanged."""
     return _rounded(TruncOp, x)
 
 
-def round(x: Any) -> TensorOp:
+def round(x: TensorLike) -> TensorOp:
     """Return x rounded to the nearest integer, with ties to even.
 
     Integers are unchanged; both parts of complex numbers are rounded. The gradient is 0.
@@ -257,7 +256,7 @@ def round(x: Any) -> TensorOp:
     return _rounded(RoundOp, x)
 
 
-def fmod(x: Any, y: Any) -> TensorOp:
+def fmod(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return the remainder of x / y, with the sign of x; see `mod` for the sign of y.
 
     An integer modulo 0 gives 0, a float modulo 0 NaN.
@@ -265,33 +264,33 @@ def fmod(x: Any, y: Any) -> TensorOp:
     return build(FmodOp, x, y)
 
 
-def _asked(kind: type[ComparisonOp], x: Any, otherwise: bool) -> TensorOp:
+def _asked(kind: type[ComparisonOp], x: TensorLike, otherwise: bool) -> TensorOp:
     (x,) = align(kind, x)
     return kind(x) if dtypes.is_inexact(x.dtype) else broadcast(constant(otherwise), x.axes)
 
 
-def isnan(x: Any) -> TensorOp:
+def isnan(x: TensorLike) -> TensorOp:
     """Return whether x, or a part of a complex x, is NaN; False for integers."""
     return _asked(IsnanOp, x, False)
 
 
-def isinf(x: Any) -> TensorOp:
+def isinf(x: TensorLike) -> TensorOp:
     """Return whether x, or a part of a complex x, is infinite; False for integers."""
     return _asked(IsinfOp, x, False)
 
 
-def isfinite(x: Any) -> TensorOp:
+def isfinite(x: TensorLike) -> TensorOp:
     """Return whether x, or both parts of a complex x, are finite; True for integers."""
     return _asked(IsfiniteOp, x, True)
 
 
-def signbit(x: Any) -> TensorOp:
+def signbit(x: TensorLike) -> TensorOp:
     """Return whether the sign bit of x is set, also for -0; for integers, whether x < 0."""
     (x,) = align(RealNumberOp, x)
     return SignbitOp(x) if dtypes.is_inexact(x.dtype) else less(x, 0)
 
 
-def copysign(x: Any, y: Any) -> TensorOp:
+def copysign(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return the absolute value of x with the sign of y, including that of -0.
 
     Integers give float32. Only x has a gradient.
@@ -299,7 +298,7 @@ def copysign(x: Any, y: Any) -> TensorOp:
     return build(CopysignOp, x, y)
 
 
-def nextafter(x: Any, y: Any) -> TensorOp:
+def nextafter(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return the next float after x towards y, or y if they are equal.
 
     Only x has a gradient.
@@ -307,7 +306,12 @@ def nextafter(x: Any, y: Any) -> TensorOp:
     return build(NextafterOp, x, y)
 
 
-def nan_to_num(x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> TensorOp:
+def nan_to_num(
+    x: TensorLike,
+    nan: TensorLike = 0.0,
+    posinf: TensorLike | None = None,
+    neginf: TensorLike | None = None,
+) -> TensorOp:
     """Return x with NaN and infinities replaced by numbers; integers are unchanged.
 
     By default NaN gives 0, and infinities the largest float of the dtype or its negative. Both
@@ -331,7 +335,7 @@ def nan_to_num(x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -
 
 
 def isclose(
-    x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+    x: TensorLike, y: TensorLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> TensorOp:
     """Return whether x is close to the reference y: ``|x - y| <= atol + rtol * |y|``.
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from weft.ir import dtypes
-from weft.ir.tensor import CompositeOp, TensorOp
+from weft.ir.dtypes import Array
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.ops.pointwise.comparison import equal, less, minimum, where
 from weft.ops.pointwise.complex_parts import real
 from weft.ops.pointwise.elementwise import (
@@ -119,7 +120,7 @@ _ERFINV_FAR: Coefficients = (
 class ErfinvOp(FloatOp, CompositeOp):
     """The inverse error function; infinite at -1 and 1, NaN outside."""
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Evaluate the polynomials in NumPy."""
         w = -np.log((1 - x) * (1 + x))
         root = np.sqrt(w)
@@ -293,7 +294,7 @@ class DigammaOp(FloatOp, CompositeOp):
 class XlogyOp(InexactOp, CompositeOp):
     """The product of the first operand and the logarithm of the second; 0 where the first is 0."""
 
-    def reference(self, x: Any, y: Any) -> Any:
+    def reference(self, x: Array, y: Array) -> Any:
         """Multiply, with 0 where the first operand is 0."""
         is_zero = np.equal(x, 0) & ~np.isnan(y)
         return np.where(is_zero, np.zeros((), self.dtype), x * np.log(y))
@@ -307,22 +308,22 @@ class XlogyOp(InexactOp, CompositeOp):
         return delta * log(y), delta * where(equal(x, 0), 0, x / y)
 
 
-def erf(x: Any) -> TensorOp:
+def erf(x: TensorLike) -> TensorOp:
     """Return the error function of x."""
     return build(ErfOp, x)
 
 
-def erfc(x: Any) -> TensorOp:
+def erfc(x: TensorLike) -> TensorOp:
     """Return 1 - erf(x), with a small relative error where it is tiny."""
     return build(ErfcOp, x)
 
 
-def erfinv(x: Any) -> TensorOp:
+def erfinv(x: TensorLike) -> TensorOp:
     """Return the inverse error function of x; infinite at -1 and 1, NaN outside."""
     return build(ErfinvOp, x)
 
 
-def lgamma(x: Any) -> TensorOp:
+def lgamma(x: TensorLike) -> TensorOp:
     """Return the logarithm of the absolute value of the gamma function.
 
     It is infinite at 0, -1, -2 and so on. The gradient is `digamma`.
@@ -330,12 +331,12 @@ def lgamma(x: Any) -> TensorOp:
     return build(LgammaOp, x)
 
 
-def digamma(x: Any) -> TensorOp:
+def digamma(x: TensorLike) -> TensorOp:
     """Return the derivative of `lgamma`; NaN at 0, -1, -2 and so on."""
     return build(DigammaOp, x)
 
 
-def xlogy(x: Any, y: Any) -> TensorOp:
+def xlogy(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return x log(y), which is 0 where x is 0 unless y is NaN.
 
     The gradient with respect to x is log(y) everywhere, so it is infinite at y = 0.
@@ -343,7 +344,7 @@ def xlogy(x: Any, y: Any) -> TensorOp:
     return build(XlogyOp, x, y)
 
 
-def sinc(x: Any) -> TensorOp:
+def sinc(x: TensorLike) -> TensorOp:
     """Return sin(πx) / (πx), which is 1 at 0; derivatives at 0 are exact."""
     (given,) = align(InexactOp, x)
     x = wide(given)

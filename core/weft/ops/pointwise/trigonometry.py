@@ -7,11 +7,10 @@ numbers they give the principal values, with about half the digits correct near 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from weft.ir.tensor import CompositeOp, TensorOp
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.ops.pointwise.comparison import equal, greater, where
 from weft.ops.pointwise.elementwise import (
     FloatOp,
@@ -195,22 +194,22 @@ class AtanhOp(InexactOp, CompositeOp):
         return (delta / (1 - x) / (x + 1),)
 
 
-def tan(x: Any) -> TensorOp:
+def tan(x: TensorLike) -> TensorOp:
     """Return the tangent of an angle in radians."""
     return build(TanOp, x)
 
 
-def asin(x: Any) -> TensorOp:
+def asin(x: TensorLike) -> TensorOp:
     """Return the arcsine of x, from -π/2 to π/2; NaN outside of -1 to 1."""
     return build(AsinOp, x)
 
 
-def acos(x: Any) -> TensorOp:
+def acos(x: TensorLike) -> TensorOp:
     """Return the arccosine of x, from 0 to π; NaN outside of -1 to 1."""
     return build(AcosOp, x)
 
 
-def atan2(y: Any, x: Any) -> TensorOp:
+def atan2(y: TensorLike, x: TensorLike) -> TensorOp:
     """Return the angle, from -π to π, of the point (x, y), with respect to signed zeros.
 
     The gradient at the origin, where the angle is discontinuous, is NaN.
@@ -218,36 +217,36 @@ def atan2(y: Any, x: Any) -> TensorOp:
     return build(Atan2Op, y, x)
 
 
-def sinh(x: Any) -> TensorOp:
+def sinh(x: TensorLike) -> TensorOp:
     """Return the hyperbolic sine."""
     return build(SinhOp, x)
 
 
-def cosh(x: Any) -> TensorOp:
+def cosh(x: TensorLike) -> TensorOp:
     """Return the hyperbolic cosine."""
     return build(CoshOp, x)
 
 
-def asinh(x: Any) -> TensorOp:
+def asinh(x: TensorLike) -> TensorOp:
     """Return the inverse hyperbolic sine."""
     return build(AsinhOp, x)
 
 
-def acosh(x: Any) -> TensorOp:
+def acosh(x: TensorLike) -> TensorOp:
     """Return the inverse hyperbolic cosine, not negative; NaN below 1."""
     return build(AcoshOp, x)
 
 
-def atanh(x: Any) -> TensorOp:
+def atanh(x: TensorLike) -> TensorOp:
     """Return the inverse hyperbolic tangent; infinite at -1 and 1, NaN outside."""
     return build(AtanhOp, x)
 
 
-def degrees(x: Any) -> TensorOp:
+def degrees(x: TensorLike) -> TensorOp:
     """Convert an angle from radians to degrees; integers give float32."""
     return multiply(x, 180 / math.pi)
 
 
-def radians(x: Any) -> TensorOp:
+def radians(x: TensorLike) -> TensorOp:
     """Convert an angle from degrees to radians; integers give float32."""
     return multiply(x, math.pi / 180)

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from weft.errors import ArgumentError, AxesError
-from weft.ir.axes import Axes, Axis, broadcast_axes
+from weft.ir.axes import Axes, Axis, AxisKey, AxisKeys, broadcast_axes
 from weft.ir.lengths import Length, substitute
 from weft.ir.op import explain, explained
-from weft.ir.tensor import TensorOp
+from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.pointwise.complex_parts import conj
 from weft.ops.pointwise.elementwise import multiply
 from weft.ops.products.equation import ELLIPSIS, LETTERS, Equation, Symbol
@@ -102,7 +102,7 @@ def _by_letter(x: TensorOp, term: list[Symbol]) -> TensorOp:
     if not x.axes.is_named:
         return x
     letters = [symbol.text for symbol in term if symbol.text != ELLIPSIS]
-    rest = [name for name in x.axes.names if name not in letters]
+    rest = [name for name in map(str, x.axes.names) if name not in letters]
     order = [
         name for symbol in term for name in (rest if symbol.text == ELLIPSIS else [symbol.text])
     ]
@@ -226,7 +226,7 @@ def multi_dot(operands: Sequence[Any]) -> TensorOp:
     return einsum(f"{','.join(terms)}->{result}", *factors)
 
 
-def tensordot(x: Any, y: Any, axes: Any = 2) -> TensorOp:
+def tensordot(x: TensorLike, y: TensorLike, axes: int | Sequence[AxisKeys] = 2) -> TensorOp:
     """Return the tensor contraction over pairs of axes; the rest of x comes first, then of y.
 
     `axes` is a number n, for the last n axes of `x` and the first n of `y`, or a pair of lists with
@@ -239,7 +239,7 @@ def tensordot(x: Any, y: Any, axes: Any = 2) -> TensorOp:
     return _outer("tensordot", x, y)
 
 
-def _paired_places(x: TensorOp, y: TensorOp, axes: Any) -> Any:
+def _paired_places(x: TensorOp, y: TensorOp, axes: int | Sequence[AxisKeys]) -> Any:
     if isinstance(axes, int):
         if not 0 <= axes <= min(x.rank, y.rank):
             problem = f"cannot sum over {axes} axes of {x.axes} and {y.axes}"
@@ -268,7 +268,7 @@ def _outer(kind: str, x: TensorOp, y: TensorOp) -> TensorOp:
     return multiply(*spread)
 
 
-def outer(x: Any, y: Any) -> TensorOp:
+def outer(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return the outer product of two vectors.
 
     The vectors may be named; `tensordot(x, y, 0)` takes tensors of any rank.
@@ -280,7 +280,7 @@ def outer(x: Any, y: Any) -> TensorOp:
     return _outer("outer", x, y)
 
 
-def inner(x: Any, y: Any) -> TensorOp:
+def inner(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return the contraction over the last axis of both; a scalar multiplies.
 
     The result has the other axes of `x`, then of `y`, as in NumPy. Complex numbers are not
@@ -293,7 +293,7 @@ def inner(x: Any, y: Any) -> TensorOp:
     return DotOp(x, y, contracted=((x.rank - 1,), (y.rank - 1,)), batched=((), ()))
 
 
-def vecdot(x: Any, y: Any, axis: Any = -1) -> TensorOp:
+def vecdot(x: TensorLike, y: TensorLike, axis: AxisKey = -1) -> TensorOp:
     """Return the dot product along one axis of both; the other axes broadcast.
 
     The axis is a position in each operand, or a name in both. Complex numbers of `x` are
@@ -313,7 +313,7 @@ def vecdot(x: Any, y: Any, axis: Any = -1) -> TensorOp:
     return DotOp(x, y, contracted=contracted, batched=(batch, batch))
 
 
-def kron(x: Any, y: Any) -> TensorOp:
+def kron(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return the Kronecker product: a block of `y` for each element of `x`, scaled by it.
 
     The operand of the smaller rank gets leading axes of length 1, as in NumPy.

@@ -21,9 +21,9 @@ import numpy as np
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, Axis, broadcast_axes
-from weft.ir.dtypes import DType, accumulator_dtype
+from weft.ir.dtypes import Array, DType, accumulator_dtype
 from weft.ir.op import explain, explained
-from weft.ir.tensor import CompositeOp, TensorOp
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.ops.arguments import checked_integer
 from weft.ops.pointwise.comparison import equal, less_equal, where
 from weft.ops.pointwise.complex_parts import complex, conj, imag, real
@@ -75,7 +75,7 @@ class CholeskyOp(TensorOp):
         _check_square(x)
         return x.axes, x.dtype
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Factorize, with NaN in place of an error."""
         return np.tril(_or_nan(np.linalg.cholesky, x))
 
@@ -110,7 +110,7 @@ class SolveOp(TensorOp):
         """Take the axes of b."""
         return _check_system(*self.args)
 
-    def reference(self, a: Any, b: Any) -> Any:
+    def reference(self, a: Array, b: Array) -> Any:
         """Solve, with NaN in place of an error."""
         return _or_nan(np.linalg.solve, a, b)
 
@@ -139,7 +139,7 @@ class DeterminantOp(TensorOp):
         _check_square(x)
         return Axes((*x.axes[:-2], Axis(2))), x.dtype
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Call NumPy's slogdet."""
         return np.stack(np.linalg.slogdet(x), axis=-1).astype(self.dtype)
 
@@ -169,7 +169,7 @@ class InverseOp(CompositeOp):
         _check_square(x)
         return x.axes, x.dtype
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Invert, with NaN in place of an error."""
         return _or_nan(np.linalg.inv, x)
 
@@ -200,7 +200,7 @@ class TriangularSolveOp(CompositeOp):
         """Take the axes of b."""
         return _check_system(*self.args)
 
-    def reference(self, a: Any, b: Any) -> Any:
+    def reference(self, a: Array, b: Array) -> Any:
         """Solve, with NaN in place of an error."""
         return _or_nan(np.linalg.solve, np.tril(a) if self.lower else np.triu(a), b)
 
@@ -274,7 +274,7 @@ def _operands(kind: str, *operands: Any) -> tuple[list[TensorOp], DType]:
     return [cast(x, accumulator_dtype(dtype)) for x in factors], dtype
 
 
-def cholesky(x: Any) -> TensorOp:
+def cholesky(x: TensorLike) -> TensorOp:
     """Return the lower triangular Cholesky factor of symmetric positive definite matrices.
 
     Complex matrices must be Hermitian. Only the lower triangle is read. A matrix that is not
@@ -284,7 +284,7 @@ def cholesky(x: Any) -> TensorOp:
     return cast(CholeskyOp(x), dtype)
 
 
-def solve(a: Any, b: Any) -> TensorOp:
+def solve(a: TensorLike, b: TensorLike) -> TensorOp:
     """Return the solution x of the linear systems a x = b.
 
     `a` is a stack of square matrices. `b` is a vector, or a stack of matrices whose columns are
@@ -294,7 +294,9 @@ def solve(a: Any, b: Any) -> TensorOp:
     return cast(_solved("solve", SolveOp, a, b), dtype)
 
 
-def triangular_solve(a: Any, b: Any, lower: bool = True, transposed: bool = False) -> TensorOp:
+def triangular_solve(
+    a: TensorLike, b: TensorLike, lower: bool = True, transposed: bool = False
+) -> TensorOp:
     """Return the solution x of a x = b for triangular matrices; with `transposed`, of aᵀ x = b.
 
     Only the lower triangle of `a` is read, or without `lower` the upper one. Otherwise as `solve`.
@@ -306,7 +308,7 @@ def triangular_solve(a: Any, b: Any, lower: bool = True, transposed: bool = Fals
     return cast(_solved("triangular_solve", TriangularSolveOp, a, b, lower=lower), dtype)
 
 
-def cholesky_solve(factor: Any, b: Any, lower: bool = True) -> TensorOp:
+def cholesky_solve(factor: TensorLike, b: TensorLike, lower: bool = True) -> TensorOp:
     """Return the solution x of a x = b from the Cholesky factor of a.
 
     `factor` is L with a = L Lᴴ, or for ``lower=False`` U with a = Uᴴ U. Otherwise as `solve`.
@@ -341,7 +343,7 @@ def _solved(
     return cast_axes(result, result.axes[:-1]) if b.rank == 1 else result
 
 
-def inverse(x: Any) -> TensorOp:
+def inverse(x: TensorLike) -> TensorOp:
     """Return the inverse of square matrices; NaN for a singular one.
 
     `solve` is faster and more accurate than a product with an inverse.
@@ -353,7 +355,7 @@ def inverse(x: Any) -> TensorOp:
 inv = inverse
 
 
-def slogdet(x: Any) -> tuple[TensorOp, TensorOp]:
+def slogdet(x: TensorLike) -> tuple[TensorOp, TensorOp]:
     """Return the sign of the determinant and the logarithm of its absolute value, as a pair.
 
     A singular matrix has sign 0 and logarithm minus infinity, and its gradient is NaN. The sign of
@@ -370,7 +372,7 @@ def _sign_and_log(x: TensorOp) -> tuple[TensorOp, TensorOp]:
     return pair[..., 0], real(size) if x.dtype.kind == "c" else size
 
 
-def logdet(x: Any) -> TensorOp:
+def logdet(x: TensorLike) -> TensorOp:
     """Return the logarithm of the determinant: NaN if negative, minus infinity if 0.
 
     It does not overflow where the determinant would. It is complex for complex matrices.
@@ -380,7 +382,7 @@ def logdet(x: Any) -> TensorOp:
     return cast(log(sign) + size, dtype)
 
 
-def det(x: Any) -> TensorOp:
+def det(x: TensorLike) -> TensorOp:
     """Return the determinant of square matrices.
 
     The gradient is NaN for a singular matrix. Large matrices overflow: see `slogdet`.
@@ -390,7 +392,7 @@ def det(x: Any) -> TensorOp:
     return cast(sign * exp(size), dtype)
 
 
-def matrix_power(x: Any, n: int) -> TensorOp:
+def matrix_power(x: TensorLike, n: int) -> TensorOp:
     """Return the n-th power of square matrices, by repeated squaring.
 
     `n` is an integer; 0 gives identity matrices, negative powers those of the inverse. Integers

@@ -9,16 +9,17 @@ import numpy as np
 
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
-from weft.ir.axes import BATCH, Axes, broadcast_axes
-from weft.ir.dtypes import DType, accumulator_dtype
+from weft.ir.axes import BATCH, Axes, AxisKey, AxisKeys, broadcast_axes
+from weft.ir.dtypes import Array, DType, accumulator_dtype
 from weft.ir.lengths import Length, product
 from weft.ir.op import explain, explained
 from weft.ir.storage import as_op, constant
-from weft.ir.tensor import CompositeOp, TensorOp, operators
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp, operators
 from weft.ops.arguments import checked_integer
 from weft.ops.indexing.slicing import SliceOp, slice_along_axis
 from weft.ops.pointwise.elementwise import cast, common_dtype
 from weft.ops.products.roles import Layout, MatrixRoles, by_roles, is_named, role_names
+from weft.ops.reductions.reduced_axes import OutAxes
 from weft.ops.reductions.reduction import SumOp
 from weft.ops.shape.joining import stack
 from weft.ops.shape.movement import TransposeOp, broadcast, cast_axes, transpose
@@ -77,7 +78,7 @@ class MatmulOp(ContractionOp):
             raise DTypeError(f"a product needs numbers of one dtype, not {x.dtype} and {y.dtype}")
         return Axes((*x.axes[:-1], y.axes[-1])), x.dtype
 
-    def reference(self, x: Any, y: Any) -> Any:
+    def reference(self, x: Array, y: Array) -> Any:
         """Multiply matrices."""
         wide = accumulator_dtype(self.dtype)
         return np.matmul(np.asarray(x, wide), np.asarray(y, wide)).astype(self.dtype)
@@ -138,7 +139,7 @@ class DotOp(CompositeOp):
             tuple(i for i in range(y.rank) if i not in self.contracted[1] + self.batched[1]),
         )
 
-    def reference(self, x: Any, y: Any) -> Any:
+    def reference(self, x: Array, y: Array) -> Any:
         """Contract with NumPy's einsum."""
         letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
         left = list(letters[: np.ndim(x)])
@@ -203,13 +204,18 @@ def as_factors(kind: str, *operands: Any) -> tuple[TensorOp, ...]:
     return tuple(_factor(x, dtype) for x in operands)
 
 
-def _factor(x: Any, dtype: DType) -> TensorOp:
+def _factor(x: TensorLike, dtype: DType) -> TensorOp:
     if isinstance(x, bool | int | float | complex) and not isinstance(x, np.generic):
         return constant(x, dtype=dtype)
     return cast(as_op(x), dtype)
 
 
-def dot(x: Any, y: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:
+def dot(
+    x: TensorLike,
+    y: TensorLike,
+    reduction_axes: AxisKeys | None = None,
+    out_axes: OutAxes | None = None,
+) -> TensorOp:
     """Return the contraction over shared axes.
 
     Named axes: the contracted axes are those shared by both operands, except the batch axis ``N``,
@@ -230,7 +236,7 @@ def dot(x: Any, y: Any, reduction_axes: Any = None, out_axes: Any = None) -> Ten
             raise ArgumentError(explain("dot", "reduction_axes and out_axes need names", (x, y)))
         contracted = ((x.rank - 1,), (max(y.rank - 2, 0),))
         return DotOp(x, y, contracted=contracted, batched=((), ()))
-    shared = [axis.name for axis in x.axes if y.axes.find_by_name(str(axis.name))]
+    shared = [name for name in map(str, x.axes.names) if y.axes.find_by_name(name)]
     summed = _contracted_names(x, y, shared, reduction_axes)
     batch = [name for name in shared if name not in summed]
     result = DotOp(
@@ -241,7 +247,9 @@ def dot(x: Any, y: Any, reduction_axes: Any = None, out_axes: Any = None) -> Ten
     return result if out_axes is None else transpose(result, out_axes)
 
 
-def _contracted_names(x: TensorOp, y: TensorOp, shared: Any, reduction_axes: Any) -> Any:
+def _contracted_names(
+    x: TensorOp, y: TensorOp, shared: Sequence[str], reduction_axes: AxisKeys | None
+) -> Any:
     if reduction_axes is None:
         return [name for name in shared if name != "N"]
     places = explained("dot", (x, y), x.axes.positions, reduction_axes)
@@ -276,7 +284,7 @@ _PRODUCT = Layout(
 )
 
 
-def matmul(x: Any, y: Any, **axes: Unpack[MatrixRoles]) -> TensorOp:
+def matmul(x: TensorLike, y: TensorLike, **axes: Unpack[MatrixRoles]) -> TensorOp:
     """Return the matrix product, by NumPy's rules for positional tensors.
 
     A vector is a row on the left and a column on the right; leading axes broadcast. Bool counts as
@@ -322,7 +330,7 @@ def _product_roles(x: TensorOp, y: TensorOp, given: MatrixRoles) -> Any:
     return {**found, **given, "contracted": summed}
 
 
-def _matmul(x: Any, y: Any) -> TensorOp:
+def _matmul(x: TensorLike, y: TensorLike) -> TensorOp:
     x, y = as_factors("matmul", x, y)
     if not x.axes or not y.axes:
         problem = "a matrix product takes no scalars: dot, or *, multiplies by a scalar"
@@ -344,7 +352,7 @@ def _matmul(x: Any, y: Any) -> TensorOp:
     return cast_axes(result, Axes((*head, *rows, *columns)))
 
 
-def matrix_transpose(x: Any) -> TensorOp:
+def matrix_transpose(x: TensorLike) -> TensorOp:
     """Return a view of the tensor with its last two axes swapped; also `x.mT`."""
     x = as_op(x)
     if x.rank < 2:
@@ -352,7 +360,7 @@ def matrix_transpose(x: Any) -> TensorOp:
     return transpose(x, (*range(x.rank - 2), x.rank - 1, x.rank - 2))
 
 
-def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> TensorOp:
+def diagonal(x: TensorLike, offset: int = 0, axis1: int = -2, axis2: int = -1) -> TensorOp:
     """Return the diagonals of matrices in two axes, by default the last, as a new last axis.
 
     `offset` selects the diagonal: 0 is the main one, positive ones are above, negative ones below;
@@ -382,7 +390,7 @@ def _diagonal_length(x: TensorOp, rows: Any, columns: Any, offset: int) -> Any:
     return max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
 
 
-def trace(x: Any, offset: int = 0) -> TensorOp:
+def trace(x: TensorLike, offset: int = 0) -> TensorOp:
     """Return the trace of matrices in the last two axes; see `diagonal` for `offset`.
 
     Integers keep their dtype, bool gives int32.
@@ -392,14 +400,14 @@ def trace(x: Any, offset: int = 0) -> TensorOp:
     return SumOp(diagonal(x, offset), positions=(x.rank - 2,))
 
 
-def cross(x: Any, y: Any, axis: Any = -1) -> TensorOp:
+def cross(x: TensorLike, y: TensorLike, axis: AxisKey = -1) -> TensorOp:
     """Return the cross product of vectors of length 3 along an axis; other axes broadcast.
 
     The axis is a position in each operand and in the result, or a name in both.
     """
     x, y = as_factors("cross", x, y)
     if x.axes.is_named:
-        axis = x.axes[explained("cross", (x, y), x.axes.position, axis)].name
+        axis = str(x.axes[explained("cross", (x, y), x.axes.position, axis)].name)
     x, y = _triples(x, axis), _triples(y, axis)
     axes = explained("cross", (x, y), broadcast_axes, x.axes, y.axes)
     place = axes.position(axis) if axes.is_named else len(axes) - 1
@@ -417,7 +425,7 @@ def cross(x: Any, y: Any, axis: Any = -1) -> TensorOp:
     return transpose(result, order)
 
 
-def _triples(x: TensorOp, axis: Any) -> TensorOp:
+def _triples(x: TensorOp, axis: AxisKey) -> TensorOp:
     place = explained("cross", (x,), x.axes.position, axis)
     if x.axes[place].length != 3:
         problem = f"takes vectors of length 3 along axis {axis!r}, not {x.axes}"

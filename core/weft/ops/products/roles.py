@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict, TypeVar
 
 from weft.errors import ArgumentError, AxesError, WeftError
-from weft.ir.axes import Axes, Axis
+from weft.ir.axes import Axes, Axis, AxisKeys
 from weft.ir.lengths import product
 from weft.ir.op import explain, explained
 from weft.ir.storage import as_op
@@ -159,7 +159,7 @@ IMAGES = Layout(_IMAGES, results=[_IMAGES])
 """The layout of an operation from images to images."""
 
 
-def is_named(value: Any) -> bool:
+def is_named(value: object) -> bool:
     """Whether a value is a tensor with named axes."""
     return isinstance(value, TensorOp) and value.axes.is_named
 
@@ -199,11 +199,12 @@ def by_roles(
 
 
 def role_names(
-    function: str, role: str, axes: Any, operands: Iterable[Any] = ()
+    function: str, role: str, axes: AxisKeys, operands: Iterable[Any] = ()
 ) -> tuple[str, ...]:
     """Return the names of the axes given for a role; raises ArgumentError for other values."""
     is_one = isinstance(axes, str | Axis) or not isinstance(axes, Iterable)
-    several = [getattr(axis, "name", axis) for axis in ((axes,) if is_one else axes)]
+    given: Any = (axes,) if is_one else axes
+    several = [getattr(axis, "name", axis) for axis in given]
     if not several or not all(isinstance(name, str) for name in several):
         problem = f"{role}= takes an axis, its name or a list of them, not {axes!r}"
         raise ArgumentError(explain(function, problem, operands))
@@ -381,7 +382,7 @@ class _Arrangement:
         named = explained(self.function, self.named, Axes, several)
         pairs = zip(left, slots, strict=True) if len(left) == len(slots) else ()
         replaced = {old.role: new.role for old, new in pairs if old.role not in mine}
-        return transpose(cast_axes(result, named), self._order(mine, replaced))
+        return transpose(cast_axes(result, named), map(str, self._order(mine, replaced)))
 
     def _renamed(self, slot: Slot, lengths: list[Any]) -> list[Axis]:
         """Return the named axes of a result for a role, with these lengths."""

@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import SupportsIndex
 
 import numpy as np
 
 from weft.errors import ArgumentError, DTypeError
 from weft.ir import dtypes
-from weft.ir.axes import Axis, make_axes
-from weft.ir.dtypes import DType
+from weft.ir.axes import AxesLike, Axis, AxisKey, make_axes
+from weft.ir.dtypes import DType, DTypeLike
 from weft.ir.lengths import Length
 from weft.ir.op import explain
 from weft.ir.storage import as_op, constant
-from weft.ir.tensor import TensorOp
+from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.indexing.gathering import take
 from weft.ops.pointwise.bits import bitwise_or, shift_left
 from weft.ops.pointwise.comparison import greater, less, maximum, minimum, where
@@ -69,7 +69,7 @@ def threshold(chance: float) -> int:
     return int(chance * _WORDS)
 
 
-def probability(function: str, name: str, value: Any) -> float:
+def probability(function: str, name: str, value: float) -> float:
     if isinstance(value, int | float) and 0 <= value <= 1:
         return float(value)
     problem = f"{name} must be a number from 0 to 1, not {value!r}"
@@ -77,7 +77,11 @@ def probability(function: str, name: str, value: Any) -> float:
 
 
 def bernoulli(
-    p: Any, axes: Any = None, dtype: Any = "bool", seed: int = 0, stream: int | None = None
+    p: TensorLike,
+    axes: AxesLike | TensorOp | None = None,
+    dtype: DTypeLike = "bool",
+    seed: int = 0,
+    stream: int | None = None,
 ) -> TensorOp:
     """Return Bernoulli samples: True with probability `p`, a number or a tensor.
 
@@ -100,10 +104,10 @@ def bernoulli(
 
 
 def randint(
-    axes: Any,
+    axes: AxesLike | TensorOp,
     low: int,
     high: int,
-    dtype: Any = dtypes.int32,
+    dtype: DTypeLike = dtypes.int32,
     seed: int = 0,
     stream: int | None = None,
 ) -> TensorOp:
@@ -122,7 +126,7 @@ def randint(
     return cast_axes(cast(cast(drawn, wide) + lowest, kind), target)
 
 
-def _range(low: Any, high: Any, dtype: DType) -> tuple[int, int]:
+def _range(low: SupportsIndex, high: SupportsIndex, dtype: DType) -> tuple[int, int]:
     """Return the lowest integer and the size of the range; raises for invalid bounds."""
     if not dtypes.is_integer(dtype):
         problem = f"the results must be integers, not {dtype}: cast them, or use uniform"
@@ -139,7 +143,9 @@ def _range(low: Any, high: Any, dtype: DType) -> tuple[int, int]:
     return lowest, end - lowest
 
 
-def categorical(logits: Any, axis: Any = -1, seed: int = 0, stream: int | None = None) -> TensorOp:
+def categorical(
+    logits: TensorLike, axis: AxisKey = -1, seed: int = 0, stream: int | None = None
+) -> TensorOp:
     """Return indices along an axis, drawn with the probabilities ``softmax(logits)``, as int64.
 
     The index is the argmax of the logits plus Gumbel noise (Gumbel, 1954). An index of logit -inf
@@ -152,7 +158,9 @@ def categorical(logits: Any, axis: Any = -1, seed: int = 0, stream: int | None =
     return argmax(cast(x, working) + noise, position)
 
 
-def permutation(x: Any, axis: Any = 0, seed: int = 0, stream: int | None = None) -> TensorOp:
+def permutation(
+    x: TensorLike | Axis | Length, axis: AxisKey = 0, seed: int = 0, stream: int | None = None
+) -> TensorOp:
     """Return the integers below x in random order, as int64; a tensor is shuffled by `shuffle`.
 
     `x` is a number, or an axis, which the result then has. All permutations are equally likely: the
@@ -166,7 +174,7 @@ def permutation(x: Any, axis: Any = 0, seed: int = 0, stream: int | None = None)
     return cast_axes(argsort(keys), target)
 
 
-def shuffle(x: Any, axis: Any = 0, seed: int = 0, stream: int | None = None) -> TensorOp:
+def shuffle(x: TensorLike, axis: AxisKey = 0, seed: int = 0, stream: int | None = None) -> TensorOp:
     """Return the slices of x along an axis in random order; see `permutation`.
 
     All other axes share one permutation. The gradient is permuted back.
@@ -179,10 +187,10 @@ def shuffle(x: Any, axis: Any = 0, seed: int = 0, stream: int | None = None) -> 
 def _sample(
     function: str,
     standard: Callable[[TensorOp], TensorOp],
-    axes: Any,
-    loc: Any,
-    scale: Any,
-    dtype: Any,
+    axes: AxesLike | TensorOp,
+    loc: TensorLike,
+    scale: TensorLike,
+    dtype: DTypeLike,
     seed: int,
     stream: int | None,
 ) -> TensorOp:
@@ -200,9 +208,9 @@ def _sample(
 
 
 def exponential(
-    axes: Any,
-    scale: Any = 1.0,
-    dtype: Any = dtypes.DEFAULT,
+    axes: AxesLike | TensorOp,
+    scale: TensorLike = 1.0,
+    dtype: DTypeLike = dtypes.DEFAULT,
     seed: int = 0,
     stream: int | None = None,
 ) -> TensorOp:
@@ -214,10 +222,10 @@ def exponential(
 
 
 def gumbel(
-    axes: Any,
-    loc: Any = 0.0,
-    scale: Any = 1.0,
-    dtype: Any = dtypes.DEFAULT,
+    axes: AxesLike | TensorOp,
+    loc: TensorLike = 0.0,
+    scale: TensorLike = 1.0,
+    dtype: DTypeLike = dtypes.DEFAULT,
     seed: int = 0,
     stream: int | None = None,
 ) -> TensorOp:
@@ -233,10 +241,10 @@ def _standard_gumbel(u: TensorOp) -> TensorOp:
 
 
 def laplace(
-    axes: Any,
-    loc: Any = 0.0,
-    scale: Any = 1.0,
-    dtype: Any = dtypes.DEFAULT,
+    axes: AxesLike | TensorOp,
+    loc: TensorLike = 0.0,
+    scale: TensorLike = 1.0,
+    dtype: DTypeLike = dtypes.DEFAULT,
     seed: int = 0,
     stream: int | None = None,
 ) -> TensorOp:
@@ -253,12 +261,12 @@ def _standard_laplace(u: TensorOp) -> TensorOp:
 
 
 def truncated_normal(
-    axes: Any,
-    loc: Any = 0.0,
-    scale: Any = 1.0,
+    axes: AxesLike | TensorOp,
+    loc: TensorLike = 0.0,
+    scale: TensorLike = 1.0,
     low: float = -2.0,
     high: float = 2.0,
-    dtype: Any = dtypes.DEFAULT,
+    dtype: DTypeLike = dtypes.DEFAULT,
     seed: int = 0,
     stream: int | None = None,
 ) -> TensorOp:

@@ -16,11 +16,11 @@ import numpy as np
 
 from weft.errors import ArgumentError, AxesError, DTypeError, WeftError
 from weft.ir import dtypes, scope
-from weft.ir.axes import Axes, make_axes
-from weft.ir.dtypes import DType, accumulator_dtype
+from weft.ir.axes import Axes, AxesLike, make_axes
+from weft.ir.dtypes import Array, DType, DTypeLike, accumulator_dtype
 from weft.ir.op import explain
 from weft.ir.storage import as_op, constant, persistent_tensor
-from weft.ir.tensor import CompositeOp, TensorOp
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.ops.control.state import assign, value_of
 from weft.ops.pointwise.bits import shift_right
 from weft.ops.pointwise.elementwise import cast, multiply
@@ -104,7 +104,7 @@ class RandomBitsOp(CompositeOp):
             raise AxesError(f"the call's number is a uint32 scalar, not {call.dtype} {call.axes}")
         return self.target_axes, dtypes.uint32
 
-    def reference(self, call: Any) -> Any:
+    def reference(self, call: Array) -> Any:
         """Run Philox for each block of four elements."""
         bits = bits_of(self.axes.size, call, (self.seed, self.stream))
         return bits.reshape(self.axes.shape)
@@ -126,7 +126,7 @@ class RandomBitsOp(CompositeOp):
         return (None,)
 
 
-def random_bits(axes: Any, seed: int = 0, stream: int | None = None) -> TensorOp:
+def random_bits(axes: AxesLike | TensorOp, seed: int = 0, stream: int | None = None) -> TensorOp:
     """Return random uint32, new at every call; `axes` may be a tensor with the desired axes.
 
     `seed` is below 2³² and a given `stream` below 2³¹. By default each op has its own stream; ops
@@ -144,13 +144,13 @@ def call_number() -> TensorOp:
         return value_of(calls)
 
 
-def key_of(function: str, seed: Any, stream: Any) -> tuple[int, int]:
+def key_of(function: str, seed: int, stream: int | None) -> tuple[int, int]:
     """Return seed and stream, by default a new stream; raises ArgumentError out of range."""
     number = _word(function, "stream", stream, 31) if stream is not None else next(_streams)
     return _word(function, "seed", seed, 32), number
 
 
-def _word(function: str, name: str, value: Any, digits: int) -> int:
+def _word(function: str, name: str, value: int, digits: int) -> int:
     if not isinstance(value, bool) and hasattr(value, "__index__"):
         number = int(value.__index__())
         if 0 <= number < 2**digits:
@@ -159,12 +159,12 @@ def _word(function: str, name: str, value: Any, digits: int) -> int:
     raise ArgumentError(explain(function, problem, ()))
 
 
-def axes_of(axes: Any) -> Axes:
+def axes_of(axes: AxesLike | TensorOp) -> Axes:
     """Return axes, or the axes of a tensor."""
     return axes.axes if isinstance(axes, TensorOp) else make_axes(axes)
 
 
-def float_to_compute_in(function: str, dtype: Any) -> DType:
+def float_to_compute_in(function: str, dtype: DTypeLike) -> DType:
     """Return float32 for 16-bit floats, other floats unchanged; raises DTypeError for others."""
     target = dtypes.as_dtype(dtype)
     if not dtypes.is_float(target):
@@ -173,7 +173,7 @@ def float_to_compute_in(function: str, dtype: Any) -> DType:
     return accumulator_dtype(target)
 
 
-def parameter(function: str, name: str, value: Any, axes: Axes) -> TensorOp | float:
+def parameter(function: str, name: str, value: TensorLike, axes: Axes) -> TensorOp | float:
     """Return a parameter of a distribution: a finite number, or a tensor broadcast to the axes."""
     if isinstance(value, int | float):
         if not math.isfinite(value):
@@ -197,10 +197,10 @@ def unit(axes: Axes, dtype: DType, digits: int, seed: int, stream: int | None) -
 
 
 def uniform(
-    axes: Any,
-    low: Any = 0.0,
-    high: Any = 1.0,
-    dtype: Any = dtypes.DEFAULT,
+    axes: AxesLike | TensorOp,
+    low: TensorLike = 0.0,
+    high: TensorLike = 1.0,
+    dtype: DTypeLike = dtypes.DEFAULT,
     seed: int = 0,
     stream: int | None = None,
 ) -> TensorOp:
@@ -229,10 +229,10 @@ def _is_wide(width: float, dtype: DType) -> bool:
 
 
 def normal(
-    axes: Any,
-    loc: Any = 0.0,
-    scale: Any = 1.0,
-    dtype: Any = dtypes.DEFAULT,
+    axes: AxesLike | TensorOp,
+    loc: TensorLike = 0.0,
+    scale: TensorLike = 1.0,
+    dtype: DTypeLike = dtypes.DEFAULT,
     seed: int = 0,
     stream: int | None = None,
 ) -> TensorOp:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
@@ -12,7 +13,7 @@ from weft.ir.axes import Axes, broadcast_axes, make_axes
 from weft.ir.dtypes import accumulator_dtype
 from weft.ir.op import explain
 from weft.ir.storage import as_op, constant
-from weft.ir.tensor import TensorOp
+from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.arguments import checked_integer
 from weft.ops.indexing.gathering import ScatterOp, TakeOp
 from weft.ops.indexing.slicing import SliceOp
@@ -57,7 +58,7 @@ class Occurrences(NamedTuple):
     number: TensorOp
 
 
-def _occurrences(function: str, mask: TensorOp, size: Any) -> Occurrences:
+def _occurrences(function: str, mask: TensorOp, size: int) -> Occurrences:
     """Return the positions where a flat mask is true."""
     wanted = make_axes((checked_integer(function, "size", size, 0),))
     counts = cast(mask, dtypes.int64)
@@ -66,7 +67,7 @@ def _occurrences(function: str, mask: TensorOp, size: Any) -> Occurrences:
     return Occurrences(running, places, SumOp(counts, positions=(0,)))
 
 
-def _taken_or(x: TensorOp, places: TensorOp, fill_value: Any) -> TensorOp:
+def _taken_or(x: TensorOp, places: TensorOp, fill_value: ArrayLike) -> TensorOp:
     """Return the elements of a vector at positions; its length gives the fill value."""
     return TakeOp(pad(x, [(0, 1)], fill_value), places, position=0)
 
@@ -80,7 +81,7 @@ class Unique(NamedTuple):
     number: TensorOp
 
 
-def unique(x: Any, size: int, fill_value: Any = 0) -> Unique:
+def unique(x: TensorLike, size: int, fill_value: ArrayLike = 0) -> Unique:
     """Return the distinct elements in ascending order, their indices, counts, and their number.
 
     The results are four tensors: `values` of length `size`, padded with `fill_value`; `inverse`,
@@ -111,7 +112,7 @@ class Nonzero(NamedTuple):
     number: TensorOp
 
 
-def nonzero(x: Any, size: int, fill_value: int = 0) -> Nonzero:
+def nonzero(x: TensorLike, size: int, fill_value: int = 0) -> Nonzero:
     """Return the indices of the nonzero elements, in row-major order, and their number.
 
     The indices are an int64 tensor with a row for each axis of x and `size` columns; the number is
@@ -138,7 +139,9 @@ class MaskedSelect(NamedTuple):
     number: TensorOp
 
 
-def masked_select(x: Any, mask: Any, size: int, fill_value: Any = 0) -> MaskedSelect:
+def masked_select(
+    x: TensorLike, mask: TensorLike, size: int, fill_value: ArrayLike = 0
+) -> MaskedSelect:
     """Return the elements where a mask is true, in row-major order, and their number (int64).
 
     The elements are a vector of length `size`, padded with `fill_value`; of more elements the first
@@ -150,7 +153,7 @@ def masked_select(x: Any, mask: Any, size: int, fill_value: Any = 0) -> MaskedSe
     return MaskedSelect(_taken_or(flat(broadcast(x, axes)), places, fill_value), number)
 
 
-def bincount(x: Any, length: int, weights: Any = None) -> TensorOp:
+def bincount(x: TensorLike, length: int, weights: TensorLike | None = None) -> TensorOp:
     """Return the count of each integer from 0 to `length` - 1, or the sum of its weights.
 
     Integers outside that range are ignored. Counts are int64. `weights` has the axes of x; the sums
@@ -180,7 +183,9 @@ class Histogram(NamedTuple):
     edges: TensorOp
 
 
-def histogram(x: Any, bins: int, range: tuple[float, float], weights: Any = None) -> Histogram:
+def histogram(
+    x: TensorLike, bins: int, range: tuple[float, float], weights: TensorLike | None = None
+) -> Histogram:
     """Return the number of elements in each of equal bins of a range, and the edges of the bins.
 
     A bin includes its lower edge, the last bin its upper edge too. Elements outside the range and

@@ -9,14 +9,16 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
-from weft.ir.axes import Axes
-from weft.ir.dtypes import DType, accumulator_dtype
+from weft.ir.axes import Axes, AxisKey
+from weft.ir.dtypes import Array, DType, accumulator_dtype
+from weft.ir.lengths import Length
 from weft.ir.op import explain
 from weft.ir.storage import as_op
-from weft.ir.tensor import CompositeOp, TensorOp
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.ops.indexing.slicing import Bounds, SliceOp, UpdateSliceOp
 from weft.ops.pointwise.comparison import equal, logical_not, maximum, minimum, where
 from weft.ops.pointwise.elementwise import ArithmeticOp, FloatOp, add, align, cast, multiply
@@ -79,7 +81,7 @@ class RunningOp(CompositeOp):
             raise AxesError(self.explain(f"the length of {axis!r} is unknown until a call"))
         return axis.length
 
-    def moved(self, x: TensorOp, fill: Any, back: bool = False) -> TensorOp:
+    def moved(self, x: TensorOp, fill: ArrayLike, back: bool = False) -> TensorOp:
         """Return the tensor shifted by one element along the scan, or with `back` against it.
 
         The vacant element becomes `fill`.
@@ -96,17 +98,17 @@ class RunningOp(CompositeOp):
         ends = self._bounds(0, rest), self._bounds(by, rest)
         return ends if self.reverse else ends[::-1]
 
-    def _bounds(self, start: int, length: Any) -> Bounds:
+    def _bounds(self, start: int, length: int | Length) -> Bounds:
         bounds: list[tuple[Any, Any, int]] = [(0, axis.length, 1) for axis in self.args[0].axes]
         bounds[self.position] = (start, length, 1)
         return tuple(bounds)
 
-    def scan_order(self, x: Any) -> Any:
+    def scan_order(self, x: Array) -> Any:
         """Return a NumPy array with the axis first, in the direction of the scan."""
         front = np.moveaxis(x, self.position, 0)
         return front[::-1] if self.reverse else front
 
-    def from_scan_order(self, x: Any) -> Any:
+    def from_scan_order(self, x: Array) -> Any:
         """Undo `scan_order`."""
         return np.moveaxis(x[::-1] if self.reverse else x, 0, self.position)
 
@@ -117,7 +119,7 @@ class LinearRecurrenceOp(RunningOp):
     The first element is that of b; the first weight is ignored.
     """
 
-    def reference(self, weights: Any, terms: Any) -> Any:
+    def reference(self, weights: Array, terms: Array) -> Any:
         """Iterate along the axis."""
         factors, result = self.scan_order(weights), np.array(self.scan_order(terms))
         for k in range(1, len(result)):
@@ -175,7 +177,7 @@ class CumulativeOp(RunningOp):
         """Return the inclusive op on x."""
         return type(self)(x, position=self.position, reverse=self.reverse, exclusive=False)
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Accumulate with the NumPy ufunc."""
         wide = self.scan_order(np.asarray(x, accumulator_dtype(self.dtype)))
         result = self.ufunc.accumulate(wide, axis=0, dtype=wide.dtype)
@@ -304,7 +306,7 @@ class LogCumSumExpOp(CumulativeOp):
         return exp(x - divisor) * backwards(self, share, delta)
 
 
-def place(function: str, x: TensorOp, axis: Any) -> int:
+def place(function: str, x: TensorOp, axis: AxisKey | None) -> int:
     """Return the position of the axis of a function; None is allowed for a vector."""
     try:
         if axis is None and x.rank != 1:
@@ -315,13 +317,20 @@ def place(function: str, x: TensorOp, axis: Any) -> int:
 
 
 def _accumulate(
-    kind: type[CumulativeOp], function: str, x: TensorOp, axis: Any, exclusive: bool, reverse: bool
+    kind: type[CumulativeOp],
+    function: str,
+    x: TensorOp,
+    axis: AxisKey | None,
+    exclusive: bool,
+    reverse: bool,
 ) -> TensorOp:
     position = place(function, x, axis)
     return kind(x, position=position, exclusive=bool(exclusive), reverse=bool(reverse))
 
 
-def cumsum(x: Any, axis: Any = None, exclusive: bool = False, reverse: bool = False) -> TensorOp:
+def cumsum(
+    x: TensorLike, axis: AxisKey | None = None, exclusive: bool = False, reverse: bool = False
+) -> TensorOp:
     """Return the cumulative sum along an axis.
 
     `exclusive` leaves out the element itself; `reverse` sums from the end. A vector needs no
@@ -331,7 +340,9 @@ def cumsum(x: Any, axis: Any = None, exclusive: bool = False, reverse: bool = Fa
     return _accumulate(CumsumOp, "cumsum", x, axis, exclusive, reverse)
 
 
-def cumprod(x: Any, axis: Any = None, exclusive: bool = False, reverse: bool = False) -> TensorOp:
+def cumprod(
+    x: TensorLike, axis: AxisKey | None = None, exclusive: bool = False, reverse: bool = False
+) -> TensorOp:
     """Return the cumulative product along an axis; see `cumsum`.
 
     The gradient is exact at zeros.
@@ -340,7 +351,9 @@ def cumprod(x: Any, axis: Any = None, exclusive: bool = False, reverse: bool = F
     return _accumulate(CumprodOp, "cumprod", x, axis, exclusive, reverse)
 
 
-def cummax(x: Any, axis: Any = None, exclusive: bool = False, reverse: bool = False) -> TensorOp:
+def cummax(
+    x: TensorLike, axis: AxisKey | None = None, exclusive: bool = False, reverse: bool = False
+) -> TensorOp:
     """Return the cumulative maximum along an axis; see `cumsum`.
 
     The result is NaN from the first NaN on. With `exclusive` its first element is minus infinity,
@@ -349,7 +362,9 @@ def cummax(x: Any, axis: Any = None, exclusive: bool = False, reverse: bool = Fa
     return _accumulate(CummaxOp, "cummax", as_op(x), axis, exclusive, reverse)
 
 
-def cummin(x: Any, axis: Any = None, exclusive: bool = False, reverse: bool = False) -> TensorOp:
+def cummin(
+    x: TensorLike, axis: AxisKey | None = None, exclusive: bool = False, reverse: bool = False
+) -> TensorOp:
     """Return the cumulative minimum along an axis; see `cumsum`.
 
     The result is NaN from the first NaN on. With `exclusive` its first element is infinity, or the
@@ -359,7 +374,7 @@ def cummin(x: Any, axis: Any = None, exclusive: bool = False, reverse: bool = Fa
 
 
 def logcumsumexp(
-    x: Any, axis: Any = None, exclusive: bool = False, reverse: bool = False
+    x: TensorLike, axis: AxisKey | None = None, exclusive: bool = False, reverse: bool = False
 ) -> TensorOp:
     """Return the logarithm of the cumulative sum of exponentials along an axis; see `cumsum`.
 

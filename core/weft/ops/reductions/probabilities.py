@@ -8,11 +8,11 @@ import numpy as np
 
 from weft.errors import DTypeError
 from weft.ir import dtypes
-from weft.ir.axes import Axes
-from weft.ir.dtypes import DType, accumulator_dtype
+from weft.ir.axes import Axes, AxisKeys
+from weft.ir.dtypes import Array, DType, accumulator_dtype
 from weft.ir.op import explain, explained
 from weft.ir.storage import as_op, constant
-from weft.ir.tensor import CompositeOp, TensorOp
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.ops.control.effects import stop_gradient
 from weft.ops.pointwise.comparison import equal, where
 from weft.ops.pointwise.elementwise import FloatOp, align, cast, divide, negative, subtract
@@ -97,7 +97,7 @@ class LogitsOp(CompositeOp):
         """Return the sum over the normalized axes, broadcast back."""
         return broadcast_back(SumOp(x, positions=self.positions), x, self.positions)
 
-    def normalized(self, x: Any) -> tuple[Any, Any]:
+    def normalized(self, x: Array) -> tuple[Any, Any]:
         """Return, in NumPy, the elements minus the maximum, and the sums of their exponentials."""
         wide = np.asarray(x, accumulator_dtype(self.dtype))
         below = wide - np.max(wide, axis=self.positions, keepdims=True, initial=-np.inf)
@@ -107,7 +107,7 @@ class LogitsOp(CompositeOp):
 class SoftmaxOp(LogitsOp):
     """The softmax: exp(x) divided by its sum over some axes, after subtracting the maximum."""
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Exponentiate and normalize in NumPy."""
         below, total = self.normalized(x)
         return (np.exp(below) / total).astype(self.dtype)
@@ -127,7 +127,7 @@ class SoftmaxOp(LogitsOp):
 class LogSoftmaxOp(LogitsOp):
     """The logarithm of the softmax, finite where the softmax underflows."""
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Subtract the maximum, then the logarithm of the sum of exponentials."""
         below, total = self.normalized(x)
         return (below - np.log(total)).astype(self.dtype)
@@ -152,7 +152,7 @@ class LogSumExpOp(ReductionOp, CompositeOp):
     floats are summed in float32.
     """
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Subtract the maximum if it is finite, and add it back."""
         wide = np.asarray(x, accumulator_dtype(self.dtype))
         top = np.max(wide, axis=self.positions, keepdims=True, initial=-np.inf)
@@ -196,7 +196,7 @@ def broadcast_back(value: TensorOp, like: TensorOp, positions: tuple[int, ...]) 
 
 
 @takes_axis("normalization_axes")
-def softmax(x: Any, normalization_axes: Any = None) -> TensorOp:
+def softmax(x: TensorLike, normalization_axes: AxisKeys | None = None) -> TensorOp:
     """Return the softmax: exp(x) divided by its sum over the normalized axes.
 
     By default these are all named axes but ``N`` and ``REC``, or the last positional axis. The
@@ -217,20 +217,22 @@ def softmax(x: Any, normalization_axes: Any = None) -> TensorOp:
 
 
 @takes_axis("normalization_axes")
-def log_softmax(x: Any, normalization_axes: Any = None) -> TensorOp:
+def log_softmax(x: TensorLike, normalization_axes: AxisKeys | None = None) -> TensorOp:
     """Return the logarithm of the `softmax` with the same arguments, without underflow."""
     (x,) = align(FloatOp, x)
     return LogSoftmaxOp(x, positions=normalized_positions(x, normalization_axes))
 
 
 @takes_axis("normalization_axes")
-def softmin(x: Any, normalization_axes: Any = None) -> TensorOp:
+def softmin(x: TensorLike, normalization_axes: AxisKeys | None = None) -> TensorOp:
     """Return the softmax of -x."""
     return softmax(negative(*align(FloatOp, x)), normalization_axes)
 
 
 @takes_axis("normalization_axes")
-def masked_softmax(x: Any, mask: Any, normalization_axes: Any = None) -> TensorOp:
+def masked_softmax(
+    x: TensorLike, mask: TensorLike, normalization_axes: AxisKeys | None = None
+) -> TensorOp:
     """Return the softmax over the elements where a mask is true, and 0 elsewhere.
 
     The mask is bool and broadcast with x. Masked elements of x may have any value, NaN included,
@@ -246,7 +248,7 @@ def masked_softmax(x: Any, mask: Any, normalization_axes: Any = None) -> TensorO
     return cast(where(mask, shares, 0), x.dtype)
 
 
-def normalized_positions(x: TensorOp, axes: Any) -> tuple[int, ...]:
+def normalized_positions(x: TensorOp, axes: AxisKeys | None) -> tuple[int, ...]:
     """Return the positions of the axes normalized by a softmax."""
     if axes is not None:
         return tuple(sorted(explained("softmax", (x,), x.axes.positions, axes)))

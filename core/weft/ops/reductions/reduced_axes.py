@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from weft.errors import ArgumentError, WeftError
-from weft.ir.axes import Axes, Axis, make_axes
+from weft.ir.axes import Axes, Axis, AxisKeys, make_axes
 from weft.ir.op import explain
 from weft.ir.storage import as_op
-from weft.ir.tensor import TensorOp
+from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.shape.movement import cast_axes, transpose
+
+OutAxes = Axis | SupportsIndex | Iterable[Axis | SupportsIndex]
+"""The axes that a reduction keeps, of a positional tensor by their positions."""
 
 Function = Callable[..., TensorOp]
 
@@ -24,7 +27,7 @@ def takes_axis(keyword: str) -> Callable[[Function], Function]:
 
     def decorate(function: Function) -> Function:
         @functools.wraps(function)
-        def with_axis(*args: Any, axis: Any = None, **options: Any) -> TensorOp:
+        def with_axis(*args: Any, axis: AxisKeys | None = None, **options: Any) -> TensorOp:
             if axis is not None:
                 if keyword in options:
                     raise ArgumentError(f"{function.__name__}: give {keyword} or axis, not both")
@@ -33,7 +36,7 @@ def takes_axis(keyword: str) -> Callable[[Function], Function]:
 
         signature = inspect.signature(function)
         parameter = inspect.Parameter(
-            "axis", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any"
+            "axis", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="AxisKeys | None"
         )
         with_axis.__dict__["__signature__"] = signature.replace(
             parameters=[*signature.parameters.values(), parameter]
@@ -49,7 +52,10 @@ def default_positions(axes: Axes) -> tuple[int, ...]:
 
 
 def reduced_positions(
-    x: TensorOp, reduction_axes: Any, out_axes: Any, function: str = "reduction"
+    x: TensorOp,
+    reduction_axes: AxisKeys | None,
+    out_axes: OutAxes | None,
+    function: str = "reduction",
 ) -> tuple[int, ...]:
     """Return the positions to reduce, from `reduction_axes` or `out_axes`."""
     try:
@@ -66,7 +72,11 @@ def reduced_positions(
 
 
 def arranged(
-    result: TensorOp, x: TensorOp, positions: tuple[int, ...], out_axes: Any, keepdims: bool
+    result: TensorOp,
+    x: TensorOp,
+    positions: tuple[int, ...],
+    out_axes: OutAxes | None,
+    keepdims: bool,
 ) -> TensorOp:
     """Return a reduced tensor with its axes in the order of `out_axes`, or with kept dimensions."""
     if out_axes is not None and x.axes.is_named:
@@ -79,9 +89,9 @@ def arranged(
 
 def reduce(
     kind: type[TensorOp],
-    x: Any,
-    reduction_axes: Any,
-    out_axes: Any,
+    x: TensorLike,
+    reduction_axes: AxisKeys | None,
+    out_axes: OutAxes | None,
     keepdims: bool,
     **fields: Any,
 ) -> TensorOp:

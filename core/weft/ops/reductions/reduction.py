@@ -13,10 +13,10 @@ import numpy as np
 
 from weft.errors import AxesError, DTypeError
 from weft.ir import dtypes
-from weft.ir.axes import Axes
-from weft.ir.dtypes import DType, accumulator_dtype
+from weft.ir.axes import Axes, AxisKeys
+from weft.ir.dtypes import Array, DType, accumulator_dtype
 from weft.ir.storage import as_op
-from weft.ir.tensor import CompositeOp, TensorOp, operators
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp, operators
 from weft.ops.pointwise.bits import bitwise_not
 from weft.ops.pointwise.comparison import equal, greater, logical_not, maximum, not_equal
 from weft.ops.pointwise.elementwise import (
@@ -29,7 +29,14 @@ from weft.ops.pointwise.elementwise import (
     subtract,
 )
 from weft.ops.reductions.cumulative import CumprodOp
-from weft.ops.reductions.reduced_axes import arranged, joined, reduce, reduced_positions, takes_axis
+from weft.ops.reductions.reduced_axes import (
+    OutAxes,
+    arranged,
+    joined,
+    reduce,
+    reduced_positions,
+    takes_axis,
+)
 from weft.ops.shape.movement import BroadcastOp, size_of
 
 __all__ = [
@@ -110,7 +117,7 @@ class SumOp(ReductionOp):
         """Keep the dtype, with bool as int32."""
         return dtypes.int32 if dtypes.is_bool(operand) else operand
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Call NumPy's sum."""
         wide = accumulator_dtype(self.dtype)
         return np.sum(x, axis=self.positions, dtype=wide).astype(self.dtype)
@@ -130,7 +137,7 @@ class ProdOp(ReductionOp):
         """Keep the dtype, with bool as int32."""
         return dtypes.int32 if dtypes.is_bool(operand) else operand
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Call NumPy's prod."""
         wide = accumulator_dtype(self.dtype)
         return np.prod(x, axis=self.positions, dtype=wide).astype(self.dtype)
@@ -182,7 +189,7 @@ class ExtremumOp(ReductionOp):
 class MaxOp(ExtremumOp):
     """The maximum; NaN if an element is NaN."""
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Call NumPy's max."""
         return np.max(x, axis=self.positions)
 
@@ -194,7 +201,7 @@ class MinOp(ExtremumOp, CompositeOp):
         """Compute the maximum in the reversed order."""
         return reversed_order(MaxOp(reversed_order(x), positions=self.positions))
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Call NumPy's min."""
         return np.min(x, axis=self.positions)
 
@@ -220,7 +227,7 @@ class ArgExtremumOp(ExtremumOp):
 class ArgmaxOp(ArgExtremumOp):
     """The index of the first maximum, or of the first NaN."""
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Call NumPy's argmax."""
         return np.argmax(x, axis=self.positions[0])
 
@@ -232,7 +239,7 @@ class ArgminOp(ArgExtremumOp, CompositeOp):
         """Compute the argmax in the reversed order."""
         return ArgmaxOp(reversed_order(x), positions=self.positions)
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Call NumPy's argmin."""
         return np.argmin(x, axis=self.positions[0])
 
@@ -244,7 +251,7 @@ class AnyOp(ReductionOp, CompositeOp):
         """Return bool."""
         return dtypes.bool_
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Call NumPy's any."""
         return np.any(np.not_equal(x, 0), axis=self.positions)
 
@@ -260,7 +267,7 @@ class AnyOp(ReductionOp, CompositeOp):
 class AllOp(AnyOp):
     """Whether all elements are true: nonzero or NaN; True for no elements."""
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Call NumPy's all."""
         return np.all(np.not_equal(x, 0), axis=self.positions)
 
@@ -294,7 +301,7 @@ class MeanOp(ReductionOp, CompositeOp):
         reduced = Axes(x.axes[place] for place in self.positions)
         return reciprocal(size_of(reduced, self.accumulator_dtype))
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Divide the sum by the count."""
         total = np.sum(x, axis=self.positions, dtype=self.accumulator_dtype)
         count = np.asarray(np.asarray(x).size / (total.size or 1), total.dtype)
@@ -321,7 +328,7 @@ class VarianceOp(MeanOp):
             raise DTypeError(problem)
         return super().infer()
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Call NumPy's var; NaN for no elements."""
         wide = np.asarray(x, self.accumulator_dtype)
         if not wide.size:
@@ -368,7 +375,10 @@ def sum_over(x: TensorOp, positions: tuple[int, ...]) -> TensorOp:
 
 @takes_axis("reduction_axes")
 def sum(
-    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+    x: TensorLike,
+    reduction_axes: AxisKeys | None = None,
+    out_axes: OutAxes | None = None,
+    keepdims: bool = False,
 ) -> TensorOp:
     """Return the sum over axes; integers keep their dtype, bool gives int32."""
     return reduce(SumOp, x, reduction_axes, out_axes, keepdims)
@@ -376,7 +386,10 @@ def sum(
 
 @takes_axis("reduction_axes")
 def prod(
-    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+    x: TensorLike,
+    reduction_axes: AxisKeys | None = None,
+    out_axes: OutAxes | None = None,
+    keepdims: bool = False,
 ) -> TensorOp:
     """Return the product over axes; integers keep their dtype, bool gives int32.
 
@@ -387,7 +400,10 @@ def prod(
 
 @takes_axis("reduction_axes")
 def max(
-    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+    x: TensorLike,
+    reduction_axes: AxisKeys | None = None,
+    out_axes: OutAxes | None = None,
+    keepdims: bool = False,
 ) -> TensorOp:
     """Return the maximum over axes; NaN if an element is NaN.
 
@@ -398,7 +414,10 @@ def max(
 
 @takes_axis("reduction_axes")
 def min(
-    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+    x: TensorLike,
+    reduction_axes: AxisKeys | None = None,
+    out_axes: OutAxes | None = None,
+    keepdims: bool = False,
 ) -> TensorOp:
     """Return the minimum over axes; NaN if an element is NaN.
 
@@ -409,7 +428,10 @@ def min(
 
 @takes_axis("reduction_axes")
 def mean(
-    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+    x: TensorLike,
+    reduction_axes: AxisKeys | None = None,
+    out_axes: OutAxes | None = None,
+    keepdims: bool = False,
 ) -> TensorOp:
     """Return the mean over axes; integers give float32, no elements NaN."""
     return reduce(MeanOp, x, reduction_axes, out_axes, keepdims)
@@ -417,7 +439,10 @@ def mean(
 
 @takes_axis("reduction_axes")
 def any(
-    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+    x: TensorLike,
+    reduction_axes: AxisKeys | None = None,
+    out_axes: OutAxes | None = None,
+    keepdims: bool = False,
 ) -> TensorOp:
     """Return whether any element over axes is nonzero; False for no elements."""
     return reduce(AnyOp, x, reduction_axes, out_axes, keepdims)
@@ -425,7 +450,10 @@ def any(
 
 @takes_axis("reduction_axes")
 def all(
-    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+    x: TensorLike,
+    reduction_axes: AxisKeys | None = None,
+    out_axes: OutAxes | None = None,
+    keepdims: bool = False,
 ) -> TensorOp:
     """Return whether all elements over axes are nonzero; True for no elements."""
     return reduce(AllOp, x, reduction_axes, out_axes, keepdims)
@@ -433,14 +461,21 @@ def all(
 
 @takes_axis("reduction_axes")
 def count_nonzero(
-    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+    x: TensorLike,
+    reduction_axes: AxisKeys | None = None,
+    out_axes: OutAxes | None = None,
+    keepdims: bool = False,
 ) -> TensorOp:
     """Return the number of nonzero elements over axes, as int32; NaN counts."""
     return reduce(SumOp, truth(as_op(x)), reduction_axes, out_axes, keepdims)
 
 
 def _arg(
-    kind: type[ArgExtremumOp], x: Any, reduction_axes: Any, out_axes: Any, keepdims: bool
+    kind: type[ArgExtremumOp],
+    x: TensorLike,
+    reduction_axes: AxisKeys | None,
+    out_axes: OutAxes | None,
+    keepdims: bool,
 ) -> TensorOp:
     x = as_op(x)
     positions = reduced_positions(x, reduction_axes, out_axes)
@@ -454,7 +489,10 @@ def _arg(
 
 @takes_axis("reduction_axes")
 def argmax(
-    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+    x: TensorLike,
+    reduction_axes: AxisKeys | None = None,
+    out_axes: OutAxes | None = None,
+    keepdims: bool = False,
 ) -> TensorOp:
     """Return the index of the first maximum; over several axes, in row-major order.
 
@@ -465,7 +503,10 @@ def argmax(
 
 @takes_axis("reduction_axes")
 def argmin(
-    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+    x: TensorLike,
+    reduction_axes: AxisKeys | None = None,
+    out_axes: OutAxes | None = None,
+    keepdims: bool = False,
 ) -> TensorOp:
     """Return the index of the first minimum; over several axes, in row-major order.
 
@@ -475,14 +516,16 @@ def argmin(
 
 
 @takes_axis("reduction_axes")
-def tensor_size(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:
+def tensor_size(
+    x: TensorLike, reduction_axes: AxisKeys | None = None, out_axes: OutAxes | None = None
+) -> TensorOp:
     """Return the number of elements over axes as a float32 scalar."""
     x = as_op(x)
     positions = reduced_positions(x, reduction_axes, out_axes)
     return size_of(Axes(x.axes[place] for place in positions), dtypes.DEFAULT)
 
 
-def batch_size(x: Any) -> TensorOp:
+def batch_size(x: TensorLike) -> TensorOp:
     """Return the length of the batch axis as a float32 scalar; 1 without one."""
     return size_of(as_op(x).axes.batch_axes(), dtypes.DEFAULT)
 

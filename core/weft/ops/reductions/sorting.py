@@ -12,10 +12,10 @@ import numpy as np
 
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
-from weft.ir.axes import Axes, make_axes
-from weft.ir.dtypes import DType
+from weft.ir.axes import Axes, AxisKey, make_axes
+from weft.ir.dtypes import Array, DType
 from weft.ir.storage import as_op, constant
-from weft.ir.tensor import CompositeOp, TensorOp
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.ops.arguments import checked_integer
 from weft.ops.indexing.gathering import TakeAlongAxisOp, TakeOp, with_length
 from weft.ops.indexing.slicing import SliceOp
@@ -80,7 +80,7 @@ class ArgsortOp(SortingOp):
         """Return the operand's axes, and int64."""
         return super().infer()[0], dtypes.int64
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Sort indices in NumPy."""
         return sorted_indices(x, self.position, self.descending)
 
@@ -92,7 +92,7 @@ class ArgsortOp(SortingOp):
 class SortOp(SortingOp, CompositeOp):
     """The elements sorted along an axis; the gradient is permuted back."""
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Sort in NumPy."""
         result = np.sort(comparable(x), axis=self.position).astype(self.dtype)
         return np.flip(result, self.position) if self.descending else result
@@ -124,7 +124,7 @@ class TopKIndicesOp(SortingOp, CompositeOp):
             )
         return with_length(axes, self.position, self.k), dtypes.int64
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Sort indices in NumPy, and slice."""
         order = sorted_indices(x, self.position, self.descending)
         return np.take(order, range(self.k), axis=self.position)
@@ -163,7 +163,7 @@ class SearchSortedOp(CompositeOp):
             )
         return values.axes, dtypes.int64
 
-    def reference(self, ordered: Any, values: Any) -> Any:
+    def reference(self, ordered: Array, values: Array) -> Any:
         """Call NumPy's searchsorted."""
         return np.searchsorted(comparable(ordered), comparable(values), self.side).astype(np.int64)
 
@@ -190,13 +190,13 @@ class SearchSortedOp(CompositeOp):
         return None, None
 
 
-def comparable(x: Any) -> Any:
+def comparable(x: Array) -> Any:
     """Return an array that NumPy sorts correctly: bfloat16, which sorts NaN wrongly, as float32."""
     array = np.asarray(x)
     return array.astype(np.float32) if array.dtype.kind == "V" else array
 
 
-def sorted_indices(x: Any, position: int, descending: bool) -> Any:
+def sorted_indices(x: Array, position: int, descending: bool) -> Any:
     """Return, in NumPy, the indices that sort an array."""
     values = comparable(x)
     if not descending:
@@ -212,7 +212,7 @@ def _precedes(x: TensorOp, y: TensorOp) -> TensorOp:
     return less(x, y) | isnan(y) & ~isnan(x)
 
 
-def argsort(x: Any, axis: Any = -1, descending: bool = False) -> TensorOp:
+def argsort(x: TensorLike, axis: AxisKey = -1, descending: bool = False) -> TensorOp:
     """Return the indices that sort a tensor along an axis, as int64.
 
     Sorting is stable: equal elements, and NaNs, keep their order. NaN comes last, or first in
@@ -222,7 +222,7 @@ def argsort(x: Any, axis: Any = -1, descending: bool = False) -> TensorOp:
     return ArgsortOp(x, position=place("argsort", x, axis), descending=bool(descending))
 
 
-def sort(x: Any, axis: Any = -1, descending: bool = False) -> TensorOp:
+def sort(x: TensorLike, axis: AxisKey = -1, descending: bool = False) -> TensorOp:
     """Return a tensor sorted along an axis.
 
     NaN comes last, or first in `descending` order. Equal elements keep their order. The gradient is
@@ -239,7 +239,7 @@ class TopK(NamedTuple):
     indices: TensorOp
 
 
-def topk(x: Any, k: int, axis: Any = -1, largest: bool = True) -> TopK:
+def topk(x: TensorLike, k: int, axis: AxisKey = -1, largest: bool = True) -> TopK:
     """Return the k largest elements along an axis in descending order, and their indices (int64).
 
     Without `largest` it returns the smallest, in ascending order. The first of equal elements are
@@ -251,7 +251,7 @@ def topk(x: Any, k: int, axis: Any = -1, largest: bool = True) -> TopK:
     return TopK(TakeAlongAxisOp(x, indices, position=position), indices)
 
 
-def searchsorted(ordered: Any, values: Any, side: Side = "left") -> TensorOp:
+def searchsorted(ordered: TensorLike, values: TensorLike, side: Side = "left") -> TensorOp:
     """Return the insertion index of each value in a sorted vector, as int64.
 
     For the `side` ``left`` that is the number of elements less than the value, for ``right`` the
@@ -263,7 +263,7 @@ def searchsorted(ordered: Any, values: Any, side: Side = "left") -> TensorOp:
     return SearchSortedOp(ordered, values, side=side)
 
 
-def isin(x: Any, values: Any) -> TensorOp:
+def isin(x: TensorLike, values: TensorLike) -> TensorOp:
     """Return whether each element is among some values, as bool; False for NaN."""
     x, values = as_op(x), as_op(values)
     ordered = sort(flat(values))

@@ -10,11 +10,11 @@ import numpy as np
 
 from weft.errors import ArgumentError, AxesError
 from weft.ir import dtypes
-from weft.ir.axes import Axes
-from weft.ir.dtypes import DType, accumulator_dtype
+from weft.ir.axes import Axes, AxisKeys
+from weft.ir.dtypes import Array, DType, accumulator_dtype
 from weft.ir.op import explain
 from weft.ir.storage import as_op, constant
-from weft.ir.tensor import CompositeOp, TensorOp
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.ops.arguments import as_number
 from weft.ops.control.effects import stop_gradient
 from weft.ops.indexing.slicing import slice_along_axis
@@ -32,7 +32,7 @@ from weft.ops.pointwise.elementwise import (
 from weft.ops.pointwise.math import power, sqrt
 from weft.ops.pointwise.rounding import isnan
 from weft.ops.reductions.probabilities import LogSumExpOp
-from weft.ops.reductions.reduced_axes import joined, reduce, reduced_positions, takes_axis
+from weft.ops.reductions.reduced_axes import OutAxes, joined, reduce, reduced_positions, takes_axis
 from weft.ops.reductions.reduction import (
     MaxOp,
     MinOp,
@@ -89,7 +89,7 @@ class NormOp(ReductionOp, CompositeOp):
             raise ArgumentError(f"the exponent must be finite and not 0, not {self.exponent}")
         return super().infer()
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Scale, take the root of the sum of powers, and scale back."""
         size = np.abs(np.asarray(x, accumulator_dtype(self.dtype)))
         choose, other = (np.max, 0) if self.exponent > 0 else (np.min, np.inf)
@@ -145,7 +145,7 @@ class StdOp(VarianceOp):
 
     correction: float
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Move, scale, take the root of the corrected variance, and scale back."""
         wide = np.asarray(x, self.accumulator_dtype)
         if not wide.size:
@@ -231,7 +231,7 @@ class QuantileOp(ReductionOp, CompositeOp):
         low = math.floor(place)
         return low, math.ceil(place), place - low
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Sort and interpolate."""
         kept = self.kept()
         shape = (*(np.shape(x)[place] for place in kept), -1)
@@ -262,9 +262,9 @@ class QuantileOp(ReductionOp, CompositeOp):
 
 @takes_axis("reduction_axes")
 def variance(
-    x: Any,
-    reduction_axes: Any = None,
-    out_axes: Any = None,
+    x: TensorLike,
+    reduction_axes: AxisKeys | None = None,
+    out_axes: OutAxes | None = None,
     keepdims: bool = False,
     correction: float = 0,
 ) -> TensorOp:
@@ -290,9 +290,9 @@ var = variance
 
 @takes_axis("reduction_axes")
 def std(
-    x: Any,
-    reduction_axes: Any = None,
-    out_axes: Any = None,
+    x: TensorLike,
+    reduction_axes: AxisKeys | None = None,
+    out_axes: OutAxes | None = None,
     keepdims: bool = False,
     correction: float = 0,
 ) -> TensorOp:
@@ -311,7 +311,11 @@ def std(
 
 @takes_axis("reduction_axes")
 def quantile(
-    x: Any, q: float, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+    x: TensorLike,
+    q: float,
+    reduction_axes: AxisKeys | None = None,
+    out_axes: OutAxes | None = None,
+    keepdims: bool = False,
 ) -> TensorOp:
     """Return the q-quantile over axes, for q from 0 to 1.
 
@@ -328,7 +332,10 @@ def quantile(
 
 @takes_axis("reduction_axes")
 def median(
-    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+    x: TensorLike,
+    reduction_axes: AxisKeys | None = None,
+    out_axes: OutAxes | None = None,
+    keepdims: bool = False,
 ) -> TensorOp:
     """Return the median over axes, the mean of two for an even number; see `quantile`."""
     return quantile(x, 0.5, reduction_axes, out_axes, keepdims)
@@ -336,7 +343,10 @@ def median(
 
 @takes_axis("reduction_axes")
 def logsumexp(
-    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+    x: TensorLike,
+    reduction_axes: AxisKeys | None = None,
+    out_axes: OutAxes | None = None,
+    keepdims: bool = False,
 ) -> TensorOp:
     """Return the logarithm of the sum of exponentials over axes, without overflow.
 
@@ -349,10 +359,10 @@ def logsumexp(
 
 @takes_axis("reduction_axes")
 def norm(
-    x: Any,
-    ord: Any = 2,
-    reduction_axes: Any = None,
-    out_axes: Any = None,
+    x: TensorLike,
+    ord: float | str = 2,
+    reduction_axes: AxisKeys | None = None,
+    out_axes: OutAxes | None = None,
     keepdims: bool = False,
 ) -> TensorOp:
     """Return the vector norm of order `ord` over axes.
@@ -385,19 +395,25 @@ def norm(
 
 
 @takes_axis("reduction_axes")
-def L2_norm(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:  # noqa: N802
+def L2_norm(  # noqa: N802
+    x: TensorLike, reduction_axes: AxisKeys | None = None, out_axes: OutAxes | None = None
+) -> TensorOp:
     """Return the Euclidean norm over axes; see `norm`."""
     return norm(x, 2, reduction_axes, out_axes)
 
 
 @takes_axis("reduction_axes")
-def L1_norm(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:  # noqa: N802
+def L1_norm(  # noqa: N802
+    x: TensorLike, reduction_axes: AxisKeys | None = None, out_axes: OutAxes | None = None
+) -> TensorOp:
     """Return the sum of absolute values over axes; integers keep their dtype."""
     return sum(absolute(x), reduction_axes, out_axes)
 
 
 @takes_axis("reduction_axes")
-def squared_L2(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> TensorOp:  # noqa: N802
+def squared_L2(  # noqa: N802
+    x: TensorLike, reduction_axes: AxisKeys | None = None, out_axes: OutAxes | None = None
+) -> TensorOp:
     """Return the sum of squares, by default over all axes; integers keep their dtype."""
     x = as_op(x)
     if reduction_axes is None and out_axes is None:
@@ -408,7 +424,10 @@ def squared_L2(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> Tens
 
 @takes_axis("reduction_axes")
 def nansum(
-    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+    x: TensorLike,
+    reduction_axes: AxisKeys | None = None,
+    out_axes: OutAxes | None = None,
+    keepdims: bool = False,
 ) -> TensorOp:
     """Return the sum over axes of the elements that are not NaN."""
     return sum(where(isnan(x), 0, x), reduction_axes, out_axes, keepdims)
@@ -416,7 +435,10 @@ def nansum(
 
 @takes_axis("reduction_axes")
 def nanmean(
-    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+    x: TensorLike,
+    reduction_axes: AxisKeys | None = None,
+    out_axes: OutAxes | None = None,
+    keepdims: bool = False,
 ) -> TensorOp:
     """Return the mean over axes of the elements that are not NaN; NaN if there are none."""
     (x,) = align(InexactOp, x)
@@ -428,7 +450,10 @@ def nanmean(
 
 @takes_axis("reduction_axes")
 def nanmax(
-    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+    x: TensorLike,
+    reduction_axes: AxisKeys | None = None,
+    out_axes: OutAxes | None = None,
+    keepdims: bool = False,
 ) -> TensorOp:
     """Return the maximum over axes of the elements that are not NaN; NaN if there are none."""
     return _known_extremum(max, -math.inf, x, reduction_axes, out_axes, keepdims)
@@ -436,14 +461,17 @@ def nanmax(
 
 @takes_axis("reduction_axes")
 def nanmin(
-    x: Any, reduction_axes: Any = None, out_axes: Any = None, keepdims: bool = False
+    x: TensorLike,
+    reduction_axes: AxisKeys | None = None,
+    out_axes: OutAxes | None = None,
+    keepdims: bool = False,
 ) -> TensorOp:
     """Return the minimum over axes of the elements that are not NaN; NaN if there are none."""
     return _known_extremum(min, math.inf, x, reduction_axes, out_axes, keepdims)
 
 
 def _known_extremum(
-    choose: Callable[..., TensorOp], instead: float, x: Any, *arguments: Any
+    choose: Callable[..., TensorOp], instead: float, x: TensorLike, *arguments: Any
 ) -> TensorOp:
     x = as_op(x)
     if not dtypes.is_float(x.dtype):

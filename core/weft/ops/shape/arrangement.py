@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from weft.errors import ArgumentError, AxesError
-from weft.ir.axes import Axes, Axis, broadcast_axes, make_axes
+from weft.ir.axes import Axes, Axis, AxisKey, AxisKeys, broadcast_axes, make_axes
+from weft.ir.dtypes import Array
+from weft.ir.lengths import Length
 from weft.ir.op import explain
 from weft.ir.storage import as_op, as_ops, constant
-from weft.ir.tensor import TensorOp
+from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.arguments import checked_integer
 from weft.ops.indexing.gathering import take, with_length, without_names
 from weft.ops.indexing.slicing import SliceOp, UpdateSliceOp, slice_along_axis
@@ -41,7 +43,9 @@ __all__ = [
 ]
 
 
-def _part(x: TensorOp, position: int, start: Any, length: Any, step: int = 1) -> TensorOp:
+def _part(
+    x: TensorOp, position: int, start: int | Length, length: int | Length, step: int = 1
+) -> TensorOp:
     """Return a strided slice along one axis."""
     bounds: list[Any] = [(0, axis.length, 1) for axis in x.axes]
     bounds[position] = (start, length, step)
@@ -56,7 +60,7 @@ def _known_length(function: str, x: TensorOp, position: int) -> int:
     return length
 
 
-def flip(x: Any, axis: Any = None) -> TensorOp:
+def flip(x: TensorLike, axis: AxisKeys | None = None) -> TensorOp:
     """Return the tensor with its elements reversed along one or more axes, by default along all."""
     op: TensorOp = as_op(x)
     for place in range(op.rank) if axis is None else op.axes.positions(axis):
@@ -65,7 +69,9 @@ def flip(x: Any, axis: Any = None) -> TensorOp:
     return op
 
 
-def roll(x: Any, shift: Any, axis: Any = None) -> TensorOp:
+def roll(
+    x: TensorLike, shift: SupportsIndex | Sequence[SupportsIndex], axis: AxisKeys | None = None
+) -> TensorOp:
     """Return the tensor shifted circularly by `shift` elements along an axis.
 
     With several axes, `shift` is one number for all, or one for each. Without an axis the flattened
@@ -96,7 +102,7 @@ def _rolled(x: TensorOp, place: int, count: int) -> TensorOp:
     return ConcatOp(tail, head, position=place)
 
 
-def tile(x: Any, repetitions: Any) -> TensorOp:
+def tile(x: TensorLike, repetitions: SupportsIndex | Sequence[SupportsIndex]) -> TensorOp:
     """Return the tensor tiled: repeated as a whole, the given number of times along each axis.
 
     Fewer numbers than axes apply to the last axes. More add leading axes, which is an error for
@@ -124,7 +130,11 @@ def tile(x: Any, repetitions: Any) -> TensorOp:
     return cast_axes(repeated, Axes(map(Axis, sizes, names)))
 
 
-def repeat(x: Any, repeats: Any, axis: Any = None) -> TensorOp:
+def repeat(
+    x: TensorLike,
+    repeats: SupportsIndex | Sequence[SupportsIndex] | Array,
+    axis: AxisKey | None = None,
+) -> TensorOp:
     """Return the tensor with each element repeated along an axis.
 
     `repeats` is one number, or a list with one for each element. Without an axis the tensor is
@@ -144,7 +154,7 @@ def repeat(x: Any, repeats: Any, axis: Any = None) -> TensorOp:
     return cast_axes(spread, with_length(x.axes, place, lengths[place] * count))
 
 
-def _repeated_each(x: TensorOp, repeats: Any, place: int) -> TensorOp:
+def _repeated_each(x: TensorOp, repeats: Sequence[SupportsIndex] | Array, place: int) -> TensorOp:
     length = _known_length("repeat", x, place)
     if not isinstance(repeats, Sequence | np.ndarray) or len(repeats) != length:
         problem = f"repeats must be one number, or a list of {length}, not {repeats!r}"
@@ -155,7 +165,7 @@ def _repeated_each(x: TensorOp, repeats: Any, place: int) -> TensorOp:
     return cast_axes(taken, with_length(x.axes, place, sum(counts)))
 
 
-def squeeze(x: Any, axis: Any = None) -> TensorOp:
+def squeeze(x: TensorLike, axis: AxisKeys | None = None) -> TensorOp:
     """Return the tensor without axes of length 1: the given ones, or all."""
     x = as_op(x)
     if axis is None:
@@ -169,7 +179,7 @@ def squeeze(x: Any, axis: Any = None) -> TensorOp:
     return cast_axes(x, Axes(each for place, each in enumerate(x.axes) if place not in places))
 
 
-def unsqueeze(x: Any, axis: Any) -> TensorOp:
+def unsqueeze(x: TensorLike, axis: SupportsIndex | Iterable[SupportsIndex]) -> TensorOp:
     """Return the tensor with new axes of length 1, at given positions of the result.
 
     Named tensors need names for new axes: use `expand_dims`.
@@ -186,7 +196,7 @@ def unsqueeze(x: Any, axis: Any) -> TensorOp:
     return cast_axes(x, make_axes(1 if p in places else next(lengths) for p in range(rank)))
 
 
-def moveaxis(x: Any, source: Any, destination: Any) -> TensorOp:
+def moveaxis(x: TensorLike, source: AxisKeys, destination: AxisKeys) -> TensorOp:
     """Return the tensor with one or more axes moved; the others keep their order."""
     x = as_op(x)
     sources, goals = x.axes.positions(source), x.axes.positions(destination)
@@ -199,7 +209,7 @@ def moveaxis(x: Any, source: Any, destination: Any) -> TensorOp:
     return transpose(x, order)
 
 
-def swapaxes(x: Any, first: Any, second: Any) -> TensorOp:
+def swapaxes(x: TensorLike, first: AxisKey, second: AxisKey) -> TensorOp:
     """Return the tensor with two axes swapped."""
     x = as_op(x)
     order = list(range(x.rank))
@@ -220,7 +230,9 @@ def broadcast_arrays(*tensors: Any) -> list[TensorOp]:
     return [broadcast(op, axes) for op in ops]
 
 
-def split(x: Any, parts: Any, axis: Any = 0) -> list[TensorOp]:
+def split(
+    x: TensorLike, parts: SupportsIndex | Sequence[SupportsIndex], axis: AxisKey = 0
+) -> list[TensorOp]:
     """Return the tensor split along an axis, into equal parts or parts of given lengths.
 
     A list gives the lengths of the parts, which must add up to the length of the axis; in NumPy it
@@ -249,7 +261,7 @@ def split(x: Any, parts: Any, axis: Any = 0) -> list[TensorOp]:
     return _parts(x, place, lengths)
 
 
-def chunk(x: Any, count: int, axis: Any = 0) -> list[TensorOp]:
+def chunk(x: TensorLike, count: int, axis: AxisKey = 0) -> list[TensorOp]:
     """Return at most `count` parts of equal length along an axis; the last may be shorter.
 
     As in PyTorch, a part has the length of the axis divided by `count`, rounded up.
@@ -267,14 +279,14 @@ def _parts(x: TensorOp, place: int, lengths: list[int]) -> list[TensorOp]:
     return [_part(x, place, *bounds) for bounds in zip(starts, lengths, strict=True)]
 
 
-def unstack(x: Any, axis: Any = 0) -> list[TensorOp]:
+def unstack(x: TensorLike, axis: AxisKey = 0) -> list[TensorOp]:
     """Return the slices at each index of an axis, without that axis."""
     x = as_op(x)
     place = x.axes.position(axis)
     return [slice_along_axis(x, place, i) for i in range(_known_length("unstack", x, place))]
 
 
-def tril(x: Any, k: int = 0) -> TensorOp:
+def tril(x: TensorLike, k: int = 0) -> TensorOp:
     """Return the lower triangle of matrices: zeros above the k-th diagonal.
 
     The matrices are along the last two axes. Diagonal 0 is the main one, positive ones are above.
@@ -283,7 +295,7 @@ def tril(x: Any, k: int = 0) -> TensorOp:
     return where(below_diagonal(_last_two("tril", x), "tril", k), x, constant(0, dtype=x.dtype))
 
 
-def triu(x: Any, k: int = 0) -> TensorOp:
+def triu(x: TensorLike, k: int = 0) -> TensorOp:
     """Return the upper triangle of matrices: zeros below the k-th diagonal.
 
     The matrices are along the last two axes. Diagonal 0 is the main one, positive ones are above.
@@ -299,7 +311,7 @@ def _last_two(function: str, x: TensorOp) -> Axes:
     return x.axes[-2:]
 
 
-def diag(x: Any, k: int = 0) -> TensorOp:
+def diag(x: TensorLike, k: int = 0) -> TensorOp:
     """Return a matrix with a vector on its k-th diagonal, or the k-th diagonal of a matrix.
 
     The new matrix is square, positional, and zero elsewhere.

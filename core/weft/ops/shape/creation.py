@@ -6,18 +6,18 @@ Ranges of integers are int64, like the results of `argmax`; the default of the o
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
-from weft.ir.axes import Axes, Axis, make_axes
-from weft.ir.dtypes import DType
+from weft.ir.axes import Axes, AxesLike, Axis, make_axes
+from weft.ir.dtypes import DType, DTypeLike
 from weft.ir.lengths import Length, floor_divide
 from weft.ir.op import Op, explain
 from weft.ir.storage import as_op, constant
-from weft.ir.tensor import TensorOp
+from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.arguments import checked_integer
 from weft.ops.pointwise.comparison import equal, greater_equal, less, where
 from weft.ops.pointwise.elementwise import add, cast, common_dtype, divide, multiply, subtract
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-def full(axes: Any, value: Any, dtype: Any = None) -> TensorOp:
+def full(axes: AxesLike, value: TensorLike, dtype: DTypeLike | None = None) -> TensorOp:
     """Return a tensor filled with a number, or with a tensor that is broadcast.
 
     It is a view without memory of its own. The default dtype is that of the value, float32 for
@@ -51,33 +51,38 @@ def full(axes: Any, value: Any, dtype: Any = None) -> TensorOp:
     return broadcast(op, make_axes(axes))
 
 
-def zeros(axes: Any, dtype: Any = dtypes.DEFAULT) -> TensorOp:
+def zeros(axes: AxesLike, dtype: DTypeLike = dtypes.DEFAULT) -> TensorOp:
     """Return zeros of the given axes or shape."""
     return full(axes, 0, dtype)
 
 
-def ones(axes: Any, dtype: Any = dtypes.DEFAULT) -> TensorOp:
+def ones(axes: AxesLike, dtype: DTypeLike = dtypes.DEFAULT) -> TensorOp:
     """Return ones of the given axes or shape."""
     return full(axes, 1, dtype)
 
 
-def full_like(x: Any, value: Any, dtype: Any = None) -> TensorOp:
+def full_like(x: TensorLike, value: TensorLike, dtype: DTypeLike | None = None) -> TensorOp:
     """Return a tensor filled with a value, with the axes and, by default, the dtype of x."""
     x = as_op(x)
     return full(x.axes, value, x.dtype if dtype is None else dtype)
 
 
-def zeros_like(x: Any, dtype: Any = None) -> TensorOp:
+def zeros_like(x: TensorLike, dtype: DTypeLike | None = None) -> TensorOp:
     """Return zeros with the axes and, by default, the dtype of x."""
     return full_like(x, 0, dtype)
 
 
-def ones_like(x: Any, dtype: Any = None) -> TensorOp:
+def ones_like(x: TensorLike, dtype: DTypeLike | None = None) -> TensorOp:
     """Return ones with the axes and, by default, the dtype of x."""
     return full_like(x, 1, dtype)
 
 
-def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> TensorOp:
+def arange(
+    start: complex | Axis | Length,
+    stop: float | Axis | Length | None = None,
+    step: float = 1,
+    dtype: DTypeLike | None = None,
+) -> TensorOp:
     """Return evenly spaced numbers from start (by default 0) up to, but not including, stop.
 
     The default dtype is int64 for integers, float32 for floats. Start, stop and step are numbers,
@@ -137,7 +142,7 @@ def _steps(numbers: list[Any], is_whole: bool) -> Any:
     return count if isinstance(count, Length) else max(0, count)
 
 
-def _require_fit(numbers: list[Any], length: Any, target: DType) -> None:
+def _require_fit(numbers: list[Any], length: int | Length, target: DType) -> None:
     """Check that the first and the last number fit the dtype."""
     if dtypes.is_bool(target) or target.kind == "c":
         raise DTypeError(f"arange takes an integer or float dtype, not {target}")
@@ -155,7 +160,11 @@ def _working_dtype(target: DType) -> DType:
 
 
 def linspace(
-    start: Any, stop: Any, num: Any = 50, endpoint: bool = True, dtype: Any = None
+    start: TensorLike,
+    stop: TensorLike,
+    num: SupportsIndex | Axis = 50,
+    endpoint: bool = True,
+    dtype: DTypeLike | None = None,
 ) -> TensorOp:
     """Return `num` evenly spaced numbers from start to stop.
 
@@ -178,7 +187,7 @@ def linspace(
     return cast(_between(first, last, axis, axis.length - bool(endpoint)), target)
 
 
-def _end(function: str, value: Any, dtype: DType) -> TensorOp:
+def _end(function: str, value: TensorLike, dtype: DType) -> TensorOp:
     working = _working_dtype(dtype)
     end = cast(value, working) if isinstance(value, Op) else as_op(value, working)
     if end.axes:
@@ -198,7 +207,12 @@ def _between(start: TensorOp, stop: TensorOp, axis: Axis, steps: int) -> TensorO
     return where(less(count, (steps + 1) / 2), below, above)
 
 
-def eye(rows: Any, columns: Any = None, k: int = 0, dtype: Any = dtypes.DEFAULT) -> TensorOp:
+def eye(
+    rows: Axis | Length | SupportsIndex,
+    columns: Axis | Length | SupportsIndex | None = None,
+    k: int = 0,
+    dtype: DTypeLike = dtypes.DEFAULT,
+) -> TensorOp:
     """Return a matrix with ones on the k-th diagonal and zeros elsewhere.
 
     Diagonal 0 is the main one, positive ones are above. Rows and columns are lengths or axes; the
@@ -208,7 +222,12 @@ def eye(rows: Any, columns: Any = None, k: int = 0, dtype: Any = dtypes.DEFAULT)
     return cast(equal(row, column), dtype)
 
 
-def tri(rows: Any, columns: Any = None, k: int = 0, dtype: Any = dtypes.DEFAULT) -> TensorOp:
+def tri(
+    rows: Axis | Length | SupportsIndex,
+    columns: Axis | Length | SupportsIndex | None = None,
+    k: int = 0,
+    dtype: DTypeLike = dtypes.DEFAULT,
+) -> TensorOp:
     """Return a matrix with ones on and below the k-th diagonal and zeros elsewhere.
 
     Diagonal 0 is the main one, positive ones are above. Rows and columns are lengths or axes; the
@@ -218,7 +237,11 @@ def tri(rows: Any, columns: Any = None, k: int = 0, dtype: Any = dtypes.DEFAULT)
     return cast(greater_equal(row, column), dtype)
 
 
-def _matrix_axes(function: str, rows: Any, columns: Any) -> Axes:
+def _matrix_axes(
+    function: str,
+    rows: Axis | Length | SupportsIndex,
+    columns: Axis | Length | SupportsIndex | None,
+) -> Axes:
     if columns is None and isinstance(rows, Axis) and rows.name is not None:
         raise AxesError(f"{function}: columns need a name as {rows!r} has one: give their axis too")
     if isinstance(rows, tuple | list):
@@ -226,7 +249,7 @@ def _matrix_axes(function: str, rows: Any, columns: Any) -> Axes:
     return make_axes((rows, rows if columns is None else columns))
 
 
-def _row_and_column(axes: Axes, function: str, k: Any) -> tuple[TensorOp, TensorOp]:
+def _row_and_column(axes: Axes, function: str, k: int) -> tuple[TensorOp, TensorOp]:
     """Return the row index plus k, and the column index, of each element of a matrix."""
     offset = checked_integer(function, "k", k)
     row, column = (
@@ -239,7 +262,7 @@ def _row_and_column(axes: Axes, function: str, k: Any) -> tuple[TensorOp, Tensor
     )
 
 
-def below_diagonal(axes: Axes, function: str, k: Any) -> TensorOp:
+def below_diagonal(axes: Axes, function: str, k: int) -> TensorOp:
     """Return the bool mask of the elements on or below the k-th diagonal of a matrix."""
     return greater_equal(*_row_and_column(axes, function, k))
 

@@ -1,19 +1,20 @@
-"""Padding, concatenation, stacking and one-hot encoding."""
+"""PadWidth, concatenation, stacking and one-hot encoding."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from weft.errors import ArgumentError, AxesError
 from weft.ir import dtypes
-from weft.ir.axes import Axes, Axis, make_axes
-from weft.ir.dtypes import DType
+from weft.ir.axes import Axes, AxesLike, Axis, AxisKey, make_axes
+from weft.ir.dtypes import Array, DType, DTypeLike
 from weft.ir.op import Op, explain
 from weft.ir.storage import as_op, constant
-from weft.ir.tensor import CompositeOp, TensorOp, operators
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp, operators
 from weft.ops.indexing.slicing import Bounds, SliceOp, UpdateSliceOp, python_slices, with_lengths
 from weft.ops.shape.movement import (
     BroadcastOp,
@@ -78,7 +79,7 @@ class PadOp(CompositeOp):
         around = broadcast(constant(self.fill, dtype=x.dtype), self.axes)
         return UpdateSliceOp(around, x, bounds=self.inner_bounds(x.axes))
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Pad with the constant."""
         result = np.full(self.axes.shape, self.fill, np.asarray(x).dtype)
         result[python_slices(self.inner_bounds(make_axes(np.shape(x))))] = x
@@ -136,7 +137,16 @@ class ConcatOp(TensorOp):
         return np.concatenate(args, axis=self.position)
 
 
-def pad(x: Any, paddings: Any, value: Any = 0.0, mode: str = "constant") -> TensorOp:
+PadWidth = SupportsIndex | Sequence[SupportsIndex]
+"""The number of elements before and after along an axis, or one number for both."""
+
+
+def pad(
+    x: TensorLike,
+    paddings: Sequence[PadWidth] | Mapping[Any, PadWidth],
+    value: ArrayLike = 0.0,
+    mode: str = "constant",
+) -> TensorOp:
     """Return the tensor padded with a `value`, or with elements of its own.
 
     `paddings` has for each axis the numbers of elements before and after, or one number for both;
@@ -184,7 +194,9 @@ _BORDERS: dict[str, tuple[int, Callable[[Any, int, int], Bounds]]] = {
 """For each mode, the elements needed beyond the padding, and the bounds of both borders."""
 
 
-def _widths(x: TensorOp, paddings: Any) -> tuple[tuple[int, int], ...]:
+def _widths(
+    x: TensorOp, paddings: Sequence[PadWidth] | Mapping[Any, PadWidth]
+) -> tuple[tuple[int, int], ...]:
     """Return the padding before and after each axis."""
     if isinstance(paddings, Mapping):
         given = {x.axes.position(axis): pair for axis, pair in paddings.items()}
@@ -234,7 +246,7 @@ def _border(x: TensorOp, place: int, bound: tuple[Any, Any, int], count: int) ->
     return BroadcastOp(border, target_axes=target, dims=tuple(range(x.rank)))
 
 
-def concat(tensors: Sequence[Any], axis: Any = 0) -> TensorOp:
+def concat(tensors: Sequence[Any], axis: AxisKey = 0) -> TensorOp:
     """Return the concatenation of tensors along an axis, given as an axis, name or position.
 
     Named tensors are transposed to the axis order of the first; dtypes are promoted.
@@ -247,14 +259,14 @@ def concat(tensors: Sequence[Any], axis: Any = 0) -> TensorOp:
     name = getattr(axis, "name", axis)
     position = first.axes.position(name)
     if first.axes.is_named:
-        xs = [transpose(x, [mine.name for mine in first.axes]) for x in xs]
+        xs = [transpose(x, map(str, first.axes.names)) for x in xs]
     return ConcatOp(*(operators["cast"](x, dtype) for x in xs), position=position)
 
 
 concat_along_axis = concat
 
 
-def _listed(function: str, tensors: Any) -> list[TensorOp]:
+def _listed(function: str, tensors: Iterable[TensorLike]) -> list[TensorOp]:
     if isinstance(tensors, Op) or not isinstance(tensors, Iterable):
         problem = f"{function} takes a list of tensors: {function}([x, y])"
         raise ArgumentError(explain(function, problem, [tensors]))
@@ -264,7 +276,7 @@ def _listed(function: str, tensors: Any) -> list[TensorOp]:
     return xs
 
 
-def stack(tensors: Sequence[Any], axis: Any = None, pos: int = 0) -> TensorOp:
+def stack(tensors: Sequence[Any], axis: AxesLike | None = None, pos: int = 0) -> TensorOp:
     """Return tensors of equal axes stacked along a new axis at position `pos`.
 
     A named `axis` must have the number of tensors as its length.
@@ -285,12 +297,12 @@ def stack(tensors: Sequence[Any], axis: Any = None, pos: int = 0) -> TensorOp:
 
 
 def one_hot(
-    x: Any,
-    axis: Any,
-    dtype: Any = dtypes.DEFAULT,
+    x: TensorLike,
+    axis: AxesLike,
+    dtype: DTypeLike = dtypes.DEFAULT,
     pos: int = 0,
-    on_value: Any = 1,
-    off_value: Any = 0,
+    on_value: TensorLike = 1,
+    off_value: TensorLike = 0,
 ) -> TensorOp:
     """Return the one-hot encoding of integers along a new axis, at position `pos`.
 

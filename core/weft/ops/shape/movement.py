@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from weft.errors import ArgumentError, AxesError
-from weft.ir.axes import Axes, Axis, FlattenedAxis, make_axes
+from weft.ir.axes import Axes, AxesLike, Axis, AxisKeys, FlattenedAxis, make_axes
 from weft.ir.description import TensorDescription
-from weft.ir.dtypes import DType
+from weft.ir.dtypes import Array, DType
 from weft.ir.lengths import Length, floor_divide, product
 from weft.ir.op import Op, explain
 from weft.ir.storage import as_op, constant
-from weft.ir.tensor import CompositeOp, TensorOp, operators
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp, operators
 
 __all__ = [
     "BroadcastOp",
@@ -67,7 +67,7 @@ class ReshapeOp(TensorOp):
         """Reshape the adjoint to the operand's axes."""
         return (cast_axes(delta, x.axes),)
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Reshape in row-major order."""
         return np.reshape(x, self.axes.shape)
 
@@ -99,7 +99,7 @@ class TransposeOp(TensorOp):
         inverse = tuple(map(int, np.argsort(self.permutation)))
         return (TransposeOp(delta, permutation=inverse),)
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Call NumPy's transpose."""
         return np.transpose(x, self.permutation)
 
@@ -143,7 +143,7 @@ class BroadcastOp(TensorOp):
         gone = tuple(place for place in range(self.rank) if place not in kept)
         return (cast_axes(operators["sum_over"](delta, gone), x.axes),)
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Insert dimensions of length 1, then broadcast."""
         shape = [1] * self.rank
         for place, length in zip(self.dims, np.shape(x), strict=True):
@@ -162,7 +162,7 @@ class IdentityOp(TensorOp):
         """Keep axes and dtype."""
         return self.args[0].axes, self.args[0].dtype
 
-    def reference(self, x: Any, *others: Any) -> Any:
+    def reference(self, x: Array, *others: Any) -> Any:
         """Return the first operand."""
         return x
 
@@ -178,7 +178,7 @@ class IdentityOp(TensorOp):
 class ContiguousOp(IdentityOp):
     """A copy of the operand in row-major order."""
 
-    def reference(self, x: Any, *others: Any) -> Any:
+    def reference(self, x: Array, *others: Any) -> Any:
         """Copy in C order."""
         return np.array(x, order="C")
 
@@ -248,7 +248,7 @@ def zeros_like(x: TensorOp) -> TensorOp:
     return broadcast(constant(0, dtype=x.dtype), x.axes)
 
 
-def reshape(x: Any, shape: Any) -> TensorOp:
+def reshape(x: TensorLike, shape: AxesLike) -> TensorOp:
     """Return the tensor reshaped in row-major order; one size may be -1 and is inferred."""
     x = as_op(x)
     if isinstance(shape, Axes):
@@ -257,7 +257,7 @@ def reshape(x: Any, shape: Any) -> TensorOp:
         shape = (shape,)
     if not isinstance(shape, Iterable):
         raise AxesError(explain("reshape", f"{shape!r} is not a shape", (x,)))
-    sizes = list(shape)
+    sizes: list[Any] = list(shape)
     if sizes.count(-1) > 1:
         raise AxesError(f"only one of the sizes {tuple(sizes)} may be -1")
     if -1 in sizes:
@@ -271,7 +271,7 @@ def reshape(x: Any, shape: Any) -> TensorOp:
     return cast_axes(x, sizes)
 
 
-def cast_axes(x: Any, axes: Any) -> TensorOp:
+def cast_axes(x: TensorLike, axes: AxesLike) -> TensorOp:
     """Return the tensor reshaped to axes of the same size, in row-major order.
 
     Raises AxesError for the same named axes in another order, flattened or not: elements are not
@@ -294,13 +294,13 @@ def _under(op: TensorOp, target: Axes) -> TensorOp:
     return op if op.axes == target else ReshapeOp(op, target_axes=target)
 
 
-def with_names(op: TensorOp, value: Any, axes: Axes) -> TensorOp:
+def with_names(op: TensorOp, value: TensorLike, axes: Axes) -> TensorOp:
     """Return the op of a value; an array of matching lengths gets the given axes."""
     is_array = not isinstance(value, TensorOp)
     return cast_axes(op, axes) if is_array and op.axes.lengths == axes.lengths else op
 
 
-def cast_role(x: Any, axes: Any) -> TensorOp:
+def cast_role(x: TensorLike, axes: AxesLike) -> TensorOp:
     """Return the tensor with its axes replaced by others of the same lengths."""
     x = as_op(x)
     target = make_axes(axes)
@@ -309,7 +309,7 @@ def cast_role(x: Any, axes: Any) -> TensorOp:
     return _under(x, target)
 
 
-def map_roles(x: Any, mapping: Mapping[Any, Any]) -> TensorOp:
+def map_roles(x: TensorLike, mapping: Mapping[Any, Any]) -> TensorOp:
     """Return the tensor with axes renamed; keys and values are axes or names."""
     x = as_op(x)
     if not isinstance(mapping, Mapping):
@@ -322,7 +322,7 @@ def map_roles(x: Any, mapping: Mapping[Any, Any]) -> TensorOp:
     return _under(x, renamed)
 
 
-def transpose(x: Any, axes: Any = None) -> TensorOp:
+def transpose(x: TensorLike, axes: AxisKeys | None = None) -> TensorOp:
     """Return the tensor with its axes permuted; by default reversed. Axes, names or positions."""
     x = as_op(x)
     places = tuple(reversed(range(x.rank))) if axes is None else x.axes.positions(axes)
@@ -334,12 +334,12 @@ def transpose(x: Any, axes: Any = None) -> TensorOp:
 permute_dims = transpose
 
 
-def axes_with_order(x: Any, axes: Any) -> TensorOp:
+def axes_with_order(x: TensorLike, axes: AxesLike) -> TensorOp:
     """Return the tensor with the same axes in the given order."""
     return transpose(x, make_axes(axes))
 
 
-def broadcast(x: Any, axes: Any) -> TensorOp:
+def broadcast(x: TensorLike, axes: AxesLike) -> TensorOp:
     """Return the tensor broadcast to axes, aligned by name or from the right."""
     op: TensorOp = as_op(x)
     target = make_axes(axes)
@@ -363,17 +363,16 @@ def broadcast(x: Any, axes: Any) -> TensorOp:
 broadcast_to = broadcast
 
 
-def expand_dims(x: Any, axis: Any = None, dim: int = 0) -> TensorOp:
+def expand_dims(x: TensorLike, axis: AxesLike | None = None, dim: int = 0) -> TensorOp:
     """Return the tensor broadcast along a new axis at position `dim`.
 
     Without an `axis` the new one is positional and has length 1. An integer `axis` is its position,
     as in NumPy.
     """
     x = as_op(x)
-    if hasattr(axis, "__index__"):
-        axis, dim = None, axis
-    new = Axis(1) if axis is None else make_axes(axis)[0]
-    place = new_place("expand_dims", x, dim)
+    is_place = isinstance(axis, SupportsIndex)
+    new = Axis(1) if axis is None or is_place else make_axes(axis)[0]
+    place = new_place("expand_dims", x, axis if is_place else dim)
     target = Axes((*x.axes[:place], new, *x.axes[place:]))
     if new.length == 1:
         return cast_axes(x, target)
@@ -381,7 +380,7 @@ def expand_dims(x: Any, axis: Any = None, dim: int = 0) -> TensorOp:
     return BroadcastOp(x, target_axes=target, dims=dims)
 
 
-def flatten(x: Any) -> TensorOp:
+def flatten(x: TensorLike) -> TensorOp:
     """Return the tensor with all its axes flattened into one, which records them for `unflatten`.
 
     A single axis is kept.
@@ -401,7 +400,7 @@ def new_place(function: str, x: TensorOp, place: Any) -> int:
     return int(place) % (x.rank + 1)
 
 
-def flatten_at(x: Any, place: int) -> TensorOp:
+def flatten_at(x: TensorLike, place: int) -> TensorOp:
     """Return the tensor with the axes before `place` flattened into one, and the rest into another.
 
     A single axis is kept.
@@ -415,7 +414,7 @@ def flatten_at(x: Any, place: int) -> TensorOp:
     return cast_axes(x, Axes((x.axes[:place].flatten(), x.axes[place:].flatten())))
 
 
-def unflatten(x: Any) -> TensorOp:
+def unflatten(x: TensorLike) -> TensorOp:
     """Return the tensor with every flattened axis split into its original axes."""
     x = as_op(x)
     axes: list[Axis] = []
@@ -424,7 +423,7 @@ def unflatten(x: Any) -> TensorOp:
     return cast_axes(x, Axes(axes))
 
 
-def contiguous(x: Any) -> TensorOp:
+def contiguous(x: TensorLike) -> TensorOp:
     """Return a copy in row-major order."""
     return ContiguousOp(as_op(x))
 

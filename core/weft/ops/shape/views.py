@@ -29,7 +29,7 @@ class Place:
         The present value of the target.
     """
 
-    def __init__(self, function: str, target: Any) -> None:
+    def __init__(self, function: str, target: TensorOp) -> None:
         views: list[Any] = []
         state: Any = target
         while isinstance(state, VIEWS):
