@@ -12,10 +12,11 @@ import numpy as np
 
 from weft.errors import ArgumentError, AxesError
 from weft.ir import dtypes
-from weft.ir.dtypes import DType, accumulator_dtype
+from weft.ir.axes import AxisKey
+from weft.ir.dtypes import Array, DType, accumulator_dtype
 from weft.ir.op import explain, explained
 from weft.ir.storage import as_op
-from weft.ir.tensor import CompositeOp, TensorOp, operators
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp, operators
 from weft.ops.arguments import as_number
 from weft.ops.indexing.slicing import tensor_slice
 from weft.ops.pointwise.comparison import clip, greater, less, less_equal, maximum, minimum, where
@@ -85,7 +86,7 @@ SELU_ALPHA = 1.6732632423543772848170429916717
 """The constants for which mean 0 and variance 1 are a fixed point (Klambauer et al., 2017)."""
 
 
-def _number(function: str, name: str, value: Any, above: float = -math.inf) -> float:
+def _number(function: str, name: str, value: float, above: float = -math.inf) -> float:
     """Return an argument as a float; raises ArgumentError unless it is a number above a bound."""
     number = as_number(value)
     if number > above:
@@ -97,7 +98,7 @@ def _number(function: str, name: str, value: Any, above: float = -math.inf) -> f
 class ReluOp(RealNumberOp, CompositeOp):
     """The rectifier max(x, 0); its gradient at 0 is 0."""
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Call NumPy's maximum."""
         return np.maximum(x, np.zeros((), np.asarray(x).dtype))
 
@@ -121,7 +122,7 @@ class LeakyReluOp(FloatOp, CompositeOp):
 
     negative_slope: float
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Select by sign in NumPy."""
         return np.where(np.greater(x, 0), x, x * np.asarray(self.negative_slope, x.dtype))
 
@@ -145,7 +146,7 @@ class EluOp(FloatOp, CompositeOp):
 
     alpha: float
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Select by sign in NumPy."""
         alpha = np.asarray(self.alpha, x.dtype)
         return np.where(np.greater(x, 0), x, alpha * np.expm1(np.minimum(x, np.zeros_like(x))))
@@ -165,7 +166,7 @@ class SigmoidOp(InexactOp, CompositeOp):
     16-bit floats are computed in float32.
     """
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Divide exponentials, or use tanh for complex numbers, whose infinities would give NaN."""
         x = np.asarray(x)
         if x.dtype.kind != "c":
@@ -202,7 +203,7 @@ def _halves(x: TensorOp) -> tuple[TensorOp, TensorOp, TensorOp]:
     return x, up, reciprocal(up)
 
 
-def _half_values(x: Any) -> tuple[Any, Any, Any]:
+def _half_values(x: Array) -> tuple[Any, Any, Any]:
     """Return `_halves` in NumPy, in at least float32."""
     wide = accumulator_dtype(np.asarray(x).dtype)
     x = np.maximum(np.asarray(x, wide), wide.type(_lowest(wide)))
@@ -214,7 +215,7 @@ def _half_values(x: Any) -> tuple[Any, Any, Any]:
 class SoftplusOp(FloatOp, CompositeOp):
     """log(1 + exp(x)), without overflow."""
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Call NumPy's logaddexp with 0."""
         return np.logaddexp(x, np.zeros((), np.asarray(x).dtype))
 
@@ -233,7 +234,7 @@ class SiluOp(FloatOp, CompositeOp):
     16-bit floats are computed in float32.
     """
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Multiply x by exp(x / 2) / (exp(x / 2) + exp(-x / 2)), dividing first."""
         wide, up, down = _half_values(x)
         return (wide / (up + down) * up).astype(np.asarray(x).dtype)
@@ -257,7 +258,7 @@ class MishOp(FloatOp, CompositeOp):
     16-bit floats are computed in float32.
     """
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Compute x (p² + 2 p) / (p² + 2 p + 2) for p = exp(x), reduced by sqrt(p)."""
         wide, up, down = _half_values(x)
         top = (up * up + 2) * up
@@ -297,7 +298,7 @@ class GeluOp(FloatOp, CompositeOp):
 
     approximate: str
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Multiply by the distribution function, computed in float64."""
         wide = np.asarray(x, np.float64)
         if self.approximate == "tanh":
@@ -353,23 +354,23 @@ def _gelu_angle(x: TensorOp) -> TensorOp:
     return (square(x) * _GELU_CUBE + 1) * x * (2 * _GELU_SCALE)
 
 
-def relu(x: Any) -> TensorOp:
+def relu(x: TensorLike) -> TensorOp:
     """Return the rectifier max(x, 0)."""
     return build(ReluOp, x)
 
 
-def relu6(x: Any) -> TensorOp:
+def relu6(x: TensorLike) -> TensorOp:
     """Return x clipped to the range from 0 to 6; the gradient at both limits is 0."""
     return minimum(6, relu(x))
 
 
-def leaky_relu(x: Any, negative_slope: float = 0.01) -> TensorOp:
+def leaky_relu(x: TensorLike, negative_slope: float = 0.01) -> TensorOp:
     """Return x where it is above 0, else `negative_slope` times x."""
     slope = _number("leaky_relu", "negative_slope", negative_slope)
     return LeakyReluOp(*align(LeakyReluOp, x), negative_slope=slope)
 
 
-def prelu(x: Any, weight: Any) -> TensorOp:
+def prelu(x: TensorLike, weight: TensorLike) -> TensorOp:
     """Return x where it is above 0, else `weight` times x.
 
     The weight, usually a trained tensor, is broadcast to x by name or from the right; one weight
@@ -384,17 +385,17 @@ def prelu(x: Any, weight: Any) -> TensorOp:
     return where(greater(x, 0), x, multiply(x, weight))
 
 
-def elu(x: Any, alpha: float = 1.0) -> TensorOp:
+def elu(x: TensorLike, alpha: float = 1.0) -> TensorOp:
     """Return x where it is above 0, else `alpha` (exp(x) - 1) (Clevert et al., 2016)."""
     return EluOp(*align(EluOp, x), alpha=_number("elu", "alpha", alpha))
 
 
-def selu(x: Any) -> TensorOp:
+def selu(x: TensorLike) -> TensorOp:
     """Return the scaled `elu` that preserves mean 0 and variance 1 (Klambauer et al., 2017)."""
     return elu(x, SELU_ALPHA) * SELU_SCALE
 
 
-def celu(x: Any, alpha: float = 1.0) -> TensorOp:
+def celu(x: TensorLike, alpha: float = 1.0) -> TensorOp:
     """Return x where it is above 0, else `alpha` (exp(x / `alpha`) - 1) (Barron, 2017).
 
     Raises ArgumentError unless `alpha` is positive.
@@ -404,7 +405,7 @@ def celu(x: Any, alpha: float = 1.0) -> TensorOp:
     return where(greater(x, 0), x, expm1(minimum(x, 0) / alpha) * alpha)
 
 
-def gelu(x: Any, approximate: str = "none") -> TensorOp:
+def gelu(x: TensorLike, approximate: str = "none") -> TensorOp:
     """Return x times the normal distribution function of x.
 
     With `approximate` "tanh" the function is 0.5 + 0.5 tanh(sqrt(2 / π) (x + 0.044715 x³)), with an
@@ -418,18 +419,18 @@ def gelu(x: Any, approximate: str = "none") -> TensorOp:
     return GeluOp(x, approximate=approximate)
 
 
-def sigmoid(x: Any) -> TensorOp:
+def sigmoid(x: TensorLike) -> TensorOp:
     """Return the logistic function 1 / (1 + exp(-x))."""
     return build(SigmoidOp, x)
 
 
-def log_sigmoid(x: Any) -> TensorOp:
+def log_sigmoid(x: TensorLike) -> TensorOp:
     """Return the logarithm of `sigmoid`, finite for finite x."""
     (x,) = align(SoftplusOp, x)
     return -SoftplusOp(-x)
 
 
-def softplus(x: Any, beta: float = 1.0) -> TensorOp:
+def softplus(x: TensorLike, beta: float = 1.0) -> TensorOp:
     """Return log(1 + exp(`beta` x)) / `beta`, without overflow.
 
     Raises ArgumentError unless `beta` is positive.
@@ -439,7 +440,7 @@ def softplus(x: Any, beta: float = 1.0) -> TensorOp:
     return SoftplusOp(x) if beta == 1 else SoftplusOp(x * beta) / beta
 
 
-def silu(x: Any) -> TensorOp:
+def silu(x: TensorLike) -> TensorOp:
     """Return x times its sigmoid (Elfwing et al., 2018)."""
     return build(SiluOp, x)
 
@@ -447,24 +448,24 @@ def silu(x: Any) -> TensorOp:
 swish = silu
 
 
-def mish(x: Any) -> TensorOp:
+def mish(x: TensorLike) -> TensorOp:
     """Return x tanh(softplus(x)) (Misra, 2019)."""
     return build(MishOp, x)
 
 
-def hard_sigmoid(x: Any) -> TensorOp:
+def hard_sigmoid(x: TensorLike) -> TensorOp:
     """Return `relu6` (x + 3) / 6: 0 below -3, 1 above 3, and linear between."""
     (x,) = align(FloatOp, x)
     return relu6(x + 3) * (1 / 6)
 
 
-def hard_swish(x: Any) -> TensorOp:
+def hard_swish(x: TensorLike) -> TensorOp:
     """Return x times its `hard_sigmoid` (Howard et al., 2019)."""
     (x,) = align(FloatOp, x)
     return multiply(x, hard_sigmoid(x))
 
 
-def hard_tanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> TensorOp:
+def hard_tanh(x: TensorLike, min_val: float = -1.0, max_val: float = 1.0) -> TensorOp:
     """Return x clipped to the range from `min_val` to `max_val`; the gradient at both is 0.
 
     Raises ArgumentError if the limits cross.
@@ -476,21 +477,21 @@ def hard_tanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> TensorOp:
     return minimum(high, maximum(low, x))
 
 
-def hard_shrink(x: Any, lambd: float = 0.5) -> TensorOp:
+def hard_shrink(x: TensorLike, lambd: float = 0.5) -> TensorOp:
     """Return x where its absolute value exceeds `lambd`, else 0; NaN is kept."""
     limit = _number("hard_shrink", "lambd", lambd)
     (x,) = align(FloatOp, x)
     return where(less_equal(absolute(x), limit), 0, x)
 
 
-def soft_shrink(x: Any, lambd: float = 0.5) -> TensorOp:
+def soft_shrink(x: TensorLike, lambd: float = 0.5) -> TensorOp:
     """Return x moved towards 0 by `lambd`; 0 where its absolute value is less."""
     limit = _number("soft_shrink", "lambd", lambd)
     (x,) = align(FloatOp, x)
     return subtract(x, clip(x, -limit, limit))
 
 
-def tanh_shrink(x: Any) -> TensorOp:
+def tanh_shrink(x: TensorLike) -> TensorOp:
     """Return x - tanh(x), accurate near 0."""
     (given,) = align(FloatOp, x)
     x = wide(given)
@@ -502,13 +503,13 @@ def tanh_shrink(x: Any) -> TensorOp:
     return cast(where(is_near, series, x - tanh(x)), given.dtype)
 
 
-def threshold(x: Any, threshold: float, value: float) -> TensorOp:
+def threshold(x: TensorLike, threshold: float, value: float) -> TensorOp:
     """Return x where it is above `threshold`, else `value`; NaN is kept."""
     limit = _number("threshold", "threshold", threshold)
     return where(less_equal(x, limit), _number("threshold", "value", value), x)
 
 
-def glu(x: Any, axis: Any = -1) -> TensorOp:
+def glu(x: TensorLike, axis: AxisKey = -1) -> TensorOp:
     """Return the gated linear unit: the first half of x along an axis times sigmoid(second half).
 
     The axis keeps its name and has half its length, which must be known and even (AxesError).

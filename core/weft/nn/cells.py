@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 
 from weft.errors import ArgumentError, AxesError
-from weft.ir.dtypes import accumulator_dtype
+from weft.ir.dtypes import Array, accumulator_dtype
 from weft.ir.op import explain, explained
 from weft.ir.storage import as_op
-from weft.ir.tensor import TensorOp
+from weft.ir.tensor import TensorLike, TensorOp
 from weft.nn import activation
 from weft.ops.pointwise import math
 from weft.ops.pointwise.elementwise import FloatOp, cast, common_dtype
@@ -36,12 +36,12 @@ class Functions(NamedTuple):
     relu: Callable[[Any], Any]
 
 
-def _array_product(x: Any, weight: Any) -> Any:
+def _array_product(x: Array, weight: Array) -> Any:
     wide = accumulator_dtype(x.dtype)
     return (np.asarray(x, wide) @ np.asarray(weight, wide).T).astype(x.dtype)
 
 
-def _array_sigmoid(x: Any) -> Any:
+def _array_sigmoid(x: Array) -> Any:
     half = np.asarray(0.5, x.dtype)
     return half * np.tanh(half * x) + half
 
@@ -160,7 +160,12 @@ class Weights(NamedTuple):
 
 
 def _step(
-    function: str, gates: int, x: Any, states: Sequence[Any], weights: Sequence[Any], *biases: Any
+    function: str,
+    gates: int,
+    x: TensorLike,
+    states: Sequence[Any],
+    weights: Sequence[Any],
+    *biases: Any,
 ) -> Step:
     """Return the operands of one step, after a check of their shapes."""
     op, *rest = of_one_dtype(function, (x, *states, *weights), biases)
@@ -176,7 +181,7 @@ def _step(
     )
 
 
-def checked_activation(function: str, activation: Any) -> str:
+def checked_activation(function: str, activation: str) -> str:
     """Return the name of an activation; raises ArgumentError for an unknown one."""
     if activation not in _ACTIVATIONS:
         problem = f"activation must be one of {', '.join(_ACTIVATIONS)}, not {activation!r}"
@@ -205,12 +210,12 @@ _LSTM_CELL = Layout(
 
 
 def rnn_cell(
-    x: Any,
-    hidden: Any,
-    input_weight: Any,
-    hidden_weight: Any,
-    input_bias: Any = None,
-    hidden_bias: Any = None,
+    x: TensorLike,
+    hidden: TensorLike,
+    input_weight: TensorLike,
+    hidden_weight: TensorLike,
+    input_bias: TensorLike | None = None,
+    hidden_bias: TensorLike | None = None,
     activation: str = "tanh",
     **axes: Unpack[SequenceRoles],
 ) -> TensorOp:
@@ -236,12 +241,12 @@ def rnn_cell(
 
 
 def gru_cell(
-    x: Any,
-    hidden: Any,
-    input_weight: Any,
-    hidden_weight: Any,
-    input_bias: Any = None,
-    hidden_bias: Any = None,
+    x: TensorLike,
+    hidden: TensorLike,
+    input_weight: TensorLike,
+    hidden_weight: TensorLike,
+    input_bias: TensorLike | None = None,
+    hidden_bias: TensorLike | None = None,
     linear_before_reset: bool = True,
     **axes: Unpack[SequenceRoles],
 ) -> TensorOp:
@@ -264,13 +269,13 @@ def gru_cell(
 
 
 def lstm_cell(
-    x: Any,
-    hidden: Any,
-    cell: Any,
-    input_weight: Any,
-    hidden_weight: Any,
-    input_bias: Any = None,
-    hidden_bias: Any = None,
+    x: TensorLike,
+    hidden: TensorLike,
+    cell: TensorLike,
+    input_weight: TensorLike,
+    hidden_weight: TensorLike,
+    input_bias: TensorLike | None = None,
+    hidden_bias: TensorLike | None = None,
     **axes: Unpack[SequenceRoles],
 ) -> LstmState:
     """Return the next hidden and cell state of a long short-term memory, as a named tuple.

@@ -20,10 +20,10 @@ import numpy as np
 from weft.errors import AxesError, DTypeError, IndexOutOfRange
 from weft.ir import dtypes
 from weft.ir.axes import Axes, make_axes
-from weft.ir.dtypes import DType, accumulator_dtype
+from weft.ir.dtypes import Array, DType, accumulator_dtype
 from weft.ir.op import explain
 from weft.ir.storage import constant
-from weft.ir.tensor import CompositeOp, TensorOp
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.ops.arguments import aligned_to, broadcast_in_dim, checked_integer, reduce_losses
 from weft.ops.control.effects import stop_gradient
 from weft.ops.indexing.gathering import TakeOp, as_indices
@@ -197,7 +197,7 @@ class CtcOp(CompositeOp):
         blanks = broadcast(blank, make_axes((samples, 2 * length + 1)))
         return update_slice(blanks, (slice(None), slice(1, None, 2)), labels)
 
-    def walks(self, x: Any, labels: Any, times: Any, counts: Any) -> Iterator[Walk]:
+    def walks(self, x: Array, labels: Array, times: Array, counts: Array) -> Iterator[Walk]:
         """Yield the NumPy recursion of each sample with a valid label length."""
         for sample, (time, count) in enumerate(zip(times, counts, strict=True)):
             if 0 <= count <= labels.shape[1]:
@@ -223,7 +223,7 @@ class Walk:
         The log probability of all paths.
     """
 
-    def __init__(self, sample: int, classes: Any, emissions: Any, blank: int) -> None:
+    def __init__(self, sample: int, classes: Array, emissions: Array, blank: int) -> None:
         self.sample, self.classes = sample, classes
         self.ahead, _ = _walked(emissions, classes, blank)
         _, back = _walked(emissions[::-1, ::-1], classes[::-1], blank)
@@ -253,7 +253,7 @@ class CtcLossOp(CtcOp):
         axes, dtype = super().infer()
         return axes[1:2], dtype
 
-    def reference(self, x: Any, labels: Any, times: Any, counts: Any) -> Any:
+    def reference(self, x: Array, labels: Array, times: Array, counts: Array) -> Any:
         """Compute the forward recursion for each sample."""
         wide = np.asarray(x, accumulator_dtype(self.dtype))
         losses = np.full(x.shape[1], np.inf, wide.dtype)
@@ -276,7 +276,7 @@ class CtcLossOp(CtcOp):
 class CtcPosteriorOp(CtcOp):
     """The posterior probability of each class at each time, given the labels; 0 without a path."""
 
-    def reference(self, x: Any, labels: Any, times: Any, counts: Any) -> Any:
+    def reference(self, x: Array, labels: Array, times: Array, counts: Array) -> Any:
         """Combine the forward and backward recursion for each sample."""
         wide = np.asarray(x, accumulator_dtype(self.dtype))
         result = np.zeros_like(wide)
@@ -328,10 +328,10 @@ _LOSS = Layout("time batch? classes", "batch? places", "batch?", "batch?", resul
 
 
 def ctc_loss(
-    log_probabilities: Any,
-    labels: Any,
-    input_lengths: Any = None,
-    label_lengths: Any = None,
+    log_probabilities: TensorLike,
+    labels: TensorLike,
+    input_lengths: TensorLike | None = None,
+    label_lengths: TensorLike | None = None,
     blank: int = 0,
     reduction: str = "mean",
     zero_infinity: bool = False,
@@ -364,10 +364,10 @@ def ctc_loss(
 
 
 def _loss(
-    log_probabilities: Any,
-    labels: Any,
-    input_lengths: Any,
-    label_lengths: Any,
+    log_probabilities: TensorLike,
+    labels: TensorLike,
+    input_lengths: TensorLike | None,
+    label_lengths: TensorLike | None,
     blank: int,
     reduction: str,
     zero_infinity: bool,
@@ -399,7 +399,7 @@ def _loss(
     return reduce_losses(function, losses, reduction)
 
 
-def _integers(function: str, what: str, value: Any, axes: Axes) -> TensorOp:
+def _integers(function: str, what: str, value: TensorLike, axes: Axes) -> TensorOp:
     op = as_indices(value)
     if not dtypes.is_integer(op.dtype):
         raise DTypeError(explain(function, f"{what} must be integers, not {op.dtype}", (op,)))

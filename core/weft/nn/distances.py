@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from weft.errors import AxesError
 from weft.ir import dtypes
-from weft.ir.axes import Axes
+from weft.ir.axes import Axes, AxisKey, AxisKeys
 from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.op import explained
 from weft.ir.storage import as_op
-from weft.ir.tensor import TensorOp
+from weft.ir.tensor import TensorLike, TensorOp
 from weft.nn.losses import PickOp, class_weights, is_label, labels_for, require_order
 from weft.nn.normalization import normalize
 from weft.ops.arguments import (
@@ -50,7 +49,7 @@ __all__ = [
 ]
 
 
-def mse_loss(predictions: Any, targets: Any, reduction: str = "mean") -> TensorOp:
+def mse_loss(predictions: TensorLike, targets: TensorLike, reduction: str = "mean") -> TensorOp:
     """Return the squared error of predictions and targets, by default its mean.
 
     Both have the same axes (named ones in any order), or one is a scalar; otherwise AxesError is
@@ -61,7 +60,7 @@ def mse_loss(predictions: Any, targets: Any, reduction: str = "mean") -> TensorO
     return reduce_losses("mse_loss", square(x - t), reduction, dtype=dtype)
 
 
-def l1_loss(predictions: Any, targets: Any, reduction: str = "mean") -> TensorOp:
+def l1_loss(predictions: TensorLike, targets: TensorLike, reduction: str = "mean") -> TensorOp:
     """Return the absolute error of predictions and targets, reduced as by `mse_loss`.
 
     The gradient of an error of 0 is 0.
@@ -71,7 +70,7 @@ def l1_loss(predictions: Any, targets: Any, reduction: str = "mean") -> TensorOp
 
 
 def huber_loss(
-    predictions: Any, targets: Any, delta: float = 1.0, reduction: str = "mean"
+    predictions: TensorLike, targets: TensorLike, delta: float = 1.0, reduction: str = "mean"
 ) -> TensorOp:
     """Return the Huber loss: d² / 2 for an error d of at most delta, else delta (d - delta / 2).
 
@@ -88,7 +87,7 @@ def _huber(distance: TensorOp, delta: float) -> TensorOp:
 
 
 def smooth_l1_loss(
-    predictions: Any, targets: Any, beta: float = 1.0, reduction: str = "mean"
+    predictions: TensorLike, targets: TensorLike, beta: float = 1.0, reduction: str = "mean"
 ) -> TensorOp:
     """Return the smooth L1 loss: d² / (2 beta) for an error d of at most beta, else d - beta / 2.
 
@@ -102,8 +101,8 @@ def smooth_l1_loss(
 
 
 def poisson_nll_loss(
-    predictions: Any,
-    targets: Any,
+    predictions: TensorLike,
+    targets: TensorLike,
     log_input: bool = True,
     full: bool = False,
     epsilon: float = 1e-8,
@@ -128,9 +127,9 @@ def poisson_nll_loss(
 
 
 def gaussian_nll_loss(
-    predictions: Any,
-    targets: Any,
-    variance: Any,
+    predictions: TensorLike,
+    targets: TensorLike,
+    variance: TensorLike,
     full: bool = False,
     epsilon: float = 1e-6,
     reduction: str = "mean",
@@ -154,7 +153,9 @@ def gaussian_nll_loss(
     return reduce_losses(function, losses, reduction, dtype=dtype)
 
 
-def hinge_loss(scores: Any, targets: Any, margin: float = 1.0, reduction: str = "mean") -> TensorOp:
+def hinge_loss(
+    scores: TensorLike, targets: TensorLike, margin: float = 1.0, reduction: str = "mean"
+) -> TensorOp:
     """Return the hinge loss ``max(0, margin - t x)`` of scores x and targets t, which are -1 or 1.
 
     It is reduced as by `mse_loss`. The gradient at the kink is 0.
@@ -165,12 +166,12 @@ def hinge_loss(scores: Any, targets: Any, margin: float = 1.0, reduction: str = 
 
 
 def multi_margin_loss(
-    scores: Any,
-    labels: Any,
+    scores: TensorLike,
+    labels: TensorLike,
     p: int = 1,
     margin: float = 1.0,
-    weights: Any = None,
-    axis: Any = None,
+    weights: TensorLike | None = None,
+    axis: AxisKey | None = None,
     reduction: str = "mean",
 ) -> TensorOp:
     """Return the multi-class hinge loss: the mean over classes of ``max(0, margin - x[y] + x)^p``.
@@ -196,7 +197,9 @@ def multi_margin_loss(
     return reduce_losses(function, losses, reduction, dtype=x.dtype)
 
 
-def cosine_similarity(x: Any, y: Any, axis: Any = -1, epsilon: float = 1e-8) -> TensorOp:
+def cosine_similarity(
+    x: TensorLike, y: TensorLike, axis: AxisKeys = -1, epsilon: float = 1e-8
+) -> TensorOp:
     """Return the cosine similarity of vectors along one or more axes.
 
     That is the dot product of both vectors, each divided by its norm or by epsilon, whichever is
@@ -212,7 +215,7 @@ def cosine_similarity(x: Any, y: Any, axis: Any = -1, epsilon: float = 1e-8) -> 
     return cast(SumOp(x * y, positions=positions), dtype)
 
 
-def _vector_positions(x: TensorOp, y: TensorOp, aligned: Axes, axis: Any) -> tuple[int, ...]:
+def _vector_positions(x: TensorOp, y: TensorOp, aligned: Axes, axis: AxisKeys) -> tuple[int, ...]:
     """Return the positions of the vectors' axes among the aligned axes; both must have them."""
     if aligned.is_named:
         vectors = [x.axes[place] for place in x.axes.positions(axis)]
@@ -227,7 +230,12 @@ def _vector_positions(x: TensorOp, y: TensorOp, aligned: Axes, axis: Any) -> tup
 
 
 def cosine_embedding_loss(
-    x: Any, y: Any, targets: Any, margin: float = 0.0, axis: Any = -1, reduction: str = "mean"
+    x: TensorLike,
+    y: TensorLike,
+    targets: TensorLike,
+    margin: float = 0.0,
+    axis: AxisKey = -1,
+    reduction: str = "mean",
 ) -> TensorOp:
     """Return ``1 - cosine`` for pairs with target 1, and ``max(0, cosine - margin)`` for target -1.
 
@@ -242,12 +250,12 @@ def cosine_embedding_loss(
 
 
 def triplet_loss(
-    anchor: Any,
-    positive: Any,
-    negative: Any,
+    anchor: TensorLike,
+    positive: TensorLike,
+    negative: TensorLike,
     margin: float = 1.0,
     p: float = 2,
-    axis: Any = -1,
+    axis: AxisKey = -1,
     reduction: str = "mean",
 ) -> TensorOp:
     """Return ``max(0, distance(anchor, positive) - distance(anchor, negative) + margin)``.
@@ -264,21 +272,23 @@ def triplet_loss(
     return reduce_losses(function, maximum(0, near - far + margin), reduction, dtype=dtype)
 
 
-def _distance(function: str, x: Any, y: Any, p: float, axis: Any) -> tuple[TensorOp, DType]:
+def _distance(
+    function: str, x: TensorLike, y: TensorLike, p: float, axis: AxisKey
+) -> tuple[TensorOp, DType]:
     """Return the distances, in float32 for 16-bit floats, and the dtype of the loss."""
     x, y, dtype = loss_operands(function, x, y)
     positions = tuple(sorted(explained(function, (x, y), x.axes.positions, axis)))
     return norm(x - y, p, positions), dtype
 
 
-def _margin(function: str, margin: Any) -> float:
+def _margin(function: str, margin: float) -> float:
     return checked_number(function, "margin", margin, low=-math.inf)
 
 
 def dice_loss(
-    predictions: Any,
-    targets: Any,
-    axes: Any = None,
+    predictions: TensorLike,
+    targets: TensorLike,
+    axes: AxisKeys | None = None,
     epsilon: float = 1.0,
     reduction: str = "mean",
 ) -> TensorOp:

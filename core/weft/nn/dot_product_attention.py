@@ -8,18 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any, Unpack
+from typing import Any, SupportsIndex, Unpack
 
 import numpy as np
 
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
-from weft.ir.axes import Axes, broadcast_axes
-from weft.ir.dtypes import DType, accumulator_dtype
+from weft.ir.axes import Axes, AxisKey, broadcast_axes
+from weft.ir.dtypes import Array, DType, accumulator_dtype
 from weft.ir.lengths import Length, product
 from weft.ir.op import explain, explained
 from weft.ir.storage import as_op
-from weft.ir.tensor import CompositeOp, TensorOp
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.ops.arguments import checked_integer, checked_number
 from weft.ops.control.effects import stop_gradient
 from weft.ops.control.state import assign, value_of
@@ -115,7 +115,7 @@ class AttentionOp(CompositeOp):
         query, key = self.args[0].axes, self.args[1].axes
         return Axes((*query[:-1], key[-2]))
 
-    def reference(self, query: Any, key: Any, value: Any, *extras: Any) -> Any:
+    def reference(self, query: Array, key: Array, value: Array, *extras: Any) -> Any:
         """Compute the weighted mean of the values."""
         wide = accumulator_dtype(self.dtype)
         repeats = query.shape[-3] // key.shape[-3] if key.shape[-3] else 1
@@ -241,11 +241,11 @@ _HEADS = Layout(
 
 
 def attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    mask: Any = None,
-    bias: Any = None,
+    query: TensorLike,
+    key: TensorLike,
+    value: TensorLike,
+    mask: TensorLike | None = None,
+    bias: TensorLike | None = None,
     is_causal: bool = False,
     scale: float | None = None,
     **axes: Unpack[AttentionRoles],
@@ -278,7 +278,13 @@ def attention(
 
 
 def _attention(
-    query: Any, key: Any, value: Any, mask: Any, bias: Any, is_causal: bool, scale: float | None
+    query: TensorLike,
+    key: TensorLike,
+    value: TensorLike,
+    mask: TensorLike | None,
+    bias: TensorLike | None,
+    is_causal: bool,
+    scale: float | None,
 ) -> TensorOp:
     given = [as_op(x) for x in (query, key, value)]
     extras = [as_op(x) for x in (mask, bias) if x is not None]
@@ -322,7 +328,9 @@ def _scale(query: TensorOp) -> float:
     return 1 / math.sqrt(depth) if depth else 1.0
 
 
-def update_cache(cache: Any, new: Any, position: Any, axis: Any = -2) -> TensorOp:
+def update_cache(
+    cache: TensorOp, new: TensorLike, position: TensorOp | SupportsIndex, axis: AxisKey = -2
+) -> TensorOp:
     """Write new slices into a state along an axis, starting at a position, and return the state.
 
     The write happens in every computation that uses the result. `position` is an integer, or an
@@ -339,7 +347,7 @@ def update_cache(cache: Any, new: Any, position: Any, axis: Any = -2) -> TensorO
     return value_of(Place("update_cache", cache).value)
 
 
-def _position(function: str, position: Any) -> Any:
+def _position(function: str, position: TensorOp | SupportsIndex) -> Any:
     """Return a position in a sequence: an integer, or an integer scalar."""
     if not isinstance(position, TensorOp):
         return checked_integer(function, "position", position, low=0)
@@ -350,13 +358,13 @@ def _position(function: str, position: Any) -> Any:
 
 
 def attention_with_cache(
-    query: Any,
-    key: Any,
-    value: Any,
-    key_cache: Any,
-    value_cache: Any,
-    position: Any,
-    bias: Any = None,
+    query: TensorLike,
+    key: TensorLike,
+    value: TensorLike,
+    key_cache: TensorOp,
+    value_cache: TensorOp,
+    position: TensorOp | SupportsIndex,
+    bias: TensorLike | None = None,
     scale: float | None = None,
     **axes: Unpack[AttentionRoles],
 ) -> TensorOp:
@@ -379,9 +387,15 @@ def attention_with_cache(
 
 
 def _with_cache(
-    query: Any, key: Any, value: Any, key_cache: Any, value_cache: Any, position: Any, bias: Any,
+    query: TensorLike,
+    key: TensorLike,
+    value: TensorLike,
+    key_cache: TensorOp,
+    value_cache: TensorOp,
+    position: TensorOp | SupportsIndex,
+    bias: TensorLike | None,
     scale: float | None,
-) -> TensorOp:  # fmt: skip
+) -> TensorOp:
     at = _position("attention_with_cache", position)
     keys = update_cache(key_cache, key, at)
     values = update_cache(value_cache, value, at)
@@ -395,15 +409,15 @@ def _with_cache(
 
 
 def multi_head_attention(
-    query: Any,
-    key: Any,
-    value: Any,
+    query: TensorLike,
+    key: TensorLike,
+    value: TensorLike,
     weights: Sequence[Any],
     heads: int,
     biases: Sequence[Any] | None = None,
     key_heads: int | None = None,
-    mask: Any = None,
-    bias: Any = None,
+    mask: TensorLike | None = None,
+    bias: TensorLike | None = None,
     is_causal: bool = False,
     scale: float | None = None,
     **axes: Unpack[ProjectionRoles],
@@ -437,7 +451,7 @@ def multi_head_attention(
     return by_roles("multi_head_attention", _HEADS, several, axes, apply)
 
 
-def _four(name: str, several: Any) -> list[Any]:
+def _four(name: str, several: Sequence[Any]) -> list[Any]:
     if not isinstance(several, list | tuple) or len(several) != 4:
         problem = (
             f"{name} must be a list of four, for query, key, value and result, not {several!r}"
@@ -446,7 +460,7 @@ def _four(name: str, several: Any) -> list[Any]:
     return list(several)
 
 
-def _projected(x: TensorOp, weight: Any, bias: Any) -> TensorOp:
+def _projected(x: TensorOp, weight: TensorLike, bias: TensorOp | None) -> TensorOp:
     """Return a linear projection of the last axis."""
     matrix = as_op(weight)
     require_positional("multi_head_attention", x, matrix)
@@ -467,7 +481,7 @@ def _split_heads(x: TensorOp, heads: int) -> TensorOp:
     return transpose(rows, (*range(rank - 3), rank - 2, rank - 3, rank - 1))
 
 
-def embedding(table: Any, indices: Any, padding_index: int | None = None) -> TensorOp:
+def embedding(table: TensorLike, indices: TensorLike, padding_index: int | None = None) -> TensorOp:
     """Return the rows of a table at indices, whose axes replace the first axis of the table.
 
     As `take` along that axis: indices are integers, and a call with one out of range raises

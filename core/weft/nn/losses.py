@@ -8,11 +8,11 @@ import numpy as np
 
 from weft.errors import ArgumentError, AxesError, DTypeError, IndexOutOfRange
 from weft.ir import dtypes
-from weft.ir.axes import Axes, Axis
-from weft.ir.dtypes import DType, accumulator_dtype
+from weft.ir.axes import Axes, Axis, AxisKey
+from weft.ir.dtypes import Array, DType, accumulator_dtype
 from weft.ir.op import explain
 from weft.ir.storage import as_op, constant
-from weft.ir.tensor import CompositeOp, TensorOp
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.nn.activation import SigmoidOp
 from weft.ops.arguments import (
     aligned_to,
@@ -49,6 +49,7 @@ from weft.ops.reductions.probabilities import (
     broadcast_back,
     normalized_positions,
 )
+from weft.ops.reductions.reduced_axes import OutAxes
 from weft.ops.reductions.reduction import MeanOp, SumOp
 from weft.ops.shape.movement import IotaOp, broadcast, cast_axes, size_of
 
@@ -77,7 +78,7 @@ SAFE_LOG_FLOOR = float(np.exp(SAFE_LOG_LOWEST))
 class SafeLogOp(InexactOp, CompositeOp):
     """The logarithm of the operand, clipped to at least -50."""
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Clip, take the logarithm, and clip again."""
         dtype = np.asarray(x).dtype
         floor, lowest = np.asarray(SAFE_LOG_FLOOR, dtype), np.asarray(SAFE_LOG_LOWEST, dtype)
@@ -113,7 +114,7 @@ class CrossEntropyLogitsOp(CompositeOp):
             raise AxesError(f"logits {x.dtype} {x.axes} and targets {t.dtype} {t.axes} differ")
         return Axes(a for i, a in enumerate(x.axes) if i not in self.positions), x.dtype
 
-    def reference(self, x: Any, t: Any) -> Any:
+    def reference(self, x: Array, t: Array) -> Any:
         """Multiply the targets by the log softmax, and sum."""
         x, t = (np.asarray(each, accumulator_dtype(self.dtype)) for each in (x, t))
         below = x - np.max(x, axis=self.positions, keepdims=True, initial=-np.inf)
@@ -140,7 +141,7 @@ class CrossEntropyLogitsOp(CompositeOp):
         return cast(dx, self.dtype), cast(dt, self.dtype)
 
 
-def _label_problem(labels: Any, classes: int) -> str | None:
+def _label_problem(labels: Array, classes: int) -> str | None:
     """Return the error text for the first label outside the classes; None if there is none."""
     if not labels.size or (labels.min() >= 0 and labels.max() < classes):
         return None
@@ -155,7 +156,7 @@ class TakeLabelsOp(TakeAlongAxisOp):
     Negative labels are so out of range, and errors show the original label.
     """
 
-    def places(self, indices: Any) -> Any:
+    def places(self, indices: Array) -> Any:
         """Return the indices for NumPy; raises IndexOutOfRange with the label."""
         indices = np.asarray(indices)
         count = self.args[0].axes[self.position].length
@@ -173,7 +174,7 @@ class PickOp(IndexedOp, CompositeOp):
     the axis with the label, which is faster than a scatter.
     """
 
-    def _check(self, indices: Any) -> None:
+    def _check(self, indices: Array) -> None:
         problem = _label_problem(indices, self.args[0].axes[self.position].length)
         if problem is not None:
             raise IndexOutOfRange(problem)
@@ -188,7 +189,7 @@ class PickOp(IndexedOp, CompositeOp):
             )
         return labels, dtype
 
-    def reference(self, x: Any, labels: Any) -> Any:
+    def reference(self, x: Array, labels: Array) -> Any:
         """Call NumPy's take_along_axis."""
         places = np.expand_dims(self.places(labels), self.position)
         taken = np.take_along_axis(x, places, self.position)
@@ -223,7 +224,7 @@ def is_label(x: TensorOp, labels: TensorOp, position: int) -> TensorOp:
 class BinaryCrossEntropyLogitsOp(ElementwiseOp, CompositeOp):
     """The binary cross entropy with logits, -t log(y) - (1 - t) log(1 - y) for y = sigmoid(x)."""
 
-    def reference(self, x: Any, t: Any) -> Any:
+    def reference(self, x: Array, t: Array) -> Any:
         """Compute max(x, 0) - x t + log(1 + exp(-abs x)), which does not overflow."""
         return np.maximum(x, 0) - x * t + np.log1p(np.exp(-np.abs(x)))
 
@@ -241,7 +242,7 @@ SoftmaxOp.bypassed_by = (CrossEntropyLogitsOp, LogSoftmaxOp)
 SigmoidOp.bypassed_by = (BinaryCrossEntropyLogitsOp,)
 
 
-def require_order(function: str, x: Any, targets: TensorOp) -> None:
+def require_order(function: str, x: TensorLike, targets: TensorOp) -> None:
     """Refuse swapped arguments: integer scores with float targets of other axes."""
     x = as_op(x)
     is_swapped = dtypes.is_integer(x.dtype) and dtypes.is_inexact(targets.dtype)
@@ -257,7 +258,7 @@ def _has_axes(x: TensorOp, axes: Axes) -> bool:
     return x.axes == axes or (x.axes.is_named and axes.is_named and x.axes.is_equal_set(axes))
 
 
-def labels_for(function: str, x: TensorOp, labels: Any, position: int) -> TensorOp:
+def labels_for(function: str, x: TensorOp, labels: TensorLike, position: int) -> TensorOp:
     """Return labels as int64, transposed to the axes of x without that of the classes."""
     op = as_indices(labels)
     if not dtypes.is_integer(op.dtype):
@@ -266,12 +267,14 @@ def labels_for(function: str, x: TensorOp, labels: Any, position: int) -> Tensor
     return cast(aligned_to(function, "the labels", op, drop_axis(x.axes, position)), dtypes.int64)
 
 
-def safelog(x: Any) -> TensorOp:
+def safelog(x: TensorLike) -> TensorOp:
     """Return the logarithm, clipped to at least -50."""
     return build(SafeLogOp, x)
 
 
-def cross_entropy_multi(y: Any, t: Any, usebits: bool = False, out_axes: Any = None) -> TensorOp:
+def cross_entropy_multi(
+    y: TensorLike, t: TensorLike, usebits: bool = False, out_axes: OutAxes | None = None
+) -> TensorOp:
     """Return the cross entropy: the sum of ``-t log(y)`` over classes, in nats or bits (`usebits`).
 
     If y is a `softmax`, the loss is computed from its logits, which keeps it finite, and summed
@@ -294,7 +297,7 @@ def cross_entropy_multi(y: Any, t: Any, usebits: bool = False, out_axes: Any = N
     return result * (1 / float(np.log(2))) if usebits else result
 
 
-def cross_entropy_binary_inner(y: Any, t: Any) -> TensorOp:
+def cross_entropy_binary_inner(y: TensorLike, t: TensorLike) -> TensorOp:
     """Return the binary cross entropy ``-t log(y) - (1 - t) log(1 - y)``, elementwise.
 
     If y is a `sigmoid`, it is computed from the logits. Targets have the axes of y in any order, or
@@ -303,14 +306,14 @@ def cross_entropy_binary_inner(y: Any, t: Any) -> TensorOp:
     return _binary_inner("cross_entropy_binary_inner", y, t)
 
 
-def _binary_inner(function: str, y: Any, t: Any) -> TensorOp:
+def _binary_inner(function: str, y: TensorLike, t: TensorLike) -> TensorOp:
     y, t = predictions_and_targets(function, y, t, InexactOp)
     if isinstance(y.meaning, SigmoidOp) and y.axes == t.axes:
         return BinaryCrossEntropyLogitsOp(y.meaning.args[0], t)
     return negative(safelog(y) * t + safelog(1 - y) * (1 - t))
 
 
-def cross_entropy_binary(y: Any, t: Any, out_axes: Any = None) -> TensorOp:
+def cross_entropy_binary(y: TensorLike, t: TensorLike, out_axes: OutAxes | None = None) -> TensorOp:
     """Return the binary cross entropy summed over the default axes, or all but `out_axes`.
 
     Targets have the axes of y in any order, or are scalars; otherwise AxesError is raised.
@@ -318,7 +321,7 @@ def cross_entropy_binary(y: Any, t: Any, out_axes: Any = None) -> TensorOp:
     return reductions.sum(_binary_inner("cross_entropy_binary", y, t), out_axes=out_axes)
 
 
-def class_weights(function: str, weights: Any, x: TensorOp, position: int) -> TensorOp:
+def class_weights(function: str, weights: TensorLike, x: TensorOp, position: int) -> TensorOp:
     """Return the class weights, broadcast to the class axis and cast to the dtype of x."""
     axes = x.axes[position : position + 1]
     return broadcast(cast(aligned_to(function, "the weights", weights, axes), x.dtype), axes)
@@ -327,9 +330,9 @@ def class_weights(function: str, weights: Any, x: TensorOp, position: int) -> Te
 def _by_label(
     function: str,
     logarithms: TensorOp,
-    labels: Any,
-    weights: Any,
-    ignore_index: Any,
+    labels: TensorLike,
+    weights: TensorLike | None,
+    ignore_index: int | None,
     smoothing: float,
     position: int,
     reduction: str,
@@ -359,11 +362,11 @@ def _by_label(
 
 
 def nll_loss(
-    log_probabilities: Any,
-    labels: Any,
-    weights: Any = None,
+    log_probabilities: TensorLike,
+    labels: TensorLike,
+    weights: TensorLike | None = None,
     ignore_index: int | None = None,
-    axis: Any = None,
+    axis: AxisKey | None = None,
     reduction: str = "mean",
 ) -> TensorOp:
     """Return the negative log likelihood of labels.
@@ -387,12 +390,12 @@ def nll_loss(
 
 
 def cross_entropy(
-    logits: Any,
-    targets: Any,
-    weights: Any = None,
+    logits: TensorLike,
+    targets: TensorLike,
+    weights: TensorLike | None = None,
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
-    axis: Any = None,
+    axis: AxisKey | None = None,
     reduction: str = "mean",
 ) -> TensorOp:
     """Return the cross entropy of targets and the softmax of logits along the axis of classes.
@@ -435,7 +438,7 @@ def cross_entropy(
 
 
 def binary_cross_entropy(
-    y: Any, targets: Any, weights: Any = None, reduction: str = "mean"
+    y: TensorLike, targets: TensorLike, weights: TensorLike | None = None, reduction: str = "mean"
 ) -> TensorOp:
     """Return the binary cross entropy, ``-t log(y) - (1 - t) log(1 - y)``, for probabilities y.
 
@@ -449,10 +452,10 @@ def binary_cross_entropy(
 
 
 def binary_cross_entropy_with_logits(
-    logits: Any,
-    targets: Any,
-    pos_weight: Any = None,
-    weights: Any = None,
+    logits: TensorLike,
+    targets: TensorLike,
+    pos_weight: TensorLike | None = None,
+    weights: TensorLike | None = None,
     reduction: str = "mean",
 ) -> TensorOp:
     """Return the `binary_cross_entropy` of the sigmoid of logits, finite for any finite logits.
@@ -472,15 +475,17 @@ def binary_cross_entropy_with_logits(
     return _weighted(function, losses, weights, reduction)
 
 
-def _weighted(function: str, losses: TensorOp, weights: Any, reduction: str) -> TensorOp:
+def _weighted(
+    function: str, losses: TensorOp, weights: TensorLike | None, reduction: str
+) -> TensorOp:
     if weights is not None:
         losses = losses * broadcast_to_losses(function, "weights", weights, losses)
     return reduce_losses(function, losses, reduction)
 
 
 def sigmoid_focal_loss(
-    logits: Any,
-    targets: Any,
+    logits: TensorLike,
+    targets: TensorLike,
     alpha: float | None = 0.25,
     gamma: float = 2.0,
     reduction: str = "mean",
@@ -507,7 +512,10 @@ def sigmoid_focal_loss(
 
 
 def kl_div(
-    log_predictions: Any, targets: Any, log_target: bool = False, reduction: str = "mean"
+    log_predictions: TensorLike,
+    targets: TensorLike,
+    log_target: bool = False,
+    reduction: str = "mean",
 ) -> TensorOp:
     """Return the Kullback-Leibler divergence ``t (log(t) - x)`` of targets t and log predictions x.
 

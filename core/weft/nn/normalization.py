@@ -10,11 +10,11 @@ import numpy as np
 from weft.communicators.choice import connected
 from weft.errors import ArgumentError, AxesError
 from weft.ir import scope
-from weft.ir.axes import Axes
-from weft.ir.dtypes import DType, accumulator_dtype
+from weft.ir.axes import Axes, AxisKey, AxisKeys
+from weft.ir.dtypes import Array, DType, accumulator_dtype
 from weft.ir.op import Op, explain, explained
 from weft.ir.storage import constant
-from weft.ir.tensor import CompositeOp, TensorOp
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.ops.arguments import (
     aligned_to,
     broadcast_in_dim,
@@ -124,7 +124,7 @@ class StandardizeOp(NormalizeOp):
         """Return the deviation from the mean."""
         return subtract(x, self.mean(x))
 
-    def reference(self, x: Any, scale: Any, bias: Any) -> Any:
+    def reference(self, x: Array, scale: Array, bias: Array) -> Any:
         """Subtract the mean, divide by the standard deviation, scale and shift."""
         x, scale, bias = (
             np.asarray(each, accumulator_dtype(self.dtype)) for each in (x, scale, bias)
@@ -143,7 +143,7 @@ class RmsNormOp(NormalizeOp):
         """Return x unchanged."""
         return x
 
-    def reference(self, x: Any, scale: Any) -> Any:
+    def reference(self, x: Array, scale: Array) -> Any:
         """Divide by the root of the mean square, and scale."""
         x, scale = (np.asarray(each, accumulator_dtype(self.dtype)) for each in (x, scale))
         if not x.size:
@@ -152,7 +152,7 @@ class RmsNormOp(NormalizeOp):
         return (x / np.sqrt(total) * scale).astype(self.dtype)
 
 
-def _channels(function: str, x: TensorOp, axis: Any) -> tuple[int, ...]:
+def _channels(function: str, x: TensorOp, axis: AxisKeys | None) -> tuple[int, ...]:
     """Return the positions of the channel axes: the given ones, the axis named C, or 1."""
     if axis is None:
         axis = x.axes.channel_axis if x.axes.is_named else range(1, x.rank)[:1]
@@ -210,7 +210,7 @@ def _normalized(
     return kind(operands[0], *others_spread, positions=positions, epsilon=epsilon)
 
 
-def standardize(x: Any, axes: Any = -1, epsilon: float = 1e-5) -> TensorOp:
+def standardize(x: TensorLike, axes: AxisKeys = -1, epsilon: float = 1e-5) -> TensorOp:
     """Return x standardized over axes: (x - mean) / sqrt(variance + epsilon).
 
     The result has mean 0 and, apart from epsilon, variance 1. Equal elements give 0, or NaN with
@@ -220,7 +220,11 @@ def standardize(x: Any, axes: Any = -1, epsilon: float = 1e-5) -> TensorOp:
 
 
 def layer_norm(
-    x: Any, scale: Any = None, bias: Any = None, axes: Any = -1, epsilon: float = 1e-5
+    x: TensorLike,
+    scale: TensorLike | None = None,
+    bias: TensorLike | None = None,
+    axes: AxisKeys = -1,
+    epsilon: float = 1e-5,
 ) -> TensorOp:
     """Return the layer normalization of x: standardized over axes, times a scale, plus a bias.
 
@@ -234,7 +238,9 @@ def layer_norm(
     )
 
 
-def rms_norm(x: Any, scale: Any = None, axes: Any = -1, epsilon: float = 1e-5) -> TensorOp:
+def rms_norm(
+    x: TensorLike, scale: TensorLike | None = None, axes: AxisKeys = -1, epsilon: float = 1e-5
+) -> TensorOp:
     """Return the RMS normalization x / sqrt(mean(x²) + epsilon) over axes, times a scale.
 
     The scale is as for `layer_norm`. (Zhang and Sennrich, 2019.)
@@ -245,13 +251,13 @@ def rms_norm(x: Any, scale: Any = None, axes: Any = -1, epsilon: float = 1e-5) -
 
 
 def batch_norm(
-    x: Any,
-    scale: Any = None,
-    bias: Any = None,
-    mean: Any = None,
-    variance: Any = None,
+    x: TensorLike,
+    scale: TensorLike | None = None,
+    bias: TensorLike | None = None,
+    mean: TensorLike | None = None,
+    variance: TensorLike | None = None,
     training: bool = False,
-    axis: Any = None,
+    axis: AxisKeys | None = None,
     momentum: float = 0.1,
     epsilon: float = 1e-5,
     across_ranks: bool = False,
@@ -297,7 +303,12 @@ def batch_norm(
 
 
 def _by_statistics(
-    x: TensorOp, places: tuple[int, ...], epsilon: float, mean: Any, variance: Any, *affine: Any
+    x: TensorOp,
+    places: tuple[int, ...],
+    epsilon: float,
+    mean: TensorLike | None,
+    variance: TensorLike | None,
+    *affine: Any,
 ) -> TensorOp:
     epsilon = checked_number("batch_norm", "epsilon", epsilon)
     axes = Axes(x.axes[place] for place in places)
@@ -345,7 +356,11 @@ def _running_averages(
 
 
 def instance_norm(
-    x: Any, scale: Any = None, bias: Any = None, axis: Any = None, epsilon: float = 1e-5
+    x: TensorLike,
+    scale: TensorLike | None = None,
+    bias: TensorLike | None = None,
+    axis: AxisKey | None = None,
+    epsilon: float = 1e-5,
 ) -> TensorOp:
     """Return the instance normalization: each channel of each sample standardized, and scaled.
 
@@ -362,11 +377,11 @@ def instance_norm(
 
 
 def group_norm(
-    x: Any,
+    x: TensorLike,
     groups: int,
-    scale: Any = None,
-    bias: Any = None,
-    axis: Any = None,
+    scale: TensorLike | None = None,
+    bias: TensorLike | None = None,
+    axis: AxisKey | None = None,
     epsilon: float = 1e-5,
 ) -> TensorOp:
     """Return the group normalization: each group of channels of a sample standardized, and scaled.
@@ -397,18 +412,18 @@ def group_norm(
     return cast_axes(result, x.axes)
 
 
-def _grouped(what: str, value: Any, axes: Axes, inner: tuple[int, int]) -> TensorOp:
+def _grouped(what: str, value: TensorLike, axes: Axes, inner: tuple[int, int]) -> TensorOp:
     op = aligned_to("group_norm", what, value, axes)
     return cast_axes(op, inner) if op.axes else op
 
 
 def local_response_norm(
-    x: Any,
+    x: TensorLike,
     size: int,
     alpha: float = 1e-4,
     beta: float = 0.75,
     k: float = 1.0,
-    axis: Any = None,
+    axis: AxisKey | None = None,
 ) -> TensorOp:
     """Return the local response normalization, x / (k + alpha mean(x²))^beta.
 
@@ -442,7 +457,7 @@ def local_response_norm(
     return cast(wide / power(k + (alpha / size) * cast_axes(total, x.axes), beta), x.dtype)
 
 
-def normalize(x: Any, p: float = 2, axes: Any = -1, epsilon: float = 1e-12) -> TensorOp:
+def normalize(x: TensorLike, p: float = 2, axes: AxisKeys = -1, epsilon: float = 1e-12) -> TensorOp:
     """Return x divided by its p-norm over axes, or by epsilon if that is larger.
 
     `p` is at least 1, or infinity for the maximum norm. Zeros give 0, with gradient 1 / epsilon;

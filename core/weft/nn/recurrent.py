@@ -10,10 +10,10 @@ import numpy as np
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import upcalls
 from weft.ir.axes import Axes, make_axes
-from weft.ir.dtypes import DType
+from weft.ir.dtypes import Array, DType
 from weft.ir.op import explain
 from weft.ir.storage import constant
-from weft.ir.tensor import CompositeOp, TensorOp
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.nn.cells import (
     ARRAYS,
     GRU_GATES,
@@ -92,7 +92,7 @@ class RecurrentOp(CompositeOp):
         raise NotImplementedError
 
     def run(
-        self, functions: Functions, inputs: Sequence[Any], initial: Any, *rest: Any
+        self, functions: Functions, inputs: Sequence[Any] | Array, initial: Any, *rest: Any
     ) -> list[Any]:
         """Return all states of all steps, in the order of the inputs."""
         states = [initial[number] for number in range(self.states)]
@@ -102,7 +102,7 @@ class RecurrentOp(CompositeOp):
             after[place] = states = self.step(functions, Step(inputs[place], states, *rest))
         return [state for states in after for state in states]
 
-    def reference(self, x: Any, initial: Any, *rest: Any) -> Any:
+    def reference(self, x: Array, initial: Array, *rest: Any) -> Any:
         """Run the steps in NumPy."""
         found = np.stack(self.run(ARRAYS, x, initial, *rest))
         return found.reshape(self.axes.shape).astype(self.dtype)
@@ -216,7 +216,7 @@ class Layers(NamedTuple):
         sets = _weight_tuples(self.function, weights)
         count = len(initial)
 
-        def positional(x: Any, *rest: Any) -> tuple[TensorOp, ...]:
+        def positional(x: TensorLike, *rest: Any) -> tuple[TensorOp, ...]:
             rows = [rest[place : place + 4] for place in range(count, len(rest), 4)]
             return tuple(self._layers(x, rows, rest[:count]))
 
@@ -331,9 +331,9 @@ def _weight_tuples(function: str, weights: Any) -> list[tuple[Any, ...]]:
 
 
 def rnn(
-    x: Any,
-    weights: Any,
-    initial: Any = None,
+    x: TensorLike,
+    weights: Sequence[Any],
+    initial: TensorLike | None = None,
     activation: str = "tanh",
     reverse: bool = False,
     bidirectional: bool = False,
@@ -368,9 +368,9 @@ def rnn(
 
 
 def gru(
-    x: Any,
-    weights: Any,
-    initial: Any = None,
+    x: TensorLike,
+    weights: Sequence[Any],
+    initial: TensorLike | None = None,
     linear_before_reset: bool = True,
     reverse: bool = False,
     bidirectional: bool = False,
@@ -391,9 +391,9 @@ def gru(
 
 
 def lstm(
-    x: Any,
-    weights: Any,
-    initial: Any = None,
+    x: TensorLike,
+    weights: Sequence[Any],
+    initial: Sequence[Any] | None = None,
     reverse: bool = False,
     bidirectional: bool = False,
     batch_first: bool = False,

@@ -9,10 +9,10 @@ import numpy as np
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes
-from weft.ir.dtypes import DType, accumulator_dtype
+from weft.ir.dtypes import Array, DType, accumulator_dtype
 from weft.ir.op import explain
 from weft.ir.storage import constant
-from weft.ir.tensor import CompositeOp, TensorOp
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.ops.pointwise.comparison import less, where
 from weft.ops.pointwise.elementwise import InexactOp, align, cast, multiply
 from weft.ops.random.distributions import probability, threshold
@@ -61,7 +61,7 @@ class DropoutOp(CompositeOp):
         """The factor of kept elements."""
         return 1 / (1 - self.rate)
 
-    def reference(self, x: Any, call: Any) -> Any:
+    def reference(self, x: Array, call: Array) -> Any:
         """Compute the mask by comparing random bits with the rate."""
         bits = bits_of(self.axes.size, call, (self.seed, self.stream)).reshape(self.axes.shape)
         stays = bits >= np.uint64(threshold(self.rate))
@@ -81,7 +81,7 @@ class DropoutOp(CompositeOp):
 
 
 def dropout(
-    x: Any,
+    x: TensorLike,
     rate: float,
     training: bool = True,
     seed: int = 0,

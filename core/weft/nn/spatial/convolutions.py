@@ -19,11 +19,20 @@ import numpy as np
 from weft.errors import AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, make_axes
-from weft.ir.dtypes import DType, accumulator_dtype
-from weft.ir.lengths import Size, floor_divide, product
+from weft.ir.dtypes import Array, DType, accumulator_dtype
+from weft.ir.lengths import Length, Size, floor_divide, product
 from weft.ir.storage import as_op
-from weft.ir.tensor import CompositeOp, TensorOp
-from weft.nn.spatial.geometry import SPATIAL, Numbers, Pairs, Sliding, Use, is_count
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
+from weft.nn.spatial.geometry import (
+    SPATIAL,
+    Numbers,
+    Padding,
+    Pairs,
+    PerAxis,
+    Sliding,
+    Use,
+    is_count,
+)
 from weft.nn.spatial.windows import folded_into, swapped, windows_over
 from weft.ops.pointwise.elementwise import cast, common_dtype
 from weft.ops.products.linalg import MatmulOp, matrix_transpose
@@ -110,7 +119,7 @@ class BilinearConvolutionOp(CompositeOp):
         if outputs != wanted:
             raise AxesError(f"the outputs have the lengths {wanted}, not {outputs}")
 
-    def grouped_filters(self, w: TensorOp, batch: Any) -> TensorOp:
+    def grouped_filters(self, w: TensorOp, batch: int | Length) -> TensorOp:
         """Return the filters as matrices (N, groups, filters, window elements)."""
         count, channels, *kernel = w.axes.lengths
         size = product((channels, *kernel))
@@ -135,7 +144,7 @@ class ConvolutionOp(BilinearConvolutionOp):
         self.check(images, filters, outputs)
         return make_axes(outputs), self.args[0].dtype
 
-    def reference(self, x: Any, w: Any) -> Any:
+    def reference(self, x: Array, w: Array) -> Any:
         """Sum the products over the taps of a filter."""
         return convolved(x, w, self.sliding(w.shape[2:]), self.groups, self.axes.shape)
 
@@ -180,7 +189,7 @@ class ConvolutionInputOp(BilinearConvolutionOp):
         self.check(images, filters, outputs)
         return make_axes(images), self.args[0].dtype
 
-    def reference(self, delta: Any, w: Any) -> Any:
+    def reference(self, delta: Array, w: Array) -> Any:
         """Sum the products over the taps of a filter, scattered to the image."""
         sliding = self.sliding(w.shape[2:])
         return transposed_convolved(delta, w, sliding, self.groups, self.axes.shape)
@@ -227,7 +236,7 @@ class ConvolutionFilterOp(BilinearConvolutionOp):
         self.check(images, filters, outputs)
         return make_axes(filters), self.args[0].dtype
 
-    def reference(self, x: Any, delta: Any) -> Any:
+    def reference(self, x: Array, delta: Array) -> Any:
         """Compute each tap of the filters as a sum of products."""
         x, delta = _split(x, 1, self.groups), _split(delta, 1, self.groups)
         result = _split(np.zeros(self.axes.shape, x.dtype), 0, self.groups)
@@ -260,7 +269,7 @@ class ConvolutionFilterOp(BilinearConvolutionOp):
         )
 
 
-def convolved(x: Any, w: Any, sliding: Sliding, groups: int, shape: tuple[int, ...]) -> Any:
+def convolved(x: Array, w: Array, sliding: Sliding, groups: int, shape: tuple[int, ...]) -> Any:
     """Return the convolution of arrays of images and filters, an array of the shape `shape`."""
     images, filters = _split(x, 1, groups), _split(w, 0, groups)
     result = _split(np.zeros(shape, images.dtype), 1, groups)
@@ -270,7 +279,7 @@ def convolved(x: Any, w: Any, sliding: Sliding, groups: int, shape: tuple[int, .
 
 
 def transposed_convolved(
-    delta: Any, w: Any, sliding: Sliding, groups: int, shape: tuple[int, ...]
+    delta: Array, w: Array, sliding: Sliding, groups: int, shape: tuple[int, ...]
 ) -> Any:
     """Return the transposed convolution of arrays, an array of images of the shape `shape`."""
     outputs, filters = _split(delta, 1, groups), _split(w, 0, groups)
@@ -280,7 +289,7 @@ def transposed_convolved(
     return result.reshape(shape).astype(delta.dtype)
 
 
-def _split(x: Any, place: int, groups: int) -> Any:
+def _split(x: Array, place: int, groups: int) -> Any:
     """Return an array in the accumulator dtype, with an axis split into groups."""
     wide = np.asarray(x, accumulator_dtype(x.dtype))
     return wide.reshape(*x.shape[:place], groups, x.shape[place] // groups, *x.shape[place + 1 :])
@@ -303,13 +312,13 @@ _BACKWARD = Layout(
 
 
 def conv(
-    x: Any,
-    w: Any,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    x: TensorLike,
+    w: TensorLike,
+    stride: PerAxis = 1,
+    padding: Padding = 0,
+    dilation: PerAxis = 1,
     groups: int = 1,
-    bias: Any = None,
+    bias: TensorLike | None = None,
     **axes: Unpack[FilterRoles],
 ) -> TensorOp:
     """Return the convolution of images with filters, in one to three dimensions.
@@ -335,13 +344,13 @@ def conv(
 
 
 def conv1d(
-    x: Any,
-    w: Any,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    x: TensorLike,
+    w: TensorLike,
+    stride: PerAxis = 1,
+    padding: Padding = 0,
+    dilation: PerAxis = 1,
     groups: int = 1,
-    bias: Any = None,
+    bias: TensorLike | None = None,
     **axes: Unpack[FilterRoles],
 ) -> TensorOp:
     """Return the convolution of images (N, C, W) with one spatial axis; see `conv`."""
@@ -350,13 +359,13 @@ def conv1d(
 
 
 def conv2d(
-    x: Any,
-    w: Any,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    x: TensorLike,
+    w: TensorLike,
+    stride: PerAxis = 1,
+    padding: Padding = 0,
+    dilation: PerAxis = 1,
     groups: int = 1,
-    bias: Any = None,
+    bias: TensorLike | None = None,
     **axes: Unpack[FilterRoles],
 ) -> TensorOp:
     """Return the convolution of images (N, C, H, W) with two spatial axes; see `conv`."""
@@ -365,13 +374,13 @@ def conv2d(
 
 
 def conv3d(
-    x: Any,
-    w: Any,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    x: TensorLike,
+    w: TensorLike,
+    stride: PerAxis = 1,
+    padding: Padding = 0,
+    dilation: PerAxis = 1,
     groups: int = 1,
-    bias: Any = None,
+    bias: TensorLike | None = None,
     **axes: Unpack[FilterRoles],
 ) -> TensorOp:
     """Return the convolution of images (N, C, D, H, W) with three spatial axes; see `conv`."""
@@ -380,14 +389,14 @@ def conv3d(
 
 
 def conv_transpose(
-    x: Any,
-    w: Any,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    dilation: Any = 1,
+    x: TensorLike,
+    w: TensorLike,
+    stride: PerAxis = 1,
+    padding: Padding = 0,
+    output_padding: PerAxis = 0,
+    dilation: PerAxis = 1,
     groups: int = 1,
-    bias: Any = None,
+    bias: TensorLike | None = None,
     **axes: Unpack[FilterRoles],
 ) -> TensorOp:
     """Return the transposed convolution, the adjoint of `conv` in the images.
@@ -439,7 +448,7 @@ class _Convolution:
     dilation: Any
     groups: Any
 
-    def __call__(self, x: Any, w: Any, bias: Any) -> TensorOp:
+    def __call__(self, x: TensorLike, w: TensorLike, bias: TensorLike | None) -> TensorOp:
         """Build the op."""
         x, w = _numbers(x, w)
         use = Use(self.function, (x, w))
@@ -455,13 +464,13 @@ class _Convolution:
         return _with_bias(use, result, bias)
 
 
-def _numbers(x: Any, w: Any) -> tuple[TensorOp, TensorOp]:
+def _numbers(x: TensorLike, w: TensorLike) -> tuple[TensorOp, TensorOp]:
     dtype = common_dtype((x, w))
     number = dtypes.int32 if dtypes.is_bool(dtype) else dtype
     return cast(as_op(x), number), cast(as_op(w), number)
 
 
-def _check_filters(use: Use, groups: Any) -> None:
+def _check_filters(use: Use, groups: int) -> None:
     x, w = use.operands
     if w.rank != x.rank:
         problem = f"filters need {x.rank} axes, as the images have, not {w.axes}"
@@ -470,7 +479,7 @@ def _check_filters(use: Use, groups: Any) -> None:
         raise use.refusal(f"groups must be an integer >= 1, not {groups!r}")
 
 
-def _with_bias(use: Use, result: TensorOp, bias: Any) -> TensorOp:
+def _with_bias(use: Use, result: TensorOp, bias: TensorLike | None) -> TensorOp:
     if bias is None:
         return result
     bias = as_op(bias)

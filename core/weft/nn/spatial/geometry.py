@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 from weft.errors import ArgumentError, AxesError, WeftError
 from weft.ir.lengths import floor_divide
@@ -18,6 +18,12 @@ from weft.ir.tensor import TensorOp
 
 Numbers = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
+PerAxis = SupportsIndex | Sequence[SupportsIndex]
+"""An integer for each spatial axis, or one for all."""
+
+Padding = PerAxis | Sequence[SupportsIndex | Sequence[SupportsIndex]] | str
+"""Numbers of zeros around an image, or a word for them; see `conv`."""
+
 Span = tuple[Any, int, int, int]
 Tap = tuple[Any, Any, Any]
 

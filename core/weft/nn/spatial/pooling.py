@@ -6,6 +6,7 @@ Images have the axes (N, C, one to three spatial axes); named axes may be in any
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Unpack
 
 import numpy as np
@@ -13,10 +14,11 @@ import numpy as np
 from weft.errors import AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, make_axes
-from weft.ir.dtypes import DType, accumulator_dtype
+from weft.ir.dtypes import Array, DType, accumulator_dtype
+from weft.ir.lengths import Length
 from weft.ir.storage import as_op, constant
-from weft.ir.tensor import CompositeOp, TensorOp
-from weft.nn.spatial.geometry import Numbers, Pairs, Sliding, Use
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
+from weft.nn.spatial.geometry import Numbers, Padding, Pairs, PerAxis, Sliding, Use
 from weft.nn.spatial.resampling import blended
 from weft.nn.spatial.windows import folded_into, swapped, windows_over
 from weft.ops.arguments import checked_number
@@ -100,7 +102,7 @@ class PoolingOp(CompositeOp):
         self._check_padding(lengths)
         return make_axes((*x.axes.lengths[:2], *self.sliding.counts(lengths))), self.result_dtype(x)
 
-    def _check_padding(self, lengths: Any) -> None:
+    def _check_padding(self, lengths: Sequence[int | Length]) -> None:
         parts = zip(lengths, self.padding, self.sliding.extents, self.dilation, strict=True)
         for n, pair, extent, gap in parts:
             left = n + sum(min(each, 0) for each in pair)
@@ -115,7 +117,7 @@ class PoolingOp(CompositeOp):
         """Return the dtype of the result."""
         return x.dtype
 
-    def windows(self, x: TensorOp, fill: Any = 0) -> TensorOp:
+    def windows(self, x: TensorOp, fill: complex = 0) -> TensorOp:
         """Return the windows, with their elements along the first axes: reductions are faster."""
         count = len(self.kernel)
         windows = windows_over(x, self.sliding, fill)
@@ -141,7 +143,7 @@ class PoolingOp(CompositeOp):
 class MaxPoolOp(PoolingOp):
     """The maximum of each window, NaN if it has NaN; the gradient is split evenly among ties."""
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Compute the maximum over the taps of the window."""
         result = np.full(self.axes.shape, dtypes.least(self.dtype), self.dtype)
         for at, elements, _ in self.sliding.taps(x.shape[2:]):
@@ -173,7 +175,7 @@ class MaxPoolInputOp(PoolingOp):
             raise AxesError(f"{problem} over {x.axes}")
         return x.axes, x.dtype
 
-    def reference(self, delta: Any, x: Any, maxima: Any) -> Any:
+    def reference(self, delta: Array, x: Array, maxima: Array) -> Any:
         """Count the maxima of each window, then distribute the adjoint among them."""
         taps = list(self.sliding.taps(x.shape[2:]))
         wide = accumulator_dtype(self.dtype)
@@ -215,7 +217,7 @@ class MaxPoolIndexOp(PoolingOp):
         """Return int64."""
         return dtypes.int64
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Compute the argmax over the taps of the window; NaN counts as the maximum."""
         best = np.zeros(self.axes.shape, x.dtype)
         result = np.full(self.axes.shape, -1, self.dtype)
@@ -279,7 +281,7 @@ class AvgPoolOp(PoolingOp):
             raise DTypeError(f"a mean needs floats, not {x.dtype}")
         return super().result_dtype(x)
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Sum over the taps of the window, and divide by the counts."""
         total = np.zeros(self.axes.shape, accumulator_dtype(self.dtype))
         for windows, elements, _ in self.sliding.taps(x.shape[2:]):
@@ -300,7 +302,7 @@ class AvgPoolOp(PoolingOp):
         total = SumOp(self.windows(cast(x, wide)), positions=self.inner)
         return cast(divide(total, self._numbers(x, wide)), self.dtype)
 
-    def _counted(self, lengths: Any) -> tuple[Sliding, tuple[Any, ...]]:
+    def _counted(self, lengths: Sequence[int | Length]) -> tuple[Sliding, tuple[Any, ...]]:
         """Return the windows over image and counted padding, and the lengths of these."""
         whole = self.sliding._replace(padding=self.counted).padded(lengths)
         rest = zip(self.padding, self.counted, strict=True)
@@ -334,7 +336,7 @@ class LpPoolOp(PoolingOp):
 
     p: float
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Sum the powers of elements divided by the largest of the window."""
         size = np.abs(np.asarray(x, accumulator_dtype(self.dtype)))
         top, total = np.zeros((2, *self.axes.shape), size.dtype)
@@ -370,7 +372,12 @@ class LpPoolOp(PoolingOp):
 
 
 def _windows(
-    use: Use, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+    use: Use,
+    kernel: PerAxis,
+    stride: PerAxis | None,
+    padding: Padding,
+    dilation: PerAxis,
+    ceil_mode: bool,
 ) -> tuple[Sliding, Pairs]:
     """Return the windows of a pooling, and the user's padding."""
     lengths = use.spatial_lengths()
@@ -397,9 +404,14 @@ def _reaching_over(n: int, extent: int, step: int, pair: tuple[int, int]) -> tup
 
 
 def max_pool(
-    x: Any, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-    ceil_mode: bool = False, **axes: Unpack[ImageRoles],
-) -> TensorOp:  # fmt: skip
+    x: TensorLike,
+    kernel: PerAxis,
+    stride: PerAxis | None = None,
+    padding: Padding = 0,
+    dilation: PerAxis = 1,
+    ceil_mode: bool = False,
+    **axes: Unpack[ImageRoles],
+) -> TensorOp:
     """Return the maximum of each window over images; NaN if a window has NaN.
 
     `x` has the axes (N, C, one to three spatial axes), or named axes in any order: N, C, D, H and
@@ -420,9 +432,14 @@ def max_pool(
 
 
 def max_pool_with_indices(
-    x: Any, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-    ceil_mode: bool = False, **axes: Unpack[ImageRoles],
-) -> tuple[TensorOp, TensorOp]:  # fmt: skip
+    x: TensorLike,
+    kernel: PerAxis,
+    stride: PerAxis | None = None,
+    padding: Padding = 0,
+    dilation: PerAxis = 1,
+    ceil_mode: bool = False,
+    **axes: Unpack[ImageRoles],
+) -> tuple[TensorOp, TensorOp]:
     """Return the maximum of each window as `max_pool`, and its index for `max_unpool`.
 
     The index is that of the first maximum, or of the first NaN, flattened in row-major order over
@@ -440,9 +457,15 @@ def max_pool_with_indices(
 
 
 def avg_pool(
-    x: Any, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-    ceil_mode: bool = False, count_include_pad: bool = True, **axes: Unpack[ImageRoles],
-) -> TensorOp:  # fmt: skip
+    x: TensorLike,
+    kernel: PerAxis,
+    stride: PerAxis | None = None,
+    padding: Padding = 0,
+    dilation: PerAxis = 1,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    **axes: Unpack[ImageRoles],
+) -> TensorOp:
     """Return the mean of each window over images; integers give float32.
 
     The arguments are those of `max_pool`. Padding counts as zeros, or is ignored without
@@ -460,9 +483,15 @@ def avg_pool(
 
 
 def lp_pool(
-    x: Any, p: float, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-    ceil_mode: bool = False, **axes: Unpack[ImageRoles],
-) -> TensorOp:  # fmt: skip
+    x: TensorLike,
+    p: float,
+    kernel: PerAxis,
+    stride: PerAxis | None = None,
+    padding: Padding = 0,
+    dilation: PerAxis = 1,
+    ceil_mode: bool = False,
+    **axes: Unpack[ImageRoles],
+) -> TensorOp:
     """Return the p-norm of each window over images, (sum of abs(x) ** p) ** (1 / p), for p >= 1.
 
     The other arguments are those of `max_pool`; integers give float32. Powers do not overflow. The
@@ -478,7 +507,7 @@ def lp_pool(
     return by_roles("lp_pool", IMAGES, (x,), axes, apply)
 
 
-def global_avg_pool(x: Any, keepdims: bool = True) -> TensorOp:
+def global_avg_pool(x: TensorLike, keepdims: bool = True) -> TensorOp:
     """Return the mean over the spatial axes: all but the first two, or all but N and C.
 
     With `keepdims` these are kept with length 1. Integers give float32.
@@ -486,7 +515,7 @@ def global_avg_pool(x: Any, keepdims: bool = True) -> TensorOp:
     return reduction.mean(x, _spatial("global_avg_pool", x), keepdims=keepdims)
 
 
-def global_max_pool(x: Any, keepdims: bool = True) -> TensorOp:
+def global_max_pool(x: TensorLike, keepdims: bool = True) -> TensorOp:
     """Return the maximum over the spatial axes: all but the first two, or all but N and C.
 
     With `keepdims` these are kept with length 1. The gradient is split evenly among ties.
@@ -494,7 +523,7 @@ def global_max_pool(x: Any, keepdims: bool = True) -> TensorOp:
     return reduction.max(x, _spatial("global_max_pool", x), keepdims=keepdims)
 
 
-def _spatial(function: str, x: Any) -> tuple[int, ...]:
+def _spatial(function: str, x: TensorLike) -> tuple[int, ...]:
     op = as_op(x)
     if not op.axes.is_named:
         places = tuple(range(2, op.rank))
@@ -507,7 +536,7 @@ def _spatial(function: str, x: Any) -> tuple[int, ...]:
     return places
 
 
-def adaptive_avg_pool(x: Any, lengths: Any, **axes: Unpack[ImageRoles]) -> TensorOp:
+def adaptive_avg_pool(x: TensorLike, lengths: PerAxis, **axes: Unpack[ImageRoles]) -> TensorOp:
     """Return means over windows that give the spatial axes these lengths.
 
     `lengths` is an integer, or a list with one for each spatial axis of `x`, which has the axes (N,
@@ -518,7 +547,7 @@ def adaptive_avg_pool(x: Any, lengths: Any, **axes: Unpack[ImageRoles]) -> Tenso
     return by_roles("adaptive_avg_pool", IMAGES, (x,), axes, lambda x: _adapted(x, lengths))
 
 
-def _adapted(x: Any, lengths: Any) -> TensorOp:
+def _adapted(x: TensorLike, lengths: PerAxis) -> TensorOp:
     (result,) = align(FloatOp, x)
     use = Use("adaptive_avg_pool", (result,))
     have = use.spatial_lengths()

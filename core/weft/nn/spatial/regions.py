@@ -12,8 +12,8 @@ from weft.ir import dtypes
 from weft.ir.axes import make_axes
 from weft.ir.dtypes import accumulator_dtype
 from weft.ir.storage import as_op, constant
-from weft.ir.tensor import TensorOp
-from weft.nn.spatial.geometry import Numbers, Use, is_count
+from weft.ir.tensor import TensorLike, TensorOp
+from weft.nn.spatial.geometry import Numbers, PerAxis, Use, is_count
 from weft.ops.arguments import checked_number
 from weft.ops.indexing.gathering import as_indices, take
 from weft.ops.pointwise.comparison import clip, less_equal, logical_and, maximum, minimum, where
@@ -34,10 +34,10 @@ class _Neighbor(NamedTuple):
 
 
 def roi_align(
-    x: Any,
-    boxes: Any,
-    batch_indices: Any,
-    output_size: Any,
+    x: TensorLike,
+    boxes: TensorLike,
+    batch_indices: TensorLike,
+    output_size: PerAxis,
     spatial_scale: float = 1.0,
     sampling_ratio: int = 2,
     aligned: bool = False,

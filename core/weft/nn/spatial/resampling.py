@@ -13,12 +13,12 @@ import numpy as np
 
 from weft.errors import AxesError, DTypeError
 from weft.ir import dtypes
-from weft.ir.axes import Axes, make_axes
-from weft.ir.dtypes import DType, accumulator_dtype
+from weft.ir.axes import Axes, AxisKeys, make_axes
+from weft.ir.dtypes import Array, DType, accumulator_dtype
 from weft.ir.lengths import floor_divide, product
 from weft.ir.storage import as_op, constant
-from weft.ir.tensor import CompositeOp, TensorOp
-from weft.nn.spatial.geometry import SPATIAL, Numbers, Use
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
+from weft.nn.spatial.geometry import SPATIAL, Numbers, PerAxis, Use
 from weft.ops.arguments import checked_number
 from weft.ops.indexing.gathering import take, with_length
 from weft.ops.indexing.multi_index import take_along_axis
@@ -134,7 +134,7 @@ def _matrix(places: _Places, n: int, mode: str, a: float, stretch: float) -> Any
     return result
 
 
-def blended(x: TensorOp, matrix: Any, place: int) -> TensorOp:
+def blended(x: TensorOp, matrix: Array, place: int) -> TensorOp:
     """Return the tensor multiplied by a matrix along one axis, 16-bit floats in float32."""
     dtype, x = x.dtype, cast(x, accumulator_dtype(x.dtype))
     weights = constant(matrix, dtype=x.dtype)
@@ -149,12 +149,12 @@ def blended(x: TensorOp, matrix: Any, place: int) -> TensorOp:
 
 
 def resize(
-    x: Any,
-    lengths: Any = None,
-    scales: Any = None,
+    x: TensorLike,
+    lengths: PerAxis | None = None,
+    scales: float | Sequence[float] | None = None,
     mode: str = "linear",
     coordinates: str = "half_pixel",
-    axes: Any = None,
+    axes: AxisKeys | None = None,
     rounding: str = "half_up",
     antialias: bool = False,
     cubic_coefficient: float = -0.75,
@@ -206,13 +206,13 @@ def resize(
     return cast_axes(result, with_lengths(x.axes, target))
 
 
-def _require_choice(use: Use, what: str, value: Any, choices: Iterable[str]) -> None:
+def _require_choice(use: Use, what: str, value: object, choices: Iterable[str]) -> None:
     known = list(choices)
     if not isinstance(value, str) or value not in known:
         raise use.refusal(f"{what} must be one of {', '.join(known)}, not {value!r}")
 
 
-def _resized_axes(use: Use, axes: Any) -> Numbers:
+def _resized_axes(use: Use, axes: AxisKeys | None) -> Numbers:
     own = use.operands[0].axes
     if axes is not None:
         found = own.positions(axes)
@@ -230,7 +230,7 @@ def _resized_axes(use: Use, axes: Any) -> Numbers:
 
 
 def _wanted(
-    use: Use, have: Sequence[int], lengths: Any, scales: Any
+    use: Use, have: Sequence[int], lengths: PerAxis | None, scales: float | Sequence[float] | None
 ) -> Sequence[tuple[int, Fraction]]:
     """Return the new length and the coordinate scale of each axis."""
     if (lengths is None) == (scales is None):
@@ -238,7 +238,7 @@ def _wanted(
     if scales is None:
         wanted = use.numbers("lengths", lengths, len(have))
         return [(m, Fraction(m, n)) for n, m in zip(have, wanted, strict=True)]
-    several = scales if isinstance(scales, list | tuple) else [scales] * len(have)
+    several: Sequence[Any] = scales if isinstance(scales, list | tuple) else [scales] * len(have)
     if len(several) != len(have):
         raise use.refusal(f"{len(several)} scales for {len(have)} axes")
     factors = [checked_number("resize", "a scale", scale) for scale in several]
@@ -284,7 +284,7 @@ class GridSampleOp(CompositeOp):
             raise DTypeError(f"takes floats of one dtype, not {x.dtype} and {grid.dtype}")
         return make_axes((*x.axes[:2], *grid.axes[1:-1])), x.dtype
 
-    def reference(self, x: Any, grid: Any) -> Any:
+    def reference(self, x: Array, grid: Array) -> Any:
         """Sum the weighted neighbors of each point."""
         lengths = x.shape[2:]
         wide = np.asarray(grid, accumulator_dtype(self.dtype))
@@ -354,8 +354,8 @@ class GridSampleOp(CompositeOp):
 
 
 def grid_sample(
-    x: Any,
-    grid: Any,
+    x: TensorLike,
+    grid: TensorLike,
     mode: str = "bilinear",
     padding: str = "zeros",
     align_corners: bool = False,
@@ -380,7 +380,7 @@ def grid_sample(
     return GridSampleOp(x, grid, mode=mode, padding=padding, align_corners=bool(align_corners))
 
 
-def affine_grid(theta: Any, lengths: Any, align_corners: bool = False) -> TensorOp:
+def affine_grid(theta: TensorLike, lengths: PerAxis, align_corners: bool = False) -> TensorOp:
     """Return the grid of affine transforms, one for each image, for `grid_sample`.
 
     `theta` has the axes (N, n, n + 1) for n spatial `lengths`, one to three; the last column is the
@@ -409,7 +409,7 @@ def affine_grid(theta: Any, lengths: Any, align_corners: bool = False) -> Tensor
 _BLOCKS = Layout("batch? channels spatial*", results=["batch? channels spatial*"])
 
 
-def pixel_shuffle(x: Any, factor: int, **axes: Unpack[ImageRoles]) -> TensorOp:
+def pixel_shuffle(x: TensorLike, factor: int, **axes: Unpack[ImageRoles]) -> TensorOp:
     """Return images enlarged by `factor` along each spatial axis, from groups of channels.
 
     The axes (N, C * factor ** n, n spatial axes) become (N, C, n longer ones): the channels of a
@@ -418,7 +418,7 @@ def pixel_shuffle(x: Any, factor: int, **axes: Unpack[ImageRoles]) -> TensorOp:
     return by_roles("pixel_shuffle", _BLOCKS, (x,), axes, lambda x: _in_blocks(as_op(x), factor))
 
 
-def _in_blocks(x: TensorOp, factor: Any) -> TensorOp:
+def _in_blocks(x: TensorOp, factor: int) -> TensorOp:
     use = Use("pixel_shuffle", (x,))
     lengths = use.spatial_lengths()
     count, factor = len(lengths), use.numbers("factor", factor, 1)[0]
@@ -432,7 +432,7 @@ def _in_blocks(x: TensorOp, factor: Any) -> TensorOp:
     return cast_axes(transpose(split, (0, 1, *pairs)), (batch, split.axes[1], *longer))
 
 
-def pixel_unshuffle(x: Any, factor: int, **axes: Unpack[ImageRoles]) -> TensorOp:
+def pixel_unshuffle(x: TensorLike, factor: int, **axes: Unpack[ImageRoles]) -> TensorOp:
     """Return images reduced by `factor` along each spatial axis, with blocks as channels.
 
     It is the inverse of `pixel_shuffle`: the axes (N, C, n spatial axes) become (N,
@@ -443,7 +443,7 @@ def pixel_unshuffle(x: Any, factor: int, **axes: Unpack[ImageRoles]) -> TensorOp
     )
 
 
-def _as_channels(x: TensorOp, factor: Any) -> TensorOp:
+def _as_channels(x: TensorOp, factor: int) -> TensorOp:
     use = Use("pixel_unshuffle", (x,))
     lengths = use.spatial_lengths()
     count, factor = len(lengths), use.numbers("factor", factor, 1)[0]

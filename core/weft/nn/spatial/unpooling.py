@@ -9,8 +9,8 @@ from weft.errors import AxesError
 from weft.ir.axes import make_axes
 from weft.ir.lengths import product
 from weft.ir.storage import as_op, constant
-from weft.ir.tensor import TensorOp
-from weft.nn.spatial.geometry import Use
+from weft.ir.tensor import TensorLike, TensorOp
+from weft.nn.spatial.geometry import PerAxis, Use
 from weft.nn.spatial.windows import folded_into
 from weft.ops.arguments import checked_number
 from weft.ops.indexing.multi_index import scatter_along_axis
@@ -29,7 +29,9 @@ _IMAGES = "batch? channels? spatial*"
 _PAIR = Layout(_IMAGES, _IMAGES, results=[_IMAGES])
 
 
-def max_unpool(x: Any, indices: Any, lengths: Any, **axes: Unpack[ImageRoles]) -> TensorOp:
+def max_unpool(
+    x: TensorLike, indices: TensorLike, lengths: PerAxis, **axes: Unpack[ImageRoles]
+) -> TensorOp:
     """Return images of spatial `lengths` with the elements of x at their indices, else zeros.
 
     `x` and `indices` are results of `max_pool_with_indices`, `lengths` the spatial lengths of its
@@ -42,7 +44,7 @@ def max_unpool(x: Any, indices: Any, lengths: Any, **axes: Unpack[ImageRoles]) -
     )
 
 
-def _put(x: Any, indices: Any, lengths: Any) -> TensorOp:
+def _put(x: TensorLike, indices: TensorLike, lengths: PerAxis) -> TensorOp:
     x, indices = as_op(x), as_op(indices)
     use = Use("max_unpool", (x, indices))
     counts = use.spatial_lengths()
@@ -56,7 +58,11 @@ def _put(x: Any, indices: Any, lengths: Any) -> TensorOp:
 
 
 def avg_unpool(
-    x: Any, kernel: Any, stride: Any = None, lengths: Any = None, **axes: Unpack[ImageRoles]
+    x: TensorLike,
+    kernel: PerAxis,
+    stride: PerAxis | None = None,
+    lengths: PerAxis | None = None,
+    **axes: Unpack[ImageRoles],
 ) -> TensorOp:
     """Return images with each window filled with the element of x, its mean.
 
@@ -73,9 +79,13 @@ def avg_unpool(
 
 
 def lp_unpool(
-    x: Any, p: float, kernel: Any, stride: Any = None, lengths: Any = None,
+    x: TensorLike,
+    p: float,
+    kernel: PerAxis,
+    stride: PerAxis | None = None,
+    lengths: PerAxis | None = None,
     **axes: Unpack[ImageRoles],
-) -> TensorOp:  # fmt: skip
+) -> TensorOp:
     """Return images with each window filled with its p-norm, an element of x, / count ** (1 / p).
 
     The count is the number of elements of a window. It is a right inverse of `lp_pool`: pooling the
@@ -93,7 +103,9 @@ def lp_unpool(
     return by_roles("lp_unpool", IMAGES, (x,), axes, apply)
 
 
-def _unpooled(function: str, x: TensorOp, kernel: Any, stride: Any, lengths: Any) -> TensorOp:
+def _unpooled(
+    function: str, x: TensorOp, kernel: PerAxis, stride: PerAxis | None, lengths: PerAxis | None
+) -> TensorOp:
     use = Use(function, (x,))
     counts = use.spatial_lengths()
     sliding = use.sliding(counts, kernel, kernel if stride is None else stride, 0, 1)

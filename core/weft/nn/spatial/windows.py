@@ -8,16 +8,17 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from weft.errors import AxesError, DTypeError
 from weft.ir import dtypes
-from weft.ir.axes import Axes, Axis, make_axes
+from weft.ir.axes import Axes, AxesLike, Axis, AxisKeys, make_axes
 from weft.ir.description import TensorDescription
-from weft.ir.dtypes import DType, accumulator_dtype
-from weft.ir.lengths import floor_divide, product
+from weft.ir.dtypes import Array, DType, accumulator_dtype
+from weft.ir.lengths import Length, floor_divide, product
 from weft.ir.storage import as_op, constant
-from weft.ir.tensor import CompositeOp, TensorOp
-from weft.nn.spatial.geometry import SPATIAL, Pairs, Sliding, Span, Use
+from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
+from weft.nn.spatial.geometry import SPATIAL, Padding, Pairs, PerAxis, Sliding, Span, Use
 from weft.ops.indexing.gathering import take
 from weft.ops.indexing.slicing import SliceOp, slice_along_axis, tensor_slice, update_slice
 from weft.ops.pointwise.elementwise import add, cast
@@ -56,7 +57,7 @@ class WindowsOp(CompositeOp):
         """Return the layout, in which overlapping windows share memory."""
         return operand.windows(self.spans)
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Gather the windows along one axis after the other in NumPy."""
         for place, span in enumerate(self.spans):
             x = np.take(x, _indices(span), axis=2 * place)
@@ -124,7 +125,7 @@ class FoldOp(CompositeOp):
         for chosen in itertools.product(*choices):
             yield tuple(where for where, *_ in chosen), tuple(i for _, *at in chosen for i in at)
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Array) -> Any:
         """Sum the parts in NumPy."""
         result = np.zeros(self.axes.shape, accumulator_dtype(self.dtype))
         for where, part in self.parts():
@@ -167,7 +168,7 @@ def window_axes(spans: Iterable[Span]) -> Axes:
     return make_axes([length for count, _, size, _ in spans for length in (count, size)])
 
 
-def is_whole(span: Span, size: Any) -> bool:
+def is_whole(span: Span, size: int | Length) -> bool:
     """Whether the windows contain each element of an axis of that size once, in order."""
     count, step, length, gap = span
     each = length == 1 and count == size and (step == 1 or count == 1)
@@ -226,7 +227,7 @@ def windows_at(x: TensorOp, spans: dict[int, Span]) -> TensorOp:
     return transpose(cast_axes(x, lengths), order)
 
 
-def windows_over(x: TensorOp, sliding: Sliding, fill: Any = 0) -> TensorOp:
+def windows_over(x: TensorOp, sliding: Sliding, fill: ArrayLike = 0) -> TensorOp:
     """Return the windows of the padded tensor, with their elements along the last axes."""
     head = x.rank - len(sliding.kernel)
     spans = sliding.spans(x.axes.lengths[head:])
@@ -234,7 +235,7 @@ def windows_over(x: TensorOp, sliding: Sliding, fill: Any = 0) -> TensorOp:
     return windows_at(around, dict(enumerate(spans, head)))
 
 
-def _moved_ends(x: TensorOp, pairs: Pairs, fill: Any = 0) -> TensorOp:
+def _moved_ends(x: TensorOp, pairs: Pairs, fill: ArrayLike = 0) -> TensorOp:
     """Return the tensor with its last axes padded, and cut where a number is negative."""
     every = [(0, 0)] * (x.rank - len(pairs)) + list(pairs)
     around = pad(x, [(max(before, 0), max(after, 0)) for before, after in every], fill)
@@ -267,7 +268,11 @@ def swapped(x: TensorOp, count: int) -> TensorOp:
 
 
 def sliding_windows(
-    x: Any, lengths: Any, axes: Any = None, stride: Any = 1, dilation: Any = 1
+    x: TensorLike,
+    lengths: AxesLike,
+    axes: AxisKeys | None = None,
+    stride: PerAxis = 1,
+    dilation: PerAxis = 1,
 ) -> TensorOp:
     """Return the sliding windows along axes as a view, with their elements along new last axes.
 
@@ -300,7 +305,9 @@ def sliding_windows(
     return cast_axes(windows_at(x, spans), Axes((*kept, *sizes)))
 
 
-def unfold(x: Any, kernel: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1) -> TensorOp:
+def unfold(
+    x: TensorLike, kernel: PerAxis, stride: PerAxis = 1, padding: Padding = 0, dilation: PerAxis = 1
+) -> TensorOp:
     """Return the windows of images as columns, over all channels (im2col).
 
     The axes (N, C, one to three spatial axes) become (N, C * elements of a window, number of
@@ -318,7 +325,12 @@ def unfold(x: Any, kernel: Any, stride: Any = 1, padding: Any = 0, dilation: Any
 
 
 def fold(
-    x: Any, lengths: Any, kernel: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1
+    x: TensorLike,
+    lengths: PerAxis,
+    kernel: PerAxis,
+    stride: PerAxis = 1,
+    padding: Padding = 0,
+    dilation: PerAxis = 1,
 ) -> TensorOp:
     """Return images of spatial `lengths` as the sum of columns of `unfold` (col2im).
 
