@@ -130,11 +130,11 @@ def _rule_of(kind: type[Op]) -> Rule | None:
     return None
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, bool | int | float | complex)
 
 
-def _check(y: Any, x: Any) -> None:
+def _check(y: object, x: object) -> None:
     for what, op in (("of", y), ("with respect to", x)):
         if not isinstance(op, TensorOp):
             raise ArgumentError(f"deriv takes tensor ops, cannot differentiate {what} {op!r}")

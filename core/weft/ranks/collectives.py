@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -28,11 +28,11 @@ from weft.communicators.interface import (
 )
 from weft.errors import ArgumentError, AxesError, CommunicationError, DTypeError
 from weft.ir import dtypes
-from weft.ir.axes import Axes
-from weft.ir.dtypes import DType
+from weft.ir.axes import Axes, AxisKey
+from weft.ir.dtypes import Array, DType
 from weft.ir.graph import Graph, called_graphs
 from weft.ir.storage import as_op
-from weft.ir.tensor import TensorOp
+from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.arguments import checked_integer
 from weft.ops.indexing.slicing import with_lengths
 from weft.ops.pointwise.comparison import equal, where
@@ -355,7 +355,7 @@ class _Started:
         self.spare: dict[tuple[tuple[int, ...], DType], list[Any]] = {}
         self.lock = renewed(threading.RLock())
 
-    def start(self, communicator: str, collective: Collective, x: Any) -> int:
+    def start(self, communicator: str, collective: Collective, x: Array) -> int:
         """Start a collective and return its number; its arrays are kept until it is waited for."""
         ranks = connected(communicator)
         shape = result_shape(collective, x.shape, ranks.size)
@@ -383,7 +383,7 @@ class _Started:
         request.wait()
         return out
 
-    def give_back(self, array: Any) -> None:
+    def give_back(self, array: Array) -> None:
         """Keep an array for a later collective."""
         with self.lock:
             self.spare.setdefault((array.shape, array.dtype), []).append(array)
@@ -443,7 +443,7 @@ def rank_index(communicator: str | None = None) -> RankOp:
 
 
 def all_reduce(
-    x: Any,
+    x: TensorLike,
     reduction: Literal["sum", "mean", "max", "min"] = "sum",
     communicator: str | None = None,
 ) -> TensorOp:
@@ -463,7 +463,7 @@ def all_reduce(
     return divide(total, over["ranks"])
 
 
-def all_reduce_later(x: Any, communicator: str | None = None) -> tuple[TensorOp, TensorOp]:
+def all_reduce_later(x: TensorLike, communicator: str | None = None) -> tuple[TensorOp, TensorOp]:
     """Start the sum of a tensor over all ranks; returns the op that starts and the op that waits.
 
     The value of the second is the sum. What is built between the two, and what does not need the
@@ -484,7 +484,7 @@ def waited(start: StartCollectiveOp) -> WaitCollectiveOp:
     return WaitCollectiveOp(start, start.args[0], kind=start.kind, **over)
 
 
-def all_gather(x: Any, axis: Any = 0, communicator: str | None = None) -> TensorOp:
+def all_gather(x: TensorLike, axis: AxisKey = 0, communicator: str | None = None) -> TensorOp:
     """Return the tensors of all ranks, in their order, joined along an axis; scalars as a vector.
 
     The axis, a name or a position, is as many times as long as there are ranks.
@@ -496,9 +496,9 @@ def all_gather(x: Any, axis: Any = 0, communicator: str | None = None) -> Tensor
 
 
 def reduce_scatter(
-    x: Any,
+    x: TensorLike,
     reduction: Literal["sum", "mean"] = "sum",
-    axis: Any = 0,
+    axis: AxisKey = 0,
     communicator: str | None = None,
 ) -> TensorOp:
     """Return this rank's part, along an axis, of the sum or mean of a tensor over all ranks.
@@ -515,13 +515,13 @@ def reduce_scatter(
     return divide(total, over["ranks"]) if reduction == "mean" else total
 
 
-def broadcast_from(x: Any, root: int = 0, communicator: str | None = None) -> TensorOp:
+def broadcast_from(x: TensorLike, root: int = 0, communicator: str | None = None) -> TensorOp:
     """Return the tensor that one rank has, on all ranks; raises ArgumentError for no such rank."""
     number = checked_integer("broadcast_from", "root", root)
     return BroadcastFromOp(as_op(x), root=number, **_over(communicator))
 
 
-def all_to_all(x: Any, axis: Any = 0, communicator: str | None = None) -> TensorOp:
+def all_to_all(x: TensorLike, axis: AxisKey = 0, communicator: str | None = None) -> TensorOp:
     """Return a tensor of the parts that all ranks have for this one, in the order of ranks.
 
     Each rank divides its tensor along the axis into as many equal parts as there are ranks, part r
@@ -531,7 +531,7 @@ def all_to_all(x: Any, axis: Any = 0, communicator: str | None = None) -> Tensor
 
 
 def send_receive(
-    x: Any, offset: int = 1, wraps: bool = True, communicator: str | None = None
+    x: TensorLike, offset: int = 1, wraps: bool = True, communicator: str | None = None
 ) -> TensorOp:
     """Send a tensor to the rank `offset` above, and return that of the rank as much below.
 
@@ -542,7 +542,7 @@ def send_receive(
     return SendReceiveOp(as_op(x), offset=number, wraps=bool(wraps), **_over(communicator))
 
 
-def _along(axis: Any, x: TensorOp, collective: Any) -> TensorOp:
+def _along(axis: AxisKey, x: TensorOp, collective: Callable[[TensorOp], TensorOp]) -> TensorOp:
     """Return a collective along an axis: those of the communicator are along the first."""
     if not x.axes:
         found: TensorOp = collective(x)

@@ -11,7 +11,7 @@ from weft.ir import dtypes
 from weft.ir.dtypes import accumulator_dtype
 from weft.ir.op import Op, explain
 from weft.ir.storage import constant
-from weft.ir.tensor import TensorOp
+from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.arguments import checked_number
 from weft.ops.control.effects import stop_gradient
 from weft.ops.pointwise.comparison import clip, maximum
@@ -24,19 +24,18 @@ from weft.ranks.sharding import shard_axis
 __all__ = ["clip_by_global_norm", "clip_by_norm", "clip_by_value"]
 
 
-def clip_by_value(x: Any, low: Any, high: Any) -> TensorOp:
+def clip_by_value(x: TensorLike, low: TensorLike, high: TensorLike) -> TensorOp:
     """Return a gradient or other tensor, clipped elementwise to the range from `low` to `high`.
 
     The gradient is 1 where x is within the bounds, else 0. NaN is kept.
     """
-    both_known = isinstance(low, int | float) and isinstance(high, int | float)
-    if both_known and not low <= high:
+    if isinstance(low, int | float) and isinstance(high, int | float) and not low <= high:
         problem = f"low must not be above high, as {low!r} is above {high!r}"
         raise ArgumentError(explain("clip_by_value", problem, ()))
     return clip(x, low, high)
 
 
-def clip_by_norm(x: Any, limit: float) -> TensorOp:
+def clip_by_norm(x: TensorLike, limit: float) -> TensorOp:
     """Return a gradient or other tensor, scaled down to a Euclidean norm of at most `limit`.
 
     The norm is over all elements; it may exceed the range of the dtype.

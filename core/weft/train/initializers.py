@@ -15,7 +15,8 @@ import numpy as np
 
 from weft.errors import ArgumentError, AxesError
 from weft.ir import dtypes
-from weft.ir.axes import Axes, make_axes
+from weft.ir.axes import Axes, AxesLike, AxisKeys, make_axes
+from weft.ir.dtypes import DTypeLike
 from weft.ir.lengths import product
 from weft.ir.op import explain, explained
 from weft.ir.tensor import TensorOp
@@ -45,7 +46,9 @@ TRUNCATED_DEVIATION = 0.8796256610342398
 """The standard deviation of the standard normal distribution truncated to [-2, 2]."""
 
 
-def _places(function: str, axes: Axes, in_axes: Any, out_axes: Any) -> tuple[Any, Any]:
+def _places(
+    function: str, axes: Axes, in_axes: AxisKeys | None, out_axes: AxisKeys | None
+) -> tuple[Any, Any]:
     """Return the positions of the input and the output axes of a weight."""
     found = [
         None if given is None else explained(function, (), axes.positions, given)
@@ -63,7 +66,9 @@ def _places(function: str, axes: Axes, in_axes: Any, out_axes: Any) -> tuple[Any
     return found[0], found[1]
 
 
-def _fans(function: str, axes: Axes, in_axes: Any, out_axes: Any) -> tuple[int, int]:
+def _fans(
+    function: str, axes: Axes, in_axes: AxisKeys | None, out_axes: AxisKeys | None
+) -> tuple[int, int]:
     """Return the fan-in and the fan-out of a weight."""
     if not axes.is_static:
         problem = f"the lengths of {axes} must be known: they determine the variance"
@@ -76,13 +81,13 @@ def _fans(function: str, axes: Axes, in_axes: Any, out_axes: Any) -> tuple[int, 
 
 
 def variance_scaling(
-    axes: Any,
+    axes: AxesLike | TensorOp,
     scale: float = 1.0,
     mode: str = "fan_in",
     distribution: str = "truncated_normal",
-    in_axes: Any = None,
-    out_axes: Any = None,
-    dtype: Any = dtypes.DEFAULT,
+    in_axes: AxisKeys | None = None,
+    out_axes: AxisKeys | None = None,
+    dtype: DTypeLike = dtypes.DEFAULT,
     seed: int = 0,
     stream: int | None = None,
 ) -> TensorOp:
@@ -103,13 +108,13 @@ def variance_scaling(
 
 def _scaled(
     function: str,
-    axes: Any,
+    axes: AxesLike | TensorOp,
     scale: float,
     mode: str,
     distribution: str,
-    in_axes: Any,
-    out_axes: Any,
-    dtype: Any,
+    in_axes: AxisKeys | None,
+    out_axes: AxisKeys | None,
+    dtype: DTypeLike,
     seed: int,
     stream: int | None,
 ) -> TensorOp:
@@ -136,9 +141,14 @@ def _scaled(
 
 
 def glorot_uniform(
-    axes: Any, gain: float = 1.0, in_axes: Any = None, out_axes: Any = None,
-    dtype: Any = dtypes.DEFAULT, seed: int = 0, stream: int | None = None,
-) -> TensorOp:  # fmt: skip
+    axes: AxesLike | TensorOp,
+    gain: float = 1.0,
+    in_axes: AxisKeys | None = None,
+    out_axes: AxisKeys | None = None,
+    dtype: DTypeLike = dtypes.DEFAULT,
+    seed: int = 0,
+    stream: int | None = None,
+) -> TensorOp:
     """Return weights drawn uniformly from ``±gain * sqrt(6 / (fan_in + fan_out))``.
 
     Also called Xavier initialization (Glorot and Bengio: Understanding the difficulty of training
@@ -150,9 +160,14 @@ def glorot_uniform(
 
 
 def glorot_normal(
-    axes: Any, gain: float = 1.0, in_axes: Any = None, out_axes: Any = None,
-    dtype: Any = dtypes.DEFAULT, seed: int = 0, stream: int | None = None,
-) -> TensorOp:  # fmt: skip
+    axes: AxesLike | TensorOp,
+    gain: float = 1.0,
+    in_axes: AxisKeys | None = None,
+    out_axes: AxisKeys | None = None,
+    dtype: DTypeLike = dtypes.DEFAULT,
+    seed: int = 0,
+    stream: int | None = None,
+) -> TensorOp:
     """Return normal weights of standard deviation ``gain * sqrt(2 / (fan_in + fan_out))``.
 
     Glorot and Bengio, 2010, equation 12. See `variance_scaling` for the rest.
@@ -163,9 +178,15 @@ def glorot_normal(
 
 
 def he_uniform(
-    axes: Any, slope: float = 0.0, mode: str = "fan_in", in_axes: Any = None, out_axes: Any = None,
-    dtype: Any = dtypes.DEFAULT, seed: int = 0, stream: int | None = None,
-) -> TensorOp:  # fmt: skip
+    axes: AxesLike | TensorOp,
+    slope: float = 0.0,
+    mode: str = "fan_in",
+    in_axes: AxisKeys | None = None,
+    out_axes: AxisKeys | None = None,
+    dtype: DTypeLike = dtypes.DEFAULT,
+    seed: int = 0,
+    stream: int | None = None,
+) -> TensorOp:
     """Return weights drawn uniformly from ``±sqrt(6 / ((1 + slope²) fan))``.
 
     Also called Kaiming initialization, for `relu`, or `leaky_relu` with that `slope` (He, Zhang,
@@ -178,9 +199,15 @@ def he_uniform(
 
 
 def he_normal(
-    axes: Any, slope: float = 0.0, mode: str = "fan_in", in_axes: Any = None, out_axes: Any = None,
-    dtype: Any = dtypes.DEFAULT, seed: int = 0, stream: int | None = None,
-) -> TensorOp:  # fmt: skip
+    axes: AxesLike | TensorOp,
+    slope: float = 0.0,
+    mode: str = "fan_in",
+    in_axes: AxisKeys | None = None,
+    out_axes: AxisKeys | None = None,
+    dtype: DTypeLike = dtypes.DEFAULT,
+    seed: int = 0,
+    stream: int | None = None,
+) -> TensorOp:
     """Return normal weights of standard deviation ``sqrt(2 / ((1 + slope²) fan))``.
 
     Also called Kaiming initialization; see `he_uniform`.
@@ -191,9 +218,13 @@ def he_normal(
 
 
 def lecun_uniform(
-    axes: Any, in_axes: Any = None, out_axes: Any = None, dtype: Any = dtypes.DEFAULT,
-    seed: int = 0, stream: int | None = None,
-) -> TensorOp:  # fmt: skip
+    axes: AxesLike | TensorOp,
+    in_axes: AxisKeys | None = None,
+    out_axes: AxisKeys | None = None,
+    dtype: DTypeLike = dtypes.DEFAULT,
+    seed: int = 0,
+    stream: int | None = None,
+) -> TensorOp:
     """Return weights drawn uniformly from ``±sqrt(3 / fan_in)``.
 
     LeCun, Bottou, Orr and Müller: Efficient BackProp, 1998, section 4.6. See `variance_scaling` for
@@ -204,9 +235,13 @@ def lecun_uniform(
 
 
 def lecun_normal(
-    axes: Any, in_axes: Any = None, out_axes: Any = None, dtype: Any = dtypes.DEFAULT,
-    seed: int = 0, stream: int | None = None,
-) -> TensorOp:  # fmt: skip
+    axes: AxesLike | TensorOp,
+    in_axes: AxisKeys | None = None,
+    out_axes: AxisKeys | None = None,
+    dtype: DTypeLike = dtypes.DEFAULT,
+    seed: int = 0,
+    stream: int | None = None,
+) -> TensorOp:
     """Return normal weights of standard deviation ``sqrt(1 / fan_in)``, for `selu`.
 
     LeCun and others, 1998; Klambauer and others: Self-normalizing neural networks, 2017. See
@@ -217,10 +252,10 @@ def lecun_normal(
 
 
 def orthogonal(
-    axes: Any,
+    axes: AxesLike | TensorOp,
     gain: float = 1.0,
-    out_axes: Any = None,
-    dtype: Any = dtypes.DEFAULT,
+    out_axes: AxisKeys | None = None,
+    dtype: DTypeLike = dtypes.DEFAULT,
     seed: int = 0,
     stream: int | None = None,
 ) -> TensorOp:

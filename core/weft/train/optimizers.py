@@ -20,7 +20,7 @@ from weft.ir.axes import ShardAxis
 from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.op import Op, explain
 from weft.ir.storage import as_op, persistent_tensor
-from weft.ir.tensor import TensorOp
+from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.arguments import as_number, checked_number
 from weft.ops.control.effects import doall
 from weft.ops.control.state import assign, value_of
@@ -71,7 +71,7 @@ class Slots:
         self._steps: TensorOp | None = None
         self._rank_of: dict[str, TensorOp] = {}
 
-    def select(self, variable: Any, axis: ShardAxis | None) -> TensorOp:
+    def select(self, variable: TensorOp, axis: ShardAxis | None) -> TensorOp:
         """Set the current variable, and return its value, or this rank's shard of it."""
         self.variable = variable
         self.dtype = accumulator_dtype(variable.dtype)
@@ -140,7 +140,13 @@ Rule = Callable[[TensorOp, TensorOp, Slots], TensorOp]
 """A function of value, gradient and slots that returns the update before the learning rate."""
 
 
-def _optimized(function: str, given: Any, variables: Any, learning_rate: Any, rule: Rule) -> Op:
+def _optimized(
+    function: str,
+    given: TensorOp | Iterable[TensorLike],
+    variables: Iterable[TensorOp] | None,
+    learning_rate: float | TensorOp,
+    rule: Rule,
+) -> Op:
     """Return the op that subtracts ``learning_rate`` times the rule's update from all variables."""
     pairs = _pairs(function, given, variables)
     rate = _rate(function, learning_rate)
@@ -160,7 +166,9 @@ def _optimized(function: str, given: Any, variables: Any, learning_rate: Any, ru
         return doall([*values, *(assign(state, value) for state, value in writes)])
 
 
-def _pairs(function: str, given: Any, variables: Any) -> list[tuple[Any, TensorOp]]:
+def _pairs(
+    function: str, given: TensorOp | Iterable[TensorLike], variables: Iterable[TensorOp] | None
+) -> list[tuple[Any, TensorOp]]:
     """Return each variable with its gradient."""
     if isinstance(given, TensorOp):
         chosen = list(given.variables() if variables is None else _variables(function, variables))
@@ -182,11 +190,11 @@ def _pairs(function: str, given: Any, variables: Any) -> list[tuple[Any, TensorO
     ]
 
 
-def _is_listed(several: Any) -> bool:
+def _is_listed(several: object) -> bool:
     return isinstance(several, Iterable) and not isinstance(several, Op | str)
 
 
-def _variables(function: str, several: Any) -> list[Any]:
+def _variables(function: str, several: Iterable[TensorOp]) -> list[Any]:
     if not _is_listed(several):
         is_number = not math.isnan(as_number(several))
         hint = f": for the rate say learning_rate={several!r}" if is_number else ""
@@ -211,7 +219,7 @@ def check_variables(function: str, variables: list[Any]) -> None:
         raise ArgumentError(explain(function, "a variable is listed twice", variables))
 
 
-def gradient_for(function: str, variable: Any, gradient: Any) -> TensorOp:
+def gradient_for(function: str, variable: TensorOp, gradient: TensorLike) -> TensorOp:
     """Return a gradient with the axes of its variable, or a shard of it.
 
     Raises AxesError for one that does not fit.
@@ -232,7 +240,7 @@ def _current(x: TensorOp) -> TensorOp:
     return value_of(x) if x.is_state else x
 
 
-def _rate(function: str, learning_rate: Any) -> TensorOp | float:
+def _rate(function: str, learning_rate: float | TensorOp) -> TensorOp | float:
     if isinstance(learning_rate, TensorOp):
         is_real = dtypes.is_float(learning_rate.dtype) or dtypes.is_integer(learning_rate.dtype)
         if learning_rate.axes or not is_real:
@@ -262,9 +270,9 @@ def _check_decays(function: str, **decays: Any) -> None:
 
 
 def sgd(
-    loss_or_gradients: Any,
-    variables: Any = None,
-    learning_rate: Any = 0.01,
+    loss_or_gradients: TensorOp | Iterable[TensorLike],
+    variables: Iterable[TensorOp] | None = None,
+    learning_rate: float | TensorOp = 0.01,
     momentum: float = 0.0,
     nesterov: bool = False,
     weight_decay: float = 0.0,
@@ -303,9 +311,9 @@ def _decayed(gradient: TensorOp, value: TensorOp, weight_decay: float) -> Tensor
 
 
 def adam(
-    loss_or_gradients: Any,
-    variables: Any = None,
-    learning_rate: Any = 0.001,
+    loss_or_gradients: TensorOp | Iterable[TensorLike],
+    variables: Iterable[TensorOp] | None = None,
+    learning_rate: float | TensorOp = 0.001,
     beta1: float = 0.9,
     beta2: float = 0.999,
     epsilon: float = 1e-8,
@@ -337,9 +345,9 @@ def _adam_step(
 
 
 def adamw(
-    loss_or_gradients: Any,
-    variables: Any = None,
-    learning_rate: Any = 0.001,
+    loss_or_gradients: TensorOp | Iterable[TensorLike],
+    variables: Iterable[TensorOp] | None = None,
+    learning_rate: float | TensorOp = 0.001,
     beta1: float = 0.9,
     beta2: float = 0.999,
     epsilon: float = 1e-8,
@@ -361,9 +369,9 @@ def adamw(
 
 
 def lamb(
-    loss_or_gradients: Any,
-    variables: Any = None,
-    learning_rate: Any = 0.001,
+    loss_or_gradients: TensorOp | Iterable[TensorLike],
+    variables: Iterable[TensorOp] | None = None,
+    learning_rate: float | TensorOp = 0.001,
     beta1: float = 0.9,
     beta2: float = 0.999,
     epsilon: float = 1e-6,
@@ -388,9 +396,9 @@ def lamb(
 
 
 def rmsprop(
-    loss_or_gradients: Any,
-    variables: Any = None,
-    learning_rate: Any = 0.01,
+    loss_or_gradients: TensorOp | Iterable[TensorLike],
+    variables: Iterable[TensorOp] | None = None,
+    learning_rate: float | TensorOp = 0.01,
     decay: float = 0.99,
     epsilon: float = 1e-8,
     momentum: float = 0.0,
@@ -424,9 +432,9 @@ def rmsprop(
 
 
 def adagrad(
-    loss_or_gradients: Any,
-    variables: Any = None,
-    learning_rate: Any = 0.01,
+    loss_or_gradients: TensorOp | Iterable[TensorLike],
+    variables: Iterable[TensorOp] | None = None,
+    learning_rate: float | TensorOp = 0.01,
     epsilon: float = 1e-10,
     weight_decay: float = 0.0,
 ) -> Op:
@@ -447,9 +455,9 @@ def adagrad(
 
 
 def adadelta(
-    loss_or_gradients: Any,
-    variables: Any = None,
-    learning_rate: Any = 1.0,
+    loss_or_gradients: TensorOp | Iterable[TensorLike],
+    variables: Iterable[TensorOp] | None = None,
+    learning_rate: float | TensorOp = 1.0,
     decay: float = 0.9,
     epsilon: float = 1e-6,
     weight_decay: float = 0.0,
@@ -476,9 +484,9 @@ def adadelta(
 
 
 def lion(
-    loss_or_gradients: Any,
-    variables: Any = None,
-    learning_rate: Any = 0.0001,
+    loss_or_gradients: TensorOp | Iterable[TensorLike],
+    variables: Iterable[TensorOp] | None = None,
+    learning_rate: float | TensorOp = 0.0001,
     beta1: float = 0.9,
     beta2: float = 0.99,
     weight_decay: float = 0.0,

@@ -22,7 +22,7 @@ from weft.ir import dtypes, scope
 from weft.ir.axes import Axes, ShardAxis
 from weft.ir.op import Op, explain
 from weft.ir.storage import as_op
-from weft.ir.tensor import TensorOp
+from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.arguments import checked_integer
 from weft.ops.products.linalg import MatmulOp
 from weft.ops.shape.joining import concat
@@ -35,8 +35,8 @@ __all__ = ["data_parallel"]
 
 
 def data_parallel(
-    loss_or_gradients: Any,
-    variables: Any = None,
+    loss_or_gradients: TensorOp | Iterable[TensorLike],
+    variables: Iterable[TensorOp] | None = None,
     bucket_bytes: int = BUCKET,
     communicator: str | None = None,
     sharded: bool = False,
@@ -84,7 +84,9 @@ def data_parallel(
     return [means[gradient] for gradient in gradients], chosen
 
 
-def _gradients(given: Any, variables: Any) -> tuple[list[Any], list[TensorOp]]:
+def _gradients(
+    given: TensorOp | Iterable[TensorLike], variables: Iterable[TensorOp] | None
+) -> tuple[list[Any], list[TensorOp]]:
     if isinstance(given, TensorOp):
         chosen = list(given.variables() if variables is None else variables)
         gradients = [deriv(given, variable) for variable in chosen]

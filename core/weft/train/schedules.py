@@ -15,7 +15,7 @@ from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.op import explain
 from weft.ir.storage import as_op
-from weft.ir.tensor import TensorOp
+from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.arguments import checked_number
 from weft.ops.pointwise.comparison import clip, greater_equal, where
 from weft.ops.pointwise.elementwise import cast
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 
-def _step(function: str, step: Any) -> TensorOp:
+def _step(function: str, step: TensorLike) -> TensorOp:
     """Return the step number as a float scalar."""
     op = as_op(step)
     if op.axes:
@@ -44,32 +44,32 @@ def _step(function: str, step: Any) -> TensorOp:
     return cast(op, dtypes.float64 if op.dtype == dtypes.float64 else dtypes.DEFAULT)
 
 
-def _positive(function: str, what: str, value: Any) -> float:
+def _positive(function: str, what: str, value: float) -> float:
     number = checked_number(function, what, value)
     if not number:
         raise ArgumentError(explain(function, f"{what} must be more than 0", ()))
     return number
 
 
-def _progress(function: str, step: Any, steps: Any) -> TensorOp:
+def _progress(function: str, step: TensorLike, steps: float) -> TensorOp:
     """Return the fraction of the steps completed, at most 1."""
     return clip(_step(function, step) / _positive(function, "steps", steps), 0.0, 1.0)
 
 
-def step_decay(step: Any, rate: float, steps: float, factor: float = 0.1) -> TensorOp:
+def step_decay(step: TensorLike, rate: float, steps: float, factor: float = 0.1) -> TensorOp:
     """Return ``rate * factor ** floor(step / steps)``: multiplied by factor every `steps` steps."""
     return _decayed("step_decay", step, rate, steps, factor, staircase=True)
 
 
 def exponential_decay(
-    step: Any, rate: float, steps: float, factor: float = 0.1, staircase: bool = False
+    step: TensorLike, rate: float, steps: float, factor: float = 0.1, staircase: bool = False
 ) -> TensorOp:
     """Return ``rate * factor ** (step / steps)``; with `staircase` as `step_decay`."""
     return _decayed("exponential_decay", step, rate, steps, factor, staircase)
 
 
 def _decayed(
-    function: str, step: Any, rate: float, steps: float, factor: float, staircase: bool
+    function: str, step: TensorLike, rate: float, steps: float, factor: float, staircase: bool
 ) -> TensorOp:
     rate = checked_number(function, "rate", rate)
     factor = _positive(function, "factor", factor)
@@ -77,7 +77,7 @@ def _decayed(
     return power(as_op(factor, times.dtype), times) * rate
 
 
-def _times(function: str, step: Any, steps: float, staircase: Any) -> TensorOp:
+def _times(function: str, step: TensorLike, steps: float, staircase: bool) -> TensorOp:
     """Return step / steps, rounded down with `staircase`."""
     if not isinstance(staircase, bool):
         problem = f"staircase must be True or False, not {staircase!r}"
@@ -87,7 +87,7 @@ def _times(function: str, step: Any, steps: float, staircase: Any) -> TensorOp:
 
 
 def inverse_time_decay(
-    step: Any, rate: float, steps: float, factor: float = 1.0, staircase: bool = False
+    step: TensorLike, rate: float, steps: float, factor: float = 1.0, staircase: bool = False
 ) -> TensorOp:
     """Return ``rate / (1 + factor * step / steps)``; with `staircase` the quotient is rounded down.
 
@@ -99,7 +99,7 @@ def inverse_time_decay(
 
 
 def polynomial_decay(
-    step: Any, rate: float, steps: float, end: float = 0.0, order: float = 1.0
+    step: TensorLike, rate: float, steps: float, end: float = 0.0, order: float = 1.0
 ) -> TensorOp:
     """Return ``end + (rate - end) * (1 - step / steps) ** order``, and `end` after `steps` steps.
 
@@ -112,7 +112,7 @@ def polynomial_decay(
     return (left if order == 1 else power(left, order)) * (rate - end) + end
 
 
-def cosine_decay(step: Any, rate: float, steps: float, end: float = 0.0) -> TensorOp:
+def cosine_decay(step: TensorLike, rate: float, steps: float, end: float = 0.0) -> TensorOp:
     """Return ``end + (rate - end) * (1 + cos(pi * step / steps)) / 2``, and `end` after `steps`.
 
     (Loshchilov and Hutter: SGDR: Stochastic gradient descent with warm restarts, 2017, equation 5,
@@ -123,7 +123,9 @@ def cosine_decay(step: Any, rate: float, steps: float, end: float = 0.0) -> Tens
     return (cos(_progress(function, step, steps) * math.pi) + 1.0) * ((rate - end) / 2) + end
 
 
-def piecewise_constant(step: Any, boundaries: Sequence[int], rates: Sequence[float]) -> TensorOp:
+def piecewise_constant(
+    step: TensorLike, boundaries: Sequence[int], rates: Sequence[float]
+) -> TensorOp:
     """Return the rate of the interval of a step.
 
     `boundaries` are the first steps of the intervals after the first, in increasing order. `rates`
@@ -148,14 +150,14 @@ def piecewise_constant(step: Any, boundaries: Sequence[int], rates: Sequence[flo
     return result  # type: ignore[no-any-return]
 
 
-def _numbers(function: str, what: str, several: Any) -> list[float]:
+def _numbers(function: str, what: str, several: Sequence[float]) -> list[float]:
     if not isinstance(several, list | tuple):
         problem = f"{what} must be a list of numbers, not {several!r}"
         raise ArgumentError(explain(function, problem, ()))
     return [checked_number(function, what, value) for value in several]
 
 
-def warm_up(step: Any, rate: Any, steps: float, start: float = 0.0) -> TensorOp:
+def warm_up(step: TensorLike, rate: float | TensorOp, steps: float, start: float = 0.0) -> TensorOp:
     """Return a rate times a factor that rises linearly from `start` to 1 over `steps` steps.
 
     `rate` is a number or a schedule of the same step. (Goyal and others: Accurate, large minibatch
