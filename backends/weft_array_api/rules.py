@@ -14,6 +14,7 @@ import numpy as np
 
 from weft.errors import DTypeError
 from weft.ir import dtypes, results
+from weft.ir.op import Op
 from weft.ir.rules import RuleTable
 from weft.ops.control import effects
 from weft.ops.indexing import gathering, slicing
@@ -103,7 +104,7 @@ WIDER = {"float32": "float64", "complex64": "complex128"}
 
 
 @rules.on_type(*FUNCTIONS)
-def function_rule(op: Any, library: ArrayLibrary, *args: Array) -> Array:
+def function_rule(op: Op, library: ArrayLibrary, *args: Array) -> Array:
     """Call the function."""
     return getattr(library.xp, FUNCTIONS[type(op)])(*args)
 
@@ -113,7 +114,7 @@ def _numbers(library: ArrayLibrary, dtype: dtypes.DType, x: Array) -> Array:
 
 
 @rules.on_type(*ORDERED)
-def ordered_rule(op: Any, library: ArrayLibrary, x: Array, y: Array) -> Array:
+def ordered_rule(op: elementwise.ElementwiseOp, library: ArrayLibrary, x: Array, y: Array) -> Array:
     """Call the function, with bools as 0 and 1."""
     dtype = op.args[0].dtype
     function = getattr(library.xp, ORDERED[type(op)])
@@ -122,7 +123,9 @@ def ordered_rule(op: Any, library: ArrayLibrary, x: Array, y: Array) -> Array:
 
 
 @rules.on_type(elementwise.FloorDivideOp, elementwise.ModOp)
-def quotient_rule(op: Any, library: ArrayLibrary, x: Array, y: Array) -> Array:
+def quotient_rule(
+    op: elementwise.ElementwiseOp, library: ArrayLibrary, x: Array, y: Array
+) -> Array:
     """Call the function; integer division by 0, undefined in the standard, gives 0."""
     xp = library.xp
     divide = xp.floor_divide if isinstance(op, elementwise.FloorDivideOp) else xp.remainder
@@ -133,7 +136,7 @@ def quotient_rule(op: Any, library: ArrayLibrary, x: Array, y: Array) -> Array:
 
 
 @rules.on_type(math.PowerOp)
-def power_rule(op: Any, library: ArrayLibrary, x: Array, y: Array) -> Array:
+def power_rule(op: math.PowerOp, library: ArrayLibrary, x: Array, y: Array) -> Array:
     """Call the function; negative powers of integers follow the op's definition."""
     xp = library.xp
     if op.dtype.kind != "i":
@@ -143,7 +146,7 @@ def power_rule(op: Any, library: ArrayLibrary, x: Array, y: Array) -> Array:
 
 
 @rules.on_type(bits.ShiftOp)
-def shift_rule(op: Any, library: ArrayLibrary, x: Array, count: Array) -> Array:
+def shift_rule(op: bits.ShiftOp, library: ArrayLibrary, x: Array, count: Array) -> Array:
     """Call the function for valid counts; others shift all bits out."""
     xp, width = library.xp, op.dtype.itemsize * 8
     inside = (count >= 0) & (count < width)
@@ -157,25 +160,25 @@ def shift_rule(op: Any, library: ArrayLibrary, x: Array, count: Array) -> Array:
 
 
 @rules.on_type(elementwise.CastOp)
-def cast_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
+def cast_rule(op: elementwise.CastOp, library: ArrayLibrary, x: Array) -> Array:
     """Convert the dtype."""
     return library.xp.astype(x, library.dtype(op.dtype))
 
 
 @rules.on_type(movement.ReshapeOp)
-def reshape_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
+def reshape_rule(op: movement.ReshapeOp, library: ArrayLibrary, x: Array) -> Array:
     """Reshape."""
     return library.xp.reshape(x, op.axes.shape)
 
 
 @rules.on_type(movement.TransposeOp)
-def transpose_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
+def transpose_rule(op: movement.TransposeOp, library: ArrayLibrary, x: Array) -> Array:
     """Permute the dimensions."""
     return library.xp.permute_dims(x, op.permutation)
 
 
 @rules.on_type(movement.BroadcastOp)
-def broadcast_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
+def broadcast_rule(op: movement.BroadcastOp, library: ArrayLibrary, x: Array) -> Array:
     """Insert dimensions of length 1, then broadcast."""
     shape = [1] * op.rank
     for place, length in zip(op.dims, x.shape, strict=True):
@@ -184,31 +187,35 @@ def broadcast_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
 
 
 @rules.on_type(movement.IdentityOp)
-def identity_rule(op: Any, library: ArrayLibrary, x: Array, *others: Array) -> Array:
+def identity_rule(
+    op: movement.IdentityOp, library: ArrayLibrary, x: Array, *others: Array
+) -> Array:
     """Return the first operand."""
     return x
 
 
 @rules.on_type(results.ResultOp)
-def result_rule(op: Any, library: ArrayLibrary, values: Any) -> Array:
+def result_rule(op: results.ResultOp, library: ArrayLibrary, values: Any) -> Array:
     """Select one of several results."""
     return values[op.index]
 
 
 @rules.on_type(movement.IotaOp)
-def iota_rule(op: Any, library: ArrayLibrary) -> Array:
+def iota_rule(op: movement.IotaOp, library: ArrayLibrary) -> Array:
     """Compute the index along the axis."""
     return library.from_host(op.reference())
 
 
 @rules.on_type(slicing.SliceOp)
-def slice_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
+def slice_rule(op: slicing.SliceOp, library: ArrayLibrary, x: Array) -> Array:
     """Slice the operand."""
     return x[slicing.python_slices(op.bounds)] if op.rank else x
 
 
 @rules.on_type(slicing.UpdateSliceOp)
-def update_slice_rule(op: Any, library: ArrayLibrary, x: Array, value: Array) -> Array:
+def update_slice_rule(
+    op: slicing.UpdateSliceOp, library: ArrayLibrary, x: Array, value: Array
+) -> Array:
     """Copy and assign the slice."""
     if not op.rank:
         return value
@@ -218,13 +225,13 @@ def update_slice_rule(op: Any, library: ArrayLibrary, x: Array, value: Array) ->
 
 
 @rules.on_type(joining.ConcatOp)
-def concat_rule(op: Any, library: ArrayLibrary, *args: Array) -> Array:
+def concat_rule(op: joining.ConcatOp, library: ArrayLibrary, *args: Array) -> Array:
     """Concatenate the operands."""
     return library.xp.concat(args, axis=op.position)
 
 
 @rules.on_type(reduction.SumOp)
-def sum_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
+def sum_rule(op: reduction.SumOp, library: ArrayLibrary, x: Array) -> Array:
     """Sum in blocks, then the blocks, so that errors grow with the logarithm of the length.
 
     Sums have the dtype of the result, of 0 and 1 in the place of bools.
@@ -247,7 +254,7 @@ def sum_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
 
 
 @rules.on_type(reduction.ProdOp)
-def prod_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
+def prod_rule(op: reduction.ProdOp, library: ArrayLibrary, x: Array) -> Array:
     """Multiply in a wider dtype where there is one, with bools as 0 and 1."""
     x = _numbers(library, op.args[0].dtype, x)
     dtype = library.dtype(op.dtype)
@@ -259,7 +266,7 @@ def prod_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
 
 
 @rules.on_type(reduction.MaxOp)
-def max_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
+def max_rule(op: reduction.MaxOp, library: ArrayLibrary, x: Array) -> Array:
     """Compute the maximum; of bools, whether any is true."""
     if dtypes.is_bool(op.dtype):
         return library.xp.any(x, axis=op.positions)
@@ -267,7 +274,7 @@ def max_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
 
 
 @rules.on_type(reduction.ArgmaxOp)
-def argmax_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
+def argmax_rule(op: reduction.ArgmaxOp, library: ArrayLibrary, x: Array) -> Array:
     """Find the position of the maximum."""
     x = _numbers(library, op.args[0].dtype, x)
     found = library.xp.argmax(x, axis=op.positions[0])
@@ -275,7 +282,7 @@ def argmax_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
 
 
 @rules.on_type(gathering.TakeOp)
-def take_rule(op: Any, library: ArrayLibrary, x: Array, indices: Array) -> Array:
+def take_rule(op: gathering.TakeOp, library: ArrayLibrary, x: Array, indices: Array) -> Array:
     """Gather, after a check of the indices on the host."""
     places = op.places(library.to_host(indices)) % max(x.shape[op.position], 1)
     flat = library.from_host(places.reshape(-1))
@@ -284,7 +291,7 @@ def take_rule(op: Any, library: ArrayLibrary, x: Array, indices: Array) -> Array
 
 
 @rules.on_type(sorting.ArgsortOp)
-def argsort_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
+def argsort_rule(op: sorting.ArgsortOp, library: ArrayLibrary, x: Array) -> Array:
     """Sort, with bools as 0 and 1.
 
     In descending order from the end to the beginning: NumPy lacks that argument of the standard.
@@ -300,7 +307,7 @@ def argsort_rule(op: Any, library: ArrayLibrary, x: Array) -> Array:
 
 
 @rules.on_type(effects.EffectOp)
-def effect_rule(op: Any, library: ArrayLibrary, *args: Array) -> Array:
+def effect_rule(op: effects.EffectOp, library: ArrayLibrary, *args: Array) -> Array:
     """Call the effect with the operands on the host, and return the first one."""
     op.perform(*map(library.to_host, args))
     return args[0]
@@ -308,7 +315,7 @@ def effect_rule(op: Any, library: ArrayLibrary, *args: Array) -> Array:
 
 @rules.on_type(bits.BitcastOp, complex_parts.ComplexOp, collectives.CommunicationOp)
 @rules.on_type(decompositions.CholeskyOp, decompositions.SolveOp, decompositions.DeterminantOp)
-def host_rule(op: Any, library: ArrayLibrary, *args: Array) -> Array:
+def host_rule(op: Op, library: ArrayLibrary, *args: Array) -> Array:
     """Call the NumPy reference on the host."""
     result = np.asarray(op.reference(*map(library.to_host, args)), op.dtype)
     return library.from_host(result)

@@ -177,7 +177,7 @@ class Exporter:
             return self.constant(self._state(op))
         return RULES[type(op)](self, op, [self._names[arg] for arg in op.args])
 
-    def _state(self, op: Any) -> Any:
+    def _state(self, op: ReadOp) -> Any:
         given = self._values.get(op.state)
         if given is None:
             given = initial_value(op.state, op.axes.shape)
@@ -265,7 +265,7 @@ REDUCTIONS: dict[type[Op], str] = {
 
 
 @exports(*REDUCTIONS)
-def _reduced(exporter: Exporter, op: Any, args: list[str]) -> str:
+def _reduced(exporter: Exporter, op: ops.ReductionOp, args: list[str]) -> str:
     if not op.positions:
         return args[0]
     (x,) = args
@@ -275,7 +275,7 @@ def _reduced(exporter: Exporter, op: Any, args: list[str]) -> str:
 
 
 @exports(ops.ArgmaxOp)
-def _argmax(exporter: Exporter, op: Any, args: list[str]) -> str:
+def _argmax(exporter: Exporter, op: ops.ArgmaxOp, args: list[str]) -> str:
     (axis,) = op.positions
     return exporter.node("ArgMax", *args, axis=axis, keepdims=0)
 
@@ -286,12 +286,12 @@ def _reshape(exporter: Exporter, op: Op, args: list[str]) -> str:
 
 
 @exports(ops.TransposeOp)
-def _transpose(exporter: Exporter, op: Any, args: list[str]) -> str:
+def _transpose(exporter: Exporter, op: ops.TransposeOp, args: list[str]) -> str:
     return exporter.node("Transpose", *args, perm=list(op.permutation))
 
 
 @exports(ops.BroadcastOp)
-def _broadcast(exporter: Exporter, op: Any, args: list[str]) -> str:
+def _broadcast(exporter: Exporter, op: ops.BroadcastOp, args: list[str]) -> str:
     shape = [1] * op.rank
     for axis, length in zip(op.dims, op.args[0].axes.shape, strict=True):
         shape[axis] = length
@@ -300,7 +300,7 @@ def _broadcast(exporter: Exporter, op: Any, args: list[str]) -> str:
 
 
 @exports(ops.SliceOp)
-def _slice(exporter: Exporter, op: Any, args: list[str]) -> str:
+def _slice(exporter: Exporter, op: ops.SliceOp, args: list[str]) -> str:
     starts, lengths, steps = zip(*op.bounds, strict=True) if op.bounds else ((), (), ())
     if not starts:
         return args[0]
@@ -311,35 +311,35 @@ def _slice(exporter: Exporter, op: Any, args: list[str]) -> str:
 
 
 @exports(ops.PadOp)
-def _pad(exporter: Exporter, op: Any, args: list[str]) -> str:
+def _pad(exporter: Exporter, op: ops.PadOp, args: list[str]) -> str:
     fill = exporter.constant(np.array(op.fill, op.dtype))
     return exporter.node("Pad", args[0], exporter.ints(*_pads(op.widths)), fill)
 
 
 @exports(ops.UpdateSliceOp)
-def _update_slice(exporter: Exporter, op: Any, args: list[str]) -> str:
+def _update_slice(exporter: Exporter, op: ops.UpdateSliceOp, args: list[str]) -> str:
     places = [start + step * np.arange(n) for start, n, step in op.bounds]
     indices = np.stack(np.meshgrid(*places, indexing="ij"), -1).astype(np.int64)
     return exporter.node("ScatterND", args[0], exporter.constant(indices), args[1])
 
 
 @exports(ops.ConcatOp)
-def _concat(exporter: Exporter, op: Any, args: list[str]) -> str:
+def _concat(exporter: Exporter, op: ops.ConcatOp, args: list[str]) -> str:
     return exporter.node("Concat", *args, axis=op.position)
 
 
 @exports(ops.TakeOp)
-def _take(exporter: Exporter, op: Any, args: list[str]) -> str:
+def _take(exporter: Exporter, op: ops.TakeOp, args: list[str]) -> str:
     return exporter.node("Gather", *args, axis=op.position)
 
 
 @exports(ops.TakeAlongAxisOp)
-def _take_along_axis(exporter: Exporter, op: Any, args: list[str]) -> str:
+def _take_along_axis(exporter: Exporter, op: ops.TakeAlongAxisOp, args: list[str]) -> str:
     return exporter.node("GatherElements", *args, axis=op.position)
 
 
 @exports(ops.IotaOp)
-def _iota(exporter: Exporter, op: Any, args: list[str]) -> str:
+def _iota(exporter: Exporter, op: ops.IotaOp, args: list[str]) -> str:
     return exporter.constant(np.asarray(op.reference()))
 
 
@@ -365,7 +365,7 @@ def _pads(pairs: Any) -> list[int]:
 
 
 @exports(nn.ConvolutionOp)
-def _convolution(exporter: Exporter, op: Any, args: list[str]) -> str:
+def _convolution(exporter: Exporter, op: nn.ConvolutionOp, args: list[str]) -> str:
     return exporter.node(
         "Conv", *args, strides=list(op.stride), pads=_pads(op.padding),
         dilations=list(op.dilation), group=op.groups,
@@ -373,7 +373,7 @@ def _convolution(exporter: Exporter, op: Any, args: list[str]) -> str:
 
 
 @exports(nn.MaxPoolOp)
-def _max_pool(exporter: Exporter, op: Any, args: list[str]) -> str:
+def _max_pool(exporter: Exporter, op: nn.MaxPoolOp, args: list[str]) -> str:
     return exporter.node(
         "MaxPool", *args, kernel_shape=list(op.kernel), strides=list(op.stride),
         pads=_pads(op.padding), dilations=list(op.dilation),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from weft.errors import NeedsMemory
@@ -37,7 +35,7 @@ def reshape_rule(op: Op, emit: Emitter) -> None:
 
 
 @rules.on_type(slicing.UpdateSliceOp)
-def update_slice_rule(op: Any, emit: Emitter) -> None:
+def update_slice_rule(op: slicing.UpdateSliceOp, emit: Emitter) -> None:
     """Copy the first operand unless the update is in place, then copy the slice."""
     if emit.args[0] != emit.out:
         emit.line(f"copyto({emit.out}, {emit.args[0]})")
@@ -45,7 +43,7 @@ def update_slice_rule(op: Any, emit: Emitter) -> None:
 
 
 @rules.on_type(joining.PadOp)
-def pad_rule(op: Any, emit: Emitter) -> None:
+def pad_rule(op: joining.PadOp, emit: Emitter) -> None:
     """Fill the result, then copy the operand to its slice."""
     emit.line(f"{emit.out}.fill({emit.bind(np.asarray(op.fill, op.dtype)[()], 'fill')})")
     inner = op.inner_bounds(op.args[0].axes)
@@ -53,7 +51,7 @@ def pad_rule(op: Any, emit: Emitter) -> None:
 
 
 @rules.on_type(joining.ConcatOp)
-def concat_rule(op: Any, emit: Emitter) -> None:
+def concat_rule(op: joining.ConcatOp, emit: Emitter) -> None:
     """Copy each operand to its slice of the result."""
     for bounds, arg in zip(op.parts(), emit.args, strict=True):
         emit.line(f"copyto({_slice(bounds, emit)}, {arg})")

@@ -14,7 +14,7 @@ PART = 2**15
 
 
 @rules.on_type(philox.RandomBitsOp)
-def random_bits_rule(op: Any, emit: Emitter) -> None:
+def random_bits_rule(op: philox.RandomBitsOp, emit: Emitter) -> None:
     """Run Philox on blocks that fit the cache."""
     fill = emit.bind(partial(_fill, (op.seed, op.stream)), "random_bits")
     emit.line(f"{fill}({emit.args[0]}, {emit.out})")
