@@ -14,7 +14,7 @@ from weft.plan.plan import ARENA, INPUT, RESULT, Buffer
 from weft.report.recorder import RESUMED
 from weft.support.source import Location
 from weft_c.matmul import blas
-from weft_c.runtime.control_flow import Choice, Repeat, While
+from weft_c.runtime.control_flow import Conditional, Repeat, While
 from weft_c.runtime.segments import Launch, Segment
 from weft_c.source.functions import HostCall, LibraryCall, Section
 
@@ -201,7 +201,7 @@ class ProgramText:
                 yield from self._sequence(test, "    ")
                 yield f"    while ({self._flag(flag)}) {{"
                 yield from (poll, *self._sequence(inside), *self._sequence(test), "    }")
-            case Choice(flag, then, otherwise):
+            case Conditional(flag, then, otherwise):
                 yield f"    if ({self._flag(flag)}) {{"
                 yield from (*self._sequence(then), "    } else {", *self._sequence(otherwise))
                 yield "    }"
@@ -285,5 +285,5 @@ def _all_segments(segments: Iterable[Segment]) -> Iterator[Segment]:
                 yield from _all_segments(inside)
             case While(test, _, inside):
                 yield from _all_segments([*test, *inside])
-            case Choice(_, then, otherwise):
+            case Conditional(_, then, otherwise):
                 yield from _all_segments([*then, *otherwise])

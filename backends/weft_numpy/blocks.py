@@ -34,7 +34,7 @@ Run = Callable[..., None]
 
 
 @dataclass(frozen=True)
-class Block:
+class SourceBlock:
     """The function ``bind``, as text.
 
     Attributes
@@ -51,7 +51,7 @@ class Block:
 
 
 @dataclass
-class Call:
+class BlockCall:
     """One call of a block.
 
     Attributes
@@ -74,7 +74,7 @@ class Call:
 
 
 @dataclass
-class Line:
+class CallerLine:
     """A line of the function that calls the blocks.
 
     Attributes
@@ -88,7 +88,7 @@ class Line:
     """
 
     text: str = "{}"
-    call: Call | None = None
+    call: BlockCall | None = None
     depth: int = 0
 
     @property
@@ -105,20 +105,20 @@ DEEP = 16
 
 
 @dataclass
-class Row:
+class RenderedLine:
     """A line of text of the calling function, and the call in it."""
 
     depth: int
     text: str
-    call: Call | None = None
+    call: BlockCall | None = None
 
     def is_deeper(self, depth: int) -> bool:
-        """Whether the row can move to a separate function with all rows of its depth."""
+        """Whether the line can move to a separate function with all lines of its depth."""
         return self.depth > depth or (self.depth == depth and not self.text.endswith(BREAK))
 
 
 @dataclass
-class Code:
+class ProgramCode:
     """The code of one program.
 
     Attributes
@@ -132,20 +132,20 @@ class Code:
     names
         The global names of the blocks: functions and dtypes.
     locations
-        The user's line of each index in `Call.origins`.
+        The user's line of each index in `BlockCall.origins`.
     is_atomic
         Whether an interrupt at any point leaves all states old or all of them new.
     """
 
     signature: list[str]
-    blocks: list[Block] = field(default_factory=list)
-    lines: list[Line] = field(default_factory=list)
+    blocks: list[SourceBlock] = field(default_factory=list)
+    lines: list[CallerLine] = field(default_factory=list)
     names: dict[str, Any] = field(default_factory=dict)
     locations: dict[float, source.Location] = field(default_factory=dict)
     is_atomic: bool = True
 
     @property
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[BlockCall]:
         """The calls of blocks, in the order of the lines."""
         return [line.call for line in self.lines if line.call is not None]
 
@@ -178,18 +178,18 @@ class Code:
             yield f"def run({', '.join(self.signature)}):", None
             yield from ((self._shown(line), None) for line in self.lines)
 
-    def _shown(self, line: Line) -> str:
+    def _shown(self, line: CallerLine) -> str:
         text = f"    {'    ' * line.depth}{line.python}"
         return text if line.call is None else f"{text}  # {self.memory(line.call)}"
 
-    def first_calls(self) -> list[Call]:
+    def first_calls(self) -> list[BlockCall]:
         """Return the first call of each block."""
-        found: dict[int, Call] = {}
+        found: dict[int, BlockCall] = {}
         for call in self.calls:
             found.setdefault(call.block, call)
         return [found[number] for number in range(len(self.blocks))]
 
-    def block_text(self, call: Call) -> tuple[str, list[int]]:
+    def block_text(self, call: BlockCall) -> tuple[str, list[int]]:
         """Return a block with the user's lines as comments, and each line's index in `origins`."""
         lines: list[str] = []
         places: list[int] = []
@@ -209,7 +209,7 @@ class Code:
                 places.append(place)
         return "\n".join(lines) + "\n", places
 
-    def _named_states(self, call: Call) -> str:
+    def _named_states(self, call: BlockCall) -> str:
         """Return the names in a block that refer to states which the user named."""
         names = self.blocks[call.block].arrays
         return ", ".join(
@@ -218,14 +218,14 @@ class Code:
             if tensor.base.kind == STATE and tensor.base.owner.label
         )
 
-    def memory(self, call: Call) -> str:
+    def memory(self, call: BlockCall) -> str:
         """Return the names in a block with the memory that they refer to in a call."""
         names = self.blocks[call.block].arrays
         return ", ".join(
             f"{name} {_address(tensor)}" for name, tensor in zip(names, call.tensors, strict=True)
         )
 
-    def where(self, call: Call, place: int) -> str:
+    def where(self, call: BlockCall, place: int) -> str:
         """Return the comment with the user's line for a line of a block; empty for none."""
         here = self.locations.get(call.origins[place])
         return "" if here is None else comment(here)
@@ -241,7 +241,7 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def _invocation(call: Call) -> str:
+def _invocation(call: BlockCall) -> str:
     return f"block{call.block}({', '.join(call.callers)})"
 
 
@@ -282,18 +282,18 @@ def compiled(text: str, places: list[int]) -> CompiledBlock:
 class Linked:
     """Compiled code, ready to be bound to memory."""
 
-    def __init__(self, code: Code, scope: Mapping[str, Any], name: str) -> None:
+    def __init__(self, code: ProgramCode, scope: Mapping[str, Any], name: str) -> None:
         self.code = code
         self.filename = f"{MARK} calls of {harmless(name)}>"
         texts = [code.block_text(call) for call in code.first_calls()]
         self.blocks = [compiled(*text) for text in texts]
         scope = {**scope, **code.names}
         self.binds = [_defined(block.code, scope, "bind") for block in self.blocks]
-        self.rows: list[Row] = []
+        self.rendered_lines: list[RenderedLine] = []
         self.join = None if code.is_single else self._joined()
 
     def _joined(self) -> Callable[[list[Run]], Run]:
-        """Compile the function that runs all lines; `rows` are the lines of its text."""
+        """Compile the function that runs all lines; `rendered_lines` are its text."""
         names = [f"block{call.block}_{number}" for number, call in enumerate(self.code.calls)]
         runs = iter(names)
         body = []
@@ -301,14 +301,21 @@ class Linked:
             text = line.text
             if line.call is not None:
                 text = text.format(f"{next(runs)}({', '.join(line.call.callers)})")
-            body.append(Row(line.depth, text, line.call))
+            body.append(RenderedLine(line.depth, text, line.call))
         signature = ", ".join(self.code.signature)
-        self.rows = [Row(0, "def join(blocks):"), Row(1, f"[{', '.join(names)}] = blocks")]
-        for name, rows in _functions(body, signature):
-            self.rows.append(Row(1, f"def {name}({signature}):"))
-            self.rows += [replace(row, depth=row.depth + 2) for row in rows]
-        self.rows.append(Row(1, "return run"))
-        text = "\n".join([f"{'    ' * row.depth}{row.text}" for row in self.rows])
+        self.rendered_lines = [
+            RenderedLine(0, "def join(blocks):"),
+            RenderedLine(1, f"[{', '.join(names)}] = blocks"),
+        ]
+        for name, rendered_lines in _functions(body, signature):
+            self.rendered_lines.append(RenderedLine(1, f"def {name}({signature}):"))
+            self.rendered_lines += [
+                replace(rendered, depth=rendered.depth + 2) for rendered in rendered_lines
+            ]
+        self.rendered_lines.append(RenderedLine(1, "return run"))
+        text = "\n".join(
+            [f"{'    ' * rendered.depth}{rendered.text}" for rendered in self.rendered_lines]
+        )
         found: Callable[[list[Run]], Run]
         code = compile(text, self.filename, "exec")
         found = _defined(code, dict(_INTERRUPTS), "join")
@@ -324,7 +331,7 @@ class Linked:
 
     def add_notes(self, error: BaseException) -> None:
         """Add the generated statement that failed, and the user's line behind it, to an error."""
-        call: Call | None = self.code.calls[0]
+        call: BlockCall | None = self.code.calls[0]
         trace: TracebackType | None = error.__traceback__
         while trace is not None:
             filename, line = trace.tb_frame.f_code.co_filename, trace.tb_lineno
@@ -334,7 +341,7 @@ class Linked:
                 where = self.code.where(call, block.places[line - 1])
                 error.add_note(f"in generated code: {statement}\n  {where}")
             elif filename == self.filename:
-                call = self.rows[line - 1].call or call
+                call = self.rendered_lines[line - 1].call or call
             trace = trace.tb_next
 
 
@@ -342,22 +349,32 @@ _INTERRUPTS = {"holding": holding, "raise_pending": raise_pending}
 """The globals that loops use to check for interrupts."""
 
 
-def _functions(body: list[Row], signature: str) -> list[tuple[str, list[Row]]]:
-    """Return functions by name that run some rows; the last one runs all of them.
+def _functions(body: list[RenderedLine], signature: str) -> list[tuple[str, list[RenderedLine]]]:
+    """Return functions by name that run some lines; the last one runs all of them.
 
-    Python limits nesting to 20 blocks, so deeper rows become functions. A row that leaves a loop
+    Python limits nesting to 20 blocks, so deeper lines become functions. A line that leaves a loop
     stays in that loop.
     """
-    found: list[tuple[str, list[Row]]] = []
-    for depth in reversed(range(DEEP, max([row.depth for row in body], default=0) + 1, DEEP)):
-        shallow: list[Row] = []
-        for is_deep, several in groupby(body, partial(Row.is_deeper, depth=depth)):
-            rows = list(several)
+    found: list[tuple[str, list[RenderedLine]]] = []
+    for depth in reversed(
+        range(DEEP, max([rendered.depth for rendered in body], default=0) + 1, DEEP)
+    ):
+        shallow: list[RenderedLine] = []
+        for is_deep, several in groupby(body, partial(RenderedLine.is_deeper, depth=depth)):
+            rendered_lines = list(several)
             if is_deep:
                 name = f"part{len(found)}"
-                found.append((name, [replace(row, depth=row.depth - depth) for row in rows]))
-                rows = [Row(depth, f"{name}({signature})")]
-            shallow += rows
+                found.append(
+                    (
+                        name,
+                        [
+                            replace(rendered, depth=rendered.depth - depth)
+                            for rendered in rendered_lines
+                        ],
+                    )
+                )
+                rendered_lines = [RenderedLine(depth, f"{name}({signature})")]
+            shallow += rendered_lines
         body = shallow
     return [*found, ("run", body)]
 

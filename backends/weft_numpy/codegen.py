@@ -28,7 +28,7 @@ from weft.plan.repeated_blocks import WORTH, cuts, kinds
 from weft.plan.sub_plans import CallFrame, Part, calls_of, expand_step
 from weft.runtime.program import Program
 from weft.support.quoting import variable
-from weft_numpy.blocks import BREAK, Block, Call, Code, Line
+from weft_numpy.blocks import BREAK, BlockCall, CallerLine, ProgramCode, SourceBlock
 from weft_numpy.thread_pool import parallel_for
 
 if TYPE_CHECKING:
@@ -78,8 +78,8 @@ class Emitter:
         The caller's arrays, which may differ between calls.
     """
 
-    def __init__(self, module: Module, lent: Lent) -> None:
-        self.module = module
+    def __init__(self, writer: ProgramWriter, lent: Lent) -> None:
+        self.writer = writer
         self.lent = lent
         self.lines: list[str] = []
         self.origins: list[float] = []
@@ -134,13 +134,13 @@ class Emitter:
     def at(self, op: Op) -> None:
         """Attribute the next lines to an op, whose line in the user's file is shown above them."""
         self.origin = op.order
-        self.module.code.locations[op.order] = op.location
+        self.writer.code.locations[op.order] = op.location
 
     def line(self, text: str, how: How = How.PARTS) -> None:
         """Write a statement; `how` says how it writes its result."""
         self.lines.append(text)
         self.origins.append(self.origin)
-        self.module.writing.add(how, self.writes_state)
+        self.writer.writing.add(how, self.writes_state)
 
     @property
     def writes_state(self) -> bool:
@@ -151,12 +151,12 @@ class Emitter:
     def bind(self, value: Any, hint: str) -> str:
         """Bind a value that is known at compile time, and return its name."""
         if isinstance(value, GLOBAL) and not getattr(value, "__closure__", None):
-            return self.module.bind(value, hint, self.taken)
+            return self.writer.bind(value, hint, self.taken)
         found = self.values.get(id(value))
         if found is None:
             number = 0
             name = hint = variable(hint)
-            while name in self.taken or name in self.module.scope:
+            while name in self.taken or name in self.writer.scope:
                 number += 1
                 name = f"{hint}_{number}"
             self.taken.add(name)
@@ -207,7 +207,7 @@ class Emitter:
 
     def number(self, value: Any, dtype: DType) -> str:
         """Return the name of a scalar as an array of a dtype without axes."""
-        return self.bind(self.module.number(value, dtype), "number")
+        return self.bind(self.writer.number(value, dtype), "number")
 
     def filled(self, number: str, length: int) -> str:
         """Return the name of a row that repeats a scalar named by `number`."""
@@ -248,7 +248,7 @@ class Emitter:
         shape, dtype = self.lent[given]
         whole = self.callers.get(given)
         if whole is None:
-            whole = self.new_name(given[0]) if self.module.is_cut else given
+            whole = self.new_name(given[0]) if self.writer.is_cut else given
             self.callers[given] = whole
         if (description.shape, description.dtype) == (shape, dtype) and (
             description.is_contiguous and not description.offset
@@ -274,7 +274,7 @@ class Emitter:
         place = f"{description.offset}, {description.strides}"
         return f"ndarray({description.shape}, {element}, {memory}, {place})"
 
-    def finish(self, signature: Sequence[str]) -> tuple[Block, list[float]]:
+    def finish(self, signature: Sequence[str]) -> tuple[SourceBlock, list[float]]:
         """Return the function ``bind``, and the origin of each of its lines."""
         values = [name for name, _ in self.values.values()]
         head = [
@@ -287,7 +287,7 @@ class Emitter:
         body = [f"        {line}" for line in self.lines] or ["        pass"]
         before = [-1] * (len(head) - len(self.prelude) - 1)
         origins = [*before, *self.prelude_origins, -1, *(self.origins or [-1]), -1]
-        return Block((*head, *body, "    return run"), tuple(self.names.values())), origins
+        return SourceBlock((*head, *body, "    return run"), tuple(self.names.values())), origins
 
 
 LONGEST_ROW = 2**16
@@ -303,7 +303,7 @@ GLOBAL = (np.ufunc, FunctionType, BuiltinFunctionType, type(np.take), np.dtype, 
 """Types of values that are globals of blocks; other values are bound like arrays."""
 
 
-class Module:
+class ProgramWriter:
     """Writes the code of one program."""
 
     def __init__(self, program: Program, kernels: Kernels) -> None:
@@ -314,9 +314,9 @@ class Module:
         self.numbers: dict[tuple[DType, bytes], Any] = {}
         graph = program.plan.graph
         self.lent = {**_lent(INPUT, graph.inputs), **_lent(RESULT, graph.outputs)}
-        self.code = Code(list(self.lent))
-        self.block_numbers: dict[Block, int] = {}
-        self.bodies: dict[tuple[Graph, tuple[str, ...]], list[Line]] = {}
+        self.code = ProgramCode(list(self.lent))
+        self.block_numbers: dict[SourceBlock, int] = {}
+        self.bodies: dict[tuple[Graph, tuple[str, ...]], list[CallerLine]] = {}
         self.writing = StateWrites()
         self.find: Callable[[type[Op]], Any]
         self.is_cut = False
@@ -324,7 +324,7 @@ class Module:
         self.mark = None if self.recorder is None else self.recorder.mark
 
     def bind(self, value: Any, hint: str, taken: Iterable[str] = ()) -> str:
-        """Return the name of a function or dtype in the module's globals, not one of `taken`."""
+        """Return the name of a function or dtype in the program's globals, not one of `taken`."""
         found = self.bound.get(id(value))
         if found is None:
             found = hint = variable(hint)
@@ -341,7 +341,7 @@ class Module:
         made = np.asarray(value).astype(dtype)
         return self.numbers.setdefault((dtype, made.tobytes()), made)
 
-    def write(self, steps: Sequence[Step], find: Callable[[type[Op]], Any]) -> Code:
+    def write(self, steps: Sequence[Step], find: Callable[[type[Op]], Any]) -> ProgramCode:
         """Return the code of steps; `find` returns the rule of a type of op."""
         self.find = find
         self._write_callees(steps)
@@ -356,17 +356,17 @@ class Module:
         """Return the ends of blocks; programs too short for repeats to pay off have one block."""
         return cuts(kinds(steps), CHUNK) if len(steps) > WORTH else [len(steps)]
 
-    def _lines(self, sequences: Sequence[Sequence[Step]], lent: Lent) -> list[Line]:
+    def _lines(self, sequences: Sequence[Sequence[Step]], lent: Lent) -> list[CallerLine]:
         """Return the lines that run sequences of steps."""
-        found: list[Line] = []
+        found: list[CallerLine] = []
         for steps in sequences:
             if steps and steps[0].op.graphs:
                 found += [line for part in expand_step(steps[0]) for line in self._part(part)]
             else:
-                found += [Line(call=call) for call in self._calls(steps, lent)]
+                found += [CallerLine(call=call) for call in self._calls(steps, lent)]
         return found
 
-    def _calls(self, steps: Sequence[Step], lent: Lent) -> Iterator[Call]:
+    def _calls(self, steps: Sequence[Step], lent: Lent) -> Iterator[BlockCall]:
         """Yield calls of blocks, which are added if their text is new."""
         start = 0
         for end in self._block_ends(steps):
@@ -382,9 +382,9 @@ class Module:
             taken = list(emitter.callers) if cut else self.code.signature
             block, origins = emitter.finish(list(emitter.callers.values()) if cut else taken)
             values = [value for _, value in emitter.values.values()]
-            yield Call(self._block(block), list(emitter.names), values, taken, origins)
+            yield BlockCall(self._block(block), list(emitter.names), values, taken, origins)
 
-    def _block(self, block: Block) -> int:
+    def _block(self, block: SourceBlock) -> int:
         """Return the index of a block."""
         number = self.block_numbers.setdefault(block, len(self.block_numbers))
         if number == len(self.code.blocks):
@@ -393,26 +393,26 @@ class Module:
 
     # Graphs that are called
 
-    def _part(self, part: Part) -> list[Line]:
+    def _part(self, part: Part) -> list[CallerLine]:
         """Return the lines of one part of a call, loop or conditional step."""
         match part:
-            case sub_plans.Call(plan, frame):
+            case sub_plans.CallPart(plan, frame):
                 return [_placed(line, frame) for line in self._callee_lines(plan, frame)]
-            case sub_plans.Copy(step):
-                return [Line(call=call) for call in self._calls([step], {})]
-            case sub_plans.Repeat(count, parts):
-                return [Line(f"for _ in range({count}):"), STOP, *self._inside(parts)]
-            case sub_plans.While(test, flag, parts):
-                stop = Line(f"if not {{}}: {BREAK}", self._tested(flag), 1)
-                test_lines = [Line("while True:"), STOP, *self._inside([test])]
+            case sub_plans.CopyPart(step):
+                return [CallerLine(call=call) for call in self._calls([step], {})]
+            case sub_plans.LoopPart(count, parts):
+                return [CallerLine(f"for _ in range({count}):"), STOP, *self._inside(parts)]
+            case sub_plans.WhilePart(test, flag, parts):
+                stop = CallerLine(f"if not {{}}: {BREAK}", self._tested(flag), 1)
+                test_lines = [CallerLine("while True:"), STOP, *self._inside([test])]
                 return [*test_lines, stop, *self._inside(parts)]
-            case sub_plans.Choice(flag, then, otherwise):
-                head, other = Line("if {}:", self._tested(flag)), Line("else:")
+            case sub_plans.CondPart(flag, then, otherwise):
+                head, other = CallerLine("if {}:", self._tested(flag)), CallerLine("else:")
                 return [head, *self._inside(then), other, *self._inside(otherwise)]
 
-    def _inside(self, parts: Iterable[Part]) -> list[Line]:
+    def _inside(self, parts: Iterable[Part]) -> list[CallerLine]:
         """Return the lines of parts, indented."""
-        found = [line for part in parts for line in self._part(part)] or [Line("pass")]
+        found = [line for part in parts for line in self._part(part)] or [CallerLine("pass")]
         return [replace(line, depth=line.depth + 1) for line in found]
 
     def _write_callees(self, steps: Sequence[Step]) -> None:
@@ -425,7 +425,7 @@ class Module:
                     for call in calls_of(plan_of(each)):
                         self._callee_lines(call.plan, call.frame)
 
-    def _callee_lines(self, plan: Plan, frame: CallFrame) -> list[Line]:
+    def _callee_lines(self, plan: Plan, frame: CallFrame) -> list[CallerLine]:
         """Return the lines of a called graph, in its own memory except for lent results.
 
         They are written once for all calls with the same lent results.
@@ -438,9 +438,9 @@ class Module:
             found = self.bodies[key] = self._lines(_split_at_calls(plan.steps), lent)
         return found
 
-    def _tested(self, flag: TensorDescription) -> Call:
+    def _tested(self, flag: TensorDescription) -> BlockCall:
         """Return a call that returns the value of a bool."""
-        return Call(self._block(TEST), [flag], [], [], [-1] * len(TEST.lines))
+        return BlockCall(self._block(TEST), [flag], [], [], [-1] * len(TEST.lines))
 
 
 def _split_at_calls(steps: Sequence[Step]) -> list[Sequence[Step]]:
@@ -463,7 +463,7 @@ def _lenders(frame: CallFrame) -> dict[str, str]:
     return {f"r{n}": f"r{out.base.owner}" for n, out in outputs if out.base.kind == RESULT}
 
 
-def _placed(line: Line, frame: CallFrame) -> Line:
+def _placed(line: CallerLine, frame: CallFrame) -> CallerLine:
     """Return a line of a called graph in the memory of a call."""
     call = line.call
     if call is None:
@@ -471,15 +471,15 @@ def _placed(line: Line, frame: CallFrame) -> Line:
     tensors = list(map(frame.place, call.tensors))
     lenders = _lenders(frame) if call.callers else {}
     callers = [lenders[name] for name in call.callers]
-    return Line(
-        line.text, Call(call.block, tensors, call.values, callers, call.origins), line.depth
+    return CallerLine(
+        line.text, BlockCall(call.block, tensors, call.values, callers, call.origins), line.depth
     )
 
 
-STOP = Line("if holding.is_pending: raise_pending()", depth=1)
+STOP = CallerLine("if holding.is_pending: raise_pending()", depth=1)
 """The first line of each iteration of a loop, which checks for interrupts."""
 
-TEST = Block(
+TEST = SourceBlock(
     (
         "def bind(tensors, values):",
         "    [v0] = tensors",

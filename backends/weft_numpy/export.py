@@ -22,7 +22,7 @@ from weft.ir.op import Op
 from weft.plan.plan import ARENA, CONSTANT, STATE
 from weft.ranks.collectives import communications
 from weft.support.quoting import harmless
-from weft_numpy.blocks import Code, Linked
+from weft_numpy.blocks import Linked, ProgramCode
 from weft_numpy.bundle import OWN, Bundle
 from weft_numpy.codegen import SCOPE
 
@@ -118,7 +118,7 @@ class _Writer:
         self.data: list[str] = []
 
     def text(self) -> str:
-        code: Code = self.program.code
+        code: ProgramCode = self.program.code
         graph = self.program.captured
         exchange = next(communications(graph), None)
         if exchange is not None:
@@ -142,7 +142,9 @@ class _Writer:
         if linked.join is None:
             run = f"run = {bound[0]}"
         else:
-            rows = [f"{'    ' * row.depth}{row.text}" for row in linked.rows]
+            rows = [
+                f"{'    ' * rendered.depth}{rendered.text}" for rendered in linked.rendered_lines
+            ]
             listing = "".join(f"    {each},\n" for each in bound)
             run = "\n".join([*rows, "", "", f"run = join([\n{listing}])"])
         head = _HEAD.format(

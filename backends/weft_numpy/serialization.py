@@ -6,10 +6,10 @@ from itertools import groupby
 from typing import Any
 
 from weft.cache.serialization import Deserializer, Serializer
-from weft_numpy.blocks import Block, Call, Code, Line
+from weft_numpy.blocks import BlockCall, CallerLine, ProgramCode, SourceBlock
 
 
-def serialize(code: Code, serializer: Serializer) -> Any:
+def serialize(code: ProgramCode, serializer: Serializer) -> Any:
     """Return code as JSON."""
     return {
         "signature": code.signature,
@@ -23,7 +23,7 @@ def serialize(code: Code, serializer: Serializer) -> Any:
     }
 
 
-def _serialize_call(call: Call, serializer: Serializer) -> Any:
+def _serialize_call(call: BlockCall, serializer: Serializer) -> Any:
     origins = [serializer.origin(origin) for origin in call.origins]
     return [
         call.block,
@@ -34,20 +34,20 @@ def _serialize_call(call: Call, serializer: Serializer) -> Any:
     ]
 
 
-def deserialize(deserializer: Deserializer) -> Code:
+def deserialize(deserializer: Deserializer) -> ProgramCode:
     """Return the code that `packed` returned as JSON."""
     found = deserializer.code
-    blocks = [Block(tuple(lines), tuple(arrays)) for lines, arrays in found["blocks"]]
-    code = Code(found["signature"], blocks, is_atomic=found["atomic"])
+    blocks = [SourceBlock(tuple(lines), tuple(arrays)) for lines, arrays in found["blocks"]]
+    code = ProgramCode(found["signature"], blocks, is_atomic=found["atomic"])
     code.names = {name: deserializer.value(value) for name, value in found["names"]}
     for text, depth, call in found["lines"]:
-        code.lines.append(Line(text, depth=depth))
+        code.lines.append(CallerLine(text, depth=depth))
         if call is None:
             continue
         block, tensors, values, callers, runs = call
         places = [deserializer.tensor(number) for number in tensors]
         origins = [origin for origin, count in runs for _ in range(count)]
-        made = Call(block, places, deserializer.values(values), callers, origins)
+        made = BlockCall(block, places, deserializer.values(values), callers, origins)
         code.lines[-1].call = made
         for origin, _ in runs:
             location = deserializer.location(origin)

@@ -27,8 +27,8 @@ from weft.runtime.transformer import Transformer
 from weft.support.interrupts import held, interruptible
 from weft.support.locks import cached_property
 from weft_numpy.blas_threads import blas
-from weft_numpy.blocks import Code, Linked
-from weft_numpy.codegen import CHUNK, SCOPE, Module
+from weft_numpy.blocks import Linked, ProgramCode
+from weft_numpy.codegen import CHUNK, SCOPE, ProgramWriter
 from weft_numpy.machine import this_machine
 from weft_numpy.rules import rules
 from weft_numpy.rules.convolutions import is_product
@@ -289,7 +289,7 @@ class NumPyTransformer(Transformer):
         self, program: Program, ordered_ops: Sequence[Step], name: str
     ) -> Callable[..., None]:
         """Generate, compile and return a function."""
-        code = Module(program, self.kernels).write(ordered_ops, rules.find)
+        code = ProgramWriter(program, self.kernels).write(ordered_ops, rules.find)
         return self._runner(program, self._linked(program, code))
 
     def code_options(self) -> Sequence[Any]:
@@ -304,7 +304,7 @@ class NumPyTransformer(Transformer):
         """Compile generated code and return the function."""
         return self._runner(program, self._linked(program, deserialize(deserializer)))
 
-    def _linked(self, program: Program, code: Code) -> Linked:
+    def _linked(self, program: Program, code: ProgramCode) -> Linked:
         """Compile code and attach it to a program."""
         program.code, program.source = code, code.listing
         program.source_locations = code.listed_locations

@@ -31,7 +31,7 @@ class OpenCLHostIO(HostIO):
         """Bind argument `index` of a kernel to a range of bytes of array `number`."""
 
 
-class Arguments:
+class KernelArguments:
     """Arguments of kernels that are set to other buffers in each call."""
 
     def __init__(self, arrays: int) -> None:
@@ -67,7 +67,7 @@ class SharedHostIO(OpenCLHostIO):
             self._maker(op, flags.READ_ONLY if number < self.inputs else flags.READ_WRITE)
             for number, op in enumerate(self.ops)
         ]
-        self._arguments = Arguments(len(self.ops))
+        self._arguments = KernelArguments(len(self.ops))
 
     def _maker(self, op: Any, flags: Any) -> Callable[[np.ndarray[Any, Any]], Any]:
         """Return a function that creates a buffer on an array of the caller."""
@@ -102,7 +102,7 @@ class SharedHostIO(OpenCLHostIO):
 
     def release(self) -> None:
         """Release memory."""
-        self._arguments = Arguments(len(self.ops))
+        self._arguments = KernelArguments(len(self.ops))
         self._nothing.release()
 
 
@@ -186,7 +186,7 @@ class MappedHostIO(CopiedHostIO):
     def __init__(self, group: OpenCLKernelGroup) -> None:
         super().__init__(group)
         self._line = max(int(group.device.handle.global_mem_cacheline_size), 1)
-        self._arguments = Arguments(len(self.ops))
+        self._arguments = KernelArguments(len(self.ops))
         self._running: Callable[[], InPlace | None] = lambda: None
 
     @property

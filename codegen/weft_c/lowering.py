@@ -22,7 +22,7 @@ from weft_c.source.functions import (
     ctype,
 )
 from weft_c.source.index_types import is_wide
-from weft_c.source.values import Emitter
+from weft_c.source.values import ValueEmitter
 
 rules = RuleTable("c")
 """Rules of backends that are programmed in C: functions of an op and the `Lowering` of its step.
@@ -141,11 +141,11 @@ class Array:
 
     def get(self, *indices: str | int) -> str:
         """Return the scalar at an index for each dimension."""
-        return Emitter(self.code).load(self.dtype, self.at(*indices))
+        return ValueEmitter(self.code).load(self.dtype, self.at(*indices))
 
     def set(self, value: str, *indices: str | int) -> str:
         """Return the statement that stores a scalar at an index for each dimension."""
-        return Emitter(self.code).store(self.dtype, self.at(*indices), value)
+        return ValueEmitter(self.code).store(self.dtype, self.at(*indices), value)
 
 
 def _parenthesized(index: str | int) -> str:

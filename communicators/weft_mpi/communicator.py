@@ -83,7 +83,7 @@ class MPICommunicator(Communicator):
         self._world = MPI.COMM_WORLD.Dup()
         self._alarm = MPI.COMM_WORLD.Dup()
         self._rank, self._size = self._world.rank, self._world.size
-        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[_CollectiveRequest] = queue.SimpleQueue()
         self._failure = ""
         self.spins_until = 0.0
         self._process = os.getpid()
@@ -118,9 +118,9 @@ class MPICommunicator(Communicator):
             )
         if self._failure:
             raise CommunicationError(f"no collective can follow one that failed: {self._failure}")
-        job = _Job(self, collective, x, out, self.timeout)
-        self._jobs.put(job)
-        return job
+        request = _CollectiveRequest(self, collective, x, out, self.timeout)
+        self._requests.put(request)
+        return request
 
     def abort(self, reason: str) -> None:
         """End all processes through MPI."""
@@ -136,7 +136,7 @@ class MPICommunicator(Communicator):
         if self._size > 1:
             last = Collective("all_reduce", label=_End.label)
             end = _End(self, last, np.zeros(1), np.zeros(1), math.inf)
-            self._jobs.put(end)
+            self._requests.put(end)
             end.ended.wait()
         if self._failure:
             sys.stdout.flush()
@@ -148,62 +148,62 @@ class MPICommunicator(Communicator):
     def _work(self) -> None:
         np.seterr(all="ignore")  # reductions overflow as they do in programs
         while True:
-            job = self._jobs.get()
+            request = self._requests.get()
             if not self._failure:
                 try:
-                    self._run(job)
+                    self._run(request)
                 except CommunicationError as error:
                     self._failure = error.problem
                 except Exception as error:
-                    self._failure = f"{job.label}: {type(error).__name__}: {error}"
-            job.failure = self._failure
-            job.ended.set()
+                    self._failure = f"{request.label}: {type(error).__name__}: {error}"
+            request.failure = self._failure
+            request.ended.set()
 
-    def _run(self, job: _Job) -> None:
-        until = time.monotonic() + job.timeout
-        heads = self._compared(job, until)
-        x, out = job.arrays()
+    def _run(self, request: _CollectiveRequest) -> None:
+        until = time.monotonic() + request.timeout
+        heads = self._compared(request, until)
+        x, out = request.arrays()
         if x.nbytes <= CARRIED:
-            finish(job.collective, heads[:, DIGEST : DIGEST + x.nbytes], self._rank, x, out)
+            finish(request.collective, heads[:, DIGEST : DIGEST + x.nbytes], self._rank, x, out)
             return
-        for requests in transfer(self._world, job.collective, x, out):
-            self._wait(requests, job, until)
+        for messages in transfer(self._world, request.collective, x, out):
+            self._wait(messages, request, until)
 
-    def _compared(self, job: _Job, until: float) -> Array:
+    def _compared(self, request: _CollectiveRequest, until: float) -> Array:
         """Return the heads of all ranks; raises the same error on all of them if these differ.
 
         A head is the digest of what a rank is about to do, and its array, if that is small.
         """
-        own, heads = job.head(), np.empty((self._size, DIGEST + CARRIED), np.uint8)
-        self._wait([self._world.Iallgather([own, MPI.BYTE], heads)], job, until)
+        own, heads = request.head(), np.empty((self._size, DIGEST + CARRIED), np.uint8)
+        self._wait([self._world.Iallgather([own, MPI.BYTE], heads)], request, until)
         if heads[:, :DIGEST].tobytes() != own[:DIGEST] * self._size:
-            label = job.label
+            label = request.label
             rows = np.empty((self._size, TEXT), np.uint8)
-            self._wait([self._world.Iallgather(_encoded(label), rows)], job, until)
+            self._wait([self._world.Iallgather(_encoded(label), rows)], request, until)
             raise mismatch(self, label, {rank: _decoded(row) for rank, row in enumerate(rows)})
         return heads
 
-    def _wait(self, requests: list[MPI.Request], job: _Job, until: float) -> None:
+    def _wait(self, messages: list[MPI.Request], request: _CollectiveRequest, until: float) -> None:
         start = heard = time.monotonic()
-        while not MPI.Request.Testall(requests):
+        while not MPI.Request.Testall(messages):
             now = time.monotonic()
             if now < max(self.spins_until, start + LOOKING):
                 _give_way()
                 continue
             if now > until:
-                raise self._given_up(job, f"after {self.timeout:g} s")
+                raise self._given_up(request, f"after {self.timeout:g} s")
             if now - heard > LISTENING:
                 heard = now
                 if self._alarm.Iprobe():
-                    raise self._given_up(job, "because another rank gave up")
+                    raise self._given_up(request, "because another rank gave up")
             time.sleep(PAUSE)
 
-    def _given_up(self, job: _Job, when: str) -> CommunicationError:
+    def _given_up(self, request: _CollectiveRequest, when: str) -> CommunicationError:
         """Tell the other ranks what this one waits for, and return the error with what they say."""
         others = [rank for rank in range(self._size) if rank != self._rank]
-        own = _encoded(job.label)
+        own = _encoded(request.label)
         sent = [self._alarm.Isend(own, rank) for rank in others]
-        said: dict[int, str] = {self._rank: f"waits for {job.label}"}
+        said: dict[int, str] = {self._rank: f"waits for {request.label}"}
         until = time.monotonic() + GRACE
         status = MPI.Status()
         while len(said) < self._size and time.monotonic() < until:
@@ -224,7 +224,7 @@ class MPICommunicator(Communicator):
         )
 
 
-class _Job(Request):
+class _CollectiveRequest(Request):
     """A collective that waits for its turn on the thread, runs there, or has ended."""
 
     def __init__(
@@ -285,7 +285,7 @@ class _Job(Request):
         return self.x, self.out
 
 
-class _End(_Job):
+class _End(_CollectiveRequest):
     """The last collective of a rank."""
 
     label = "the end of its program"

@@ -47,7 +47,7 @@ class NCCLCommunicator(DeviceCommunicator):
         self.timeout = settings.COLLECTIVE_TIMEOUT.value
         self._control = connected("mpi")
         self._connections: dict[int, Connection] = {}
-        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[_CollectiveRequest] = queue.SimpleQueue()
         self._failure = ""
         threading.Thread(target=self._work, name="weft-nccl", daemon=True).start()
 
@@ -85,9 +85,11 @@ class NCCLCommunicator(DeviceCommunicator):
             self._connections[x.device] = Connection(self._control, x.device)
         nothing = np.empty(0, np.uint8)
         agreement = self._control.start(_Agreement.on(collective, x), nothing, nothing)
-        job = _Job(self._connections[x.device], agreement, collective, x, out, stream)
-        self._jobs.put(job)
-        return job
+        request = _CollectiveRequest(
+            self._connections[x.device], agreement, collective, x, out, stream
+        )
+        self._requests.put(request)
+        return request
 
     def check(self) -> None:
         """Raise CommunicationError if a collective has failed; no other can follow it."""
@@ -97,27 +99,27 @@ class NCCLCommunicator(DeviceCommunicator):
     # On the thread
 
     def _work(self) -> None:
-        under_way: deque[_Job] = deque()
+        under_way: deque[_CollectiveRequest] = deque()
         while True:
-            job = self._next(PAUSE if under_way else None)
+            request = self._next(PAUSE if under_way else None)
             try:
-                if job is not None:
+                if request is not None:
                     self.check()
-                    job.agreement.wait()
-                    job.enqueue()
-                    under_way.append(job)
+                    request.agreement.wait()
+                    request.enqueue()
+                    under_way.append(request)
                 while under_way and under_way[0].has_ended(self.timeout):
                     under_way.popleft()
             except Exception as error:
                 self._fail(error)
                 under_way.clear()
-            if job is not None:
-                job.failure = self._failure
-                job.enqueued.set()
+            if request is not None:
+                request.failure = self._failure
+                request.enqueued.set()
 
-    def _next(self, timeout: float | None) -> _Job | None:
+    def _next(self, timeout: float | None) -> _CollectiveRequest | None:
         try:
-            return self._jobs.get(timeout=timeout)
+            return self._requests.get(timeout=timeout)
         except queue.Empty:
             return None
 
@@ -162,7 +164,7 @@ class _Agreement(Collective):
         return f"{self.text} {self.label} {self.key}"
 
 
-class _Job(Request):
+class _CollectiveRequest(Request):
     """A collective that waits for the other ranks, is under way, or has ended."""
 
     def __init__(

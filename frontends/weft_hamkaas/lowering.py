@@ -65,7 +65,7 @@ class Lowered:
         return [self.result] if self.updates is None else [self.result, self.updates]
 
 
-class Place(NamedTuple):
+class ValueStorage(NamedTuple):
     """The memory of a node's value: the owner, the offset in elements, and the shape."""
 
     owner: HamKaasNode
@@ -73,7 +73,7 @@ class Place(NamedTuple):
     shape: tuple[int, ...]
 
 
-class _Bounds(NamedTuple):
+class _BoundsCheck(NamedTuple):
     """A check at run time: ``0 <= low <= limit`` and ``high - low == length``."""
 
     low: HamKaasNode
@@ -95,7 +95,7 @@ class _Lowering:
         self.inputs = {name: _placeholder(node) for name, node in named_inputs(self.order).items()}
         self.buffers: dict[HamKaasNode, TensorOp] = {}
         self.current: dict[HamKaasNode, TensorOp] = {}
-        self.places: dict[HamKaasNode, Place] = {}
+        self.storages: dict[HamKaasNode, ValueStorage] = {}
         self.views: dict[tuple[TensorOp, int, tuple[int, ...]], TensorOp] = {}
         self.written: dict[HamKaasNode, None] = {}
         self.checked: dict[HamKaasNode, TensorOp] = {}
@@ -117,21 +117,21 @@ class _Lowering:
     def _visit_all(self, nodes: Iterable[HamKaasNode]) -> None:
         for node in nodes:
             with scope.located(node.location):
-                self.places[node] = self._visit(node)
+                self.storages[node] = self._visit(node)
 
-    def _visit(self, node: HamKaasNode) -> Place:
+    def _visit(self, node: HamKaasNode) -> ValueStorage:
         """Compute the value of a node, or its place if it is a view."""
         shape = tuple(node.meta.shape)
         if not node.is_transparent:
             self.current[node] = self._leaf(node) if not node.inputs else self._computed(node)
-            return Place(node, 0, shape)
-        base = self.places[node.inputs[0]]
+            return ValueStorage(node, 0, shape)
+        base = self.storages[node.inputs[0]]
         if isinstance(node, SliceNode):
             _, begin, _ = node.arguments
-            return Place(base.owner, base.offset + begin * prod(base.shape[1:]), shape)
+            return ValueStorage(base.owner, base.offset + begin * prod(base.shape[1:]), shape)
         if isinstance(node, ReplaceSliceNode):
             self._replace(node, base)
-        return Place(base.owner, base.offset, shape)
+        return ValueStorage(base.owner, base.offset, shape)
 
     def _leaf(self, node: HamKaasNode) -> TensorOp:
         if isinstance(node, InputTensor):
@@ -157,7 +157,7 @@ class _Lowering:
 
     def value(self, node: HamKaasNode) -> TensorOp:
         """Return the current value of a node."""
-        owner, offset, shape = self.places[node]
+        owner, offset, shape = self.storages[node]
         whole = self.current[owner]
         key = whole, offset, shape
         found = self.views.get(key)
@@ -165,7 +165,7 @@ class _Lowering:
             found = self.views[key] = _part(whole, offset, shape)
         return found
 
-    def _replace(self, node: ReplaceSliceNode, base: Place) -> None:
+    def _replace(self, node: ReplaceSliceNode, base: ValueStorage) -> None:
         """Compute the owner's value after a replacement."""
         whole = self.current[base.owner]
         row = prod(base.shape[1:])
@@ -222,15 +222,15 @@ class _Lowering:
         return weft.concat(values) if len(values) > 1 else values[0]
 
 
-def _bounds(order: Iterable[HamKaasNode]) -> Iterator[_Bounds]:
+def _bounds(order: Iterable[HamKaasNode]) -> Iterator[_BoundsCheck]:
     """Yield the bounds that are inputs."""
     for node in order:
         if isinstance(node, ReplaceSliceNode):
             low, high = node.inputs[2:]
-            found = _Bounds(low, high, node.limit, node.length)
+            found = _BoundsCheck(low, high, node.limit, node.length)
         elif isinstance(node, SlicedSoftmaxNode):
             prefix = node.inputs[1]
-            found = _Bounds(prefix, prefix, node.meta.shape[-1], 0)
+            found = _BoundsCheck(prefix, prefix, node.meta.shape[-1], 0)
         else:
             continue
         if not all(isinstance(each, ConstantTensor) for each in found[:2]):

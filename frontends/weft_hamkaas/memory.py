@@ -102,7 +102,7 @@ class Allocator:
 
 
 @dataclass(frozen=True)
-class Block:
+class ArenaBlock:
     """A block of the arena, with its lifetime.
 
     Attributes
@@ -143,7 +143,7 @@ class MemoryPlan:
     """
 
     order: tuple[HamKaasNode, ...]
-    blocks: tuple[Block, ...]
+    blocks: tuple[ArenaBlock, ...]
     constant_bytes: int
     buffer_bytes: int
     size: int
@@ -205,11 +205,11 @@ def plan_memory(root: HamKaasNode, in_place: bool = True) -> MemoryPlan:
     )
 
 
-def _blocks(order: Sequence[HamKaasNode], in_place: bool) -> list[Block]:
+def _blocks(order: Sequence[HamKaasNode], in_place: bool) -> list[ArenaBlock]:
     """Return the blocks of all outputs, without their offsets."""
     last = {each.owner: number for number, node in enumerate(order, 1) for each in node.inputs}
     last[order[-1].owner] = len(order) + 1
-    found: list[Block] = []
+    found: list[ArenaBlock] = []
     held: dict[HamKaasNode, int] = {}
     for number, node in enumerate(order, 1):
         if node.is_transparent or isinstance(node, ConstantTensor | BufferTensor):
@@ -223,7 +223,7 @@ def _blocks(order: Sequence[HamKaasNode], in_place: bool) -> list[Block]:
             continue
         first = 0 if isinstance(node, InputTensor) else number
         held[node] = len(found)
-        found.append(Block((number,), node.meta.nbytes, first, until))
+        found.append(ArenaBlock((number,), node.meta.nbytes, first, until))
     return found
 
 

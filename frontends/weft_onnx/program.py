@@ -46,7 +46,7 @@ class _Slot:
 
 
 @dataclass
-class Step:
+class ProgramStep:
     """A part of a program.
 
     Attributes
@@ -75,7 +75,7 @@ class Step:
     frames: Sequence[Frame] = ()
     slots: Mapping[int, _Slot] = field(default_factory=dict)
     needed: Sequence[Value] = ()
-    next: dict[Any, Step] = field(default_factory=dict)
+    next: dict[Any, ProgramStep] = field(default_factory=dict)
 
 
 class Program:
@@ -90,7 +90,7 @@ class Program:
     def __init__(self, model: Model, transformer: Transformer) -> None:
         self.model = model
         self.transformer = transformer
-        self._first: dict[Any, Step] = {}
+        self._first: dict[Any, ProgramStep] = {}
         self._lock = renewed(threading.RLock())
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class Program:
                 return dict(zip(self.model.outputs, results, strict=True))
             step, arrays = self._follow(step, arrays)
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[ProgramStep]:
         """Return the steps that were traced so far."""
         waiting, found = list(self._first.values()), []
         while waiting:
@@ -125,7 +125,7 @@ class Program:
             waiting.extend(found[-1].next.values())
         return found
 
-    def _begin(self, key: Any, structure: Any, arrays: Sequence[Any]) -> Step:
+    def _begin(self, key: Any, structure: Any, arrays: Sequence[Any]) -> ProgramStep:
         with self._lock:
             known = self._first.get(key)
             if known is None:
@@ -135,7 +135,7 @@ class Program:
                 known = self._first[key] = self._trace(frames, parameters)
             return known
 
-    def _follow(self, step: Step, arrays: list[Any]) -> tuple[Step, list[Any]]:
+    def _follow(self, step: ProgramStep, arrays: list[Any]) -> tuple[ProgramStep, list[Any]]:
         """Return the step after another, and its environment."""
         assert step.cut is not None, "only the last step has none"
         needed = mapped(list(step.needed), partial(_array, arrays))
@@ -155,7 +155,9 @@ class Program:
                     found = step.next[key] = self._continue(step, yielded, environment)
         return found, environment
 
-    def _continue(self, step: Step, yielded: list[Any], environment: Sequence[Any]) -> Step:
+    def _continue(
+        self, step: ProgramStep, yielded: list[Any], environment: Sequence[Any]
+    ) -> ProgramStep:
         """Trace the step after another."""
         assert step.cut is not None, "only the last step has none"
         parameters = [_parameter(each) for each in environment]
@@ -179,7 +181,7 @@ class Program:
         top.resumed = {**top.resumed, top.demand: found}
         return self._trace(frames, parameters)
 
-    def _trace(self, frames: list[Frame], parameters: Sequence[Any]) -> Step:
+    def _trace(self, frames: list[Frame], parameters: Sequence[Any]) -> ProgramStep:
         """Trace a stack of frames, and return the step."""
         tracer = self.model.tracer(frames)
         with weft.ir.scope.saved_user_deps():
@@ -210,10 +212,10 @@ class Program:
             return value if isinstance(value, np.ndarray) else _Slot(places[id(value)])
 
         if cut is None:
-            return Step(computation, taken, mapped(tracer.results, slot), is_last=True)
+            return ProgramStep(computation, taken, mapped(tracer.results, slot), is_last=True)
         slots = {number: _Slot(places[number]) for number in wanted}
         needed = mapped(cut.values, slot)
-        return Step(computation, taken, cut=cut, frames=tuple(tracer.frames), slots=slots,
+        return ProgramStep(computation, taken, cut=cut, frames=tuple(tracer.frames), slots=slots,
                     needed=needed)  # fmt: skip
 
     def _computation(

@@ -163,7 +163,7 @@ def redistributed(row: Row, shape: Sequence[int]) -> AxisSplit | None:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SplitView:
     """A tensor as moves show it: the op below them, and the axes of the two in common factors."""
 
     root: TensorOp
@@ -171,7 +171,7 @@ class View:
     root_split: AxisSplit
 
 
-def view_of(op: Op, views: dict[Op, View]) -> View | None:
+def view_of(op: Op, views: dict[Op, SplitView]) -> SplitView | None:
     """Return the view that a transposition, reshape or broadcast is of its root.
 
     None for a reshape in which lengths do not divide, and of no elements.
@@ -183,7 +183,7 @@ def view_of(op: Op, views: dict[Op, View]) -> View | None:
         below = views[x]
     else:
         split = unsplit(x.axes)
-        below = View(x, split, split)
+        below = SplitView(x, split, split)
     split = settled(below.split)
     if isinstance(op, TransposeOp):
         found: AxisSplit | None = tuple(split[place] for place in op.permutation)
@@ -191,7 +191,7 @@ def view_of(op: Op, views: dict[Op, View]) -> View | None:
         found = _repeated(op, split)
     else:
         found = redistributed(flat(split), op.axes.shape)
-    return None if found is None else View(below.root, found, below.root_split)
+    return None if found is None else SplitView(below.root, found, below.root_split)
 
 
 def _repeated(op: BroadcastOp, split: AxisSplit) -> AxisSplit:

@@ -29,7 +29,15 @@ from weft.ops.reductions.reduction import ReductionOp
 from weft.ops.shape.movement import BroadcastOp, ReshapeOp, cast_axes, transpose
 from weft.passes.interface import GraphPass
 from weft.plugins import hookimpl
-from weft_passes.axis_splitting import View, flat, moved, moves, redistributed, settled, view_of
+from weft_passes.axis_splitting import (
+    SplitView,
+    flat,
+    moved,
+    moves,
+    redistributed,
+    settled,
+    view_of,
+)
 
 Shape = tuple[int, ...]
 IndexingMap = tuple[int, ...]
@@ -246,7 +254,7 @@ def _spread(x: BroadcastOp, shape: Shape) -> TensorOp:
 
     So whatever computes the one can also compute the other.
     """
-    views: dict[Op, View] = {}
+    views: dict[Op, SplitView] = {}
     for op in (x.args[0], x):
         view = view_of(op, views) if isinstance(op, ReshapeOp | BroadcastOp) else None
         if view is not None:

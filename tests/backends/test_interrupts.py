@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_info
 
 import weft
 import weft_array_api
-from weft.cache.compile_cache import Memory
+from weft.cache.compile_cache import MemoryCache
 from weft.ops.control.effects import EffectOp
 from weft.runtime.transformer import Transformer
 from weft.support.gc_pause import gc_paused
@@ -195,7 +195,7 @@ def test_an_interrupt_anywhere_in_a_pause_of_the_garbage_collector() -> None:
 
 def test_an_interrupt_anywhere_in_a_lock_does_not_lock_its_thread_out() -> None:
     """Since Python 3.14 one may come between the lock and the block that it guards."""
-    memory = Memory()
+    memory = MemoryCache()
     for place in interrupted(lambda: memory.write("key", b"content"), 5):
         assert memory.lock.acquire(blocking=False), place
         memory.lock.release()

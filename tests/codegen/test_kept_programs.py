@@ -46,7 +46,7 @@ def _training_step():
 
 @pytest.mark.parametrize("backend", ["native", "opencl"])
 def test_a_restored_program_has_the_text_that_was_compiled(backend, tmp_path, monkeypatch):
-    monkeypatch.setattr(compile_cache, "_memory", compile_cache.Memory())
+    monkeypatch.setattr(compile_cache, "_memory", compile_cache.MemoryCache())
     found = []
     for is_restored in (False, True):
         compile_cache._memory.contents.clear()
@@ -71,7 +71,7 @@ EMPTY = {
 @pytest.mark.parametrize("shape", [(3, 0), (0, 3)])
 @pytest.mark.parametrize("backend", ["numpy", "native", "opencl"])
 def test_programs_with_tensors_without_elements_are_restored(backend, shape, tmp_path, monkeypatch):
-    monkeypatch.setattr(compile_cache, "_memory", compile_cache.Memory())
+    monkeypatch.setattr(compile_cache, "_memory", compile_cache.MemoryCache())
     found = []
     for is_restored in (False, True):
         compile_cache._memory.contents.clear()

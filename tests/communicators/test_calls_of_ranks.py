@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
-from weft.communicators import Call, current_call, within
+from weft.communicators import RankCall, current_call, within
 from weft.communicators.interface import Array, Collective, Request
 from weft.errors import CheckFailed, CommunicationError
 from weft.ranks.collectives import started, waited
@@ -190,12 +190,12 @@ def test_a_call_inside_of_another_is_that_while_it_lasts() -> None:
     abandoned: list[int] = []
 
     def failing() -> None:
-        with within(Call("inner")):
+        with within(RankCall("inner")):
             assert current_call().text == "inner"
             current_call().started(lambda: abandoned.append(1))
             raise CheckFailed("here")
 
-    with within(Call("outer")):
+    with within(RankCall("outer")):
         with pytest.raises(CheckFailed, match="here"):
             failing()
         assert current_call().text == "outer"

@@ -17,7 +17,7 @@ from weft.testing.cases import difference, expectations
 from weft.testing.random_graphs import programs
 from weft.testing.reference import evaluate
 from weft_passes.axis_splitting import lengths
-from weft_passes.layout.choice import Choice, candidates
+from weft_passes.layout.choice import SplitChooser, candidates
 from weft_passes.layout.rebuilding import rebuilt
 from weft_passes.layout.regions import Regions
 from weft_passes.strides import last_row
@@ -374,7 +374,7 @@ def test_values_stay_equal_to_the_bit(program):
 def in_forms(graph, choose):
     """Return the graph with each region in the axis split that is chosen from its candidates."""
     regions = Regions(graph)
-    choice = Choice(regions)
+    choice = SplitChooser(regions)
     for region in dict.fromkeys(regions.regions.values()):
         crossings = [*choice.entering(region), *choice.leaving(region)]
         region.split = choose(candidates(crossings, choice.own_splits(region)))

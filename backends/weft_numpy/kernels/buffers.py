@@ -9,7 +9,7 @@ from itertools import accumulate
 from weft.ir.description import TensorDescription, contiguous
 from weft.ir.dtypes import DType
 from weft_numpy.kernels.kernel_values import KernelValues
-from weft_numpy.kernels.loop_body import LoopBody, Slot
+from weft_numpy.kernels.loop_body import LoopBody, ScratchArray
 from weft_numpy.kernels.tile_emitter import TileEmitter, TileViews
 
 
@@ -48,7 +48,7 @@ class UntiledBuffers:
         self.values = values
         self.tiling = body.tiling
         self.workspace = workspace
-        self.offsets = offsets(body.slots, start)
+        self.offsets = offsets(body.scratch_sizes, start)
         self.known = known or {}
 
     def value(self, number: int) -> TensorDescription:
@@ -60,10 +60,10 @@ class UntiledBuffers:
         """Return a result."""
         return self.values.results[index]
 
-    def scratch(self, slot: Slot) -> TensorDescription:
+    def scratch(self, array: ScratchArray) -> TensorDescription:
         """Return scratch memory."""
-        shape = self.tiling.shape(slot.varying)
-        return workspace_array(self.workspace, self.offsets[slot.number], shape, slot.dtype)
+        shape = self.tiling.shape(array.varying)
+        return workspace_array(self.workspace, self.offsets[array.number], shape, array.dtype)
 
 
 class TileBuffers:
@@ -94,6 +94,6 @@ class TileBuffers:
         varying = [axis for axis, length in enumerate(array.shape) if length != 1]
         return self.views.view(f"out{index}", array, varying)
 
-    def scratch(self, slot: Slot) -> TensorDescription:
+    def scratch(self, array: ScratchArray) -> TensorDescription:
         """Return scratch memory."""
-        return self.emit.scratch(slot)
+        return self.emit.scratch(array)

@@ -27,7 +27,7 @@ LINE = 64
 """The alignment of scratch arrays, in bytes."""
 
 
-class Slot(NamedTuple):
+class ScratchArray(NamedTuple):
     """A block of scratch memory, as an array of a shape and dtype."""
 
     number: int
@@ -44,7 +44,7 @@ class Buffers(Protocol):
     def result(self, index: int) -> TensorDescription:
         """Return a result of the kernel."""
 
-    def scratch(self, slot: Slot) -> TensorDescription:
+    def scratch(self, array: ScratchArray) -> TensorDescription:
         """Return scratch memory."""
 
 
@@ -66,10 +66,10 @@ class LoopBody:
     Attributes
     ----------
     buffers
-        Where each value is computed: in a slot, or in a result, by its index.
+        Where each value is computed: in a scratch array, or in a result, by its index.
     strategies
         The strategy of each reduction.
-    slots
+    scratch_sizes
         The bytes of each block of scratch memory, for a whole tile.
     """
 
@@ -91,12 +91,12 @@ class LoopBody:
         self.numbers = self._fold_products(list(numbers))
         self.place = {number: place for place, number in enumerate(self.numbers)}
         self.last = self._last_uses() | dict.fromkeys(kept, len(self.numbers))
-        self.buffers: dict[int, Slot | int] = {}
+        self.buffers: dict[int, ScratchArray | int] = {}
         self.copies: list[tuple[int, int]] = []
-        self.temporaries: dict[int, tuple[Slot, ...]] = {}
+        self.temporaries: dict[int, tuple[ScratchArray, ...]] = {}
         self._assign_results()
         self._chain_in_place()
-        self.slots = _SlotAllocator(self).sizes
+        self.scratch_sizes = _ScratchAllocator(self).sizes
 
     def read(self, number: int) -> tuple[int, ...]:
         """Return the values that an instruction reads."""
@@ -210,9 +210,9 @@ class LoopBody:
                 return arg
         return None
 
-    def nbytes(self, slot: Slot) -> int:
-        """Return the bytes of a slot for a whole tile."""
-        return prod(self.tiling.shape(slot.varying)) * slot.dtype.itemsize
+    def nbytes(self, array: ScratchArray) -> int:
+        """Return the bytes of a scratch array for a whole tile."""
+        return prod(self.tiling.shape(array.varying)) * array.dtype.itemsize
 
     def write(self, emit: Emitter, memory: Buffers) -> None:
         """Write the code of the body."""
@@ -237,7 +237,7 @@ class LoopBody:
         args = [self.home(memory, arg) for arg in self.read(number)]
         out = self.home(memory, number)
         if type(op) in REDUCTIONS:
-            temporaries = [memory.scratch(slot) for slot in self.temporaries.get(number, ())]
+            temporaries = [memory.scratch(array) for array in self.temporaries.get(number, ())]
             write_reduction(emit, op, self.strategies[number], args, out, temporaries)
             return
         constants = [self._constant(arg) for arg in self.read(number)]
@@ -248,7 +248,7 @@ class LoopBody:
         return operands[number].constant if number < len(operands) else None
 
 
-class _SlotAllocator:
+class _ScratchAllocator:
     """Allocates scratch memory of values and temporaries, reusing it when it is free."""
 
     def __init__(self, body: LoopBody) -> None:
@@ -270,22 +270,22 @@ class _SlotAllocator:
             body.buffers[number] = over or self._new(
                 body.values.varying[number], body.dtype(number)
             )
-        self.free.extend(slot.number for slot in meanwhile)
+        self.free.extend(array.number for array in meanwhile)
         for arg in dict.fromkeys(body.read(number)):
             home = body.buffers.get(arg)
-            if isinstance(home, Slot) and body.last[arg] == place and home is not over:
+            if isinstance(home, ScratchArray) and body.last[arg] == place and home is not over:
                 self.free.append(home.number)
         if body.last.get(number, -1) < 0:
             home = body.buffers[number]
-            if isinstance(home, Slot):
+            if isinstance(home, ScratchArray):
                 self.free.append(home.number)
 
-    def _over(self, number: int) -> Slot | None:
-        """Return the slot of an operand that the value may overwrite."""
+    def _over(self, number: int) -> ScratchArray | None:
+        """Return the scratch array of an operand that the value may overwrite."""
         body = self.body
         for arg in body.read(number):
             home = body.buffers.get(arg)
-            if not isinstance(home, Slot) or body.last[arg] != body.place[number]:
+            if not isinstance(home, ScratchArray) or body.last[arg] != body.place[number]:
                 continue
             same = (home.varying, home.dtype) == (body.values.varying[number], body.dtype(number))
             indices = [i for i, other in enumerate(body.read(number)) if other == arg]
@@ -293,9 +293,9 @@ class _SlotAllocator:
                 return home
         return None
 
-    def _new(self, varying: frozenset[int], dtype: DType) -> Slot:
-        """Return a slot, in free memory if a block is large enough."""
-        wanted = self.body.nbytes(Slot(0, varying, dtype))
+    def _new(self, varying: frozenset[int], dtype: DType) -> ScratchArray:
+        """Return a scratch array, in free memory if a block is large enough."""
+        wanted = self.body.nbytes(ScratchArray(0, varying, dtype))
         fitting = [number for number in self.free if self.sizes[number] >= wanted]
         if fitting:
             number = min(fitting, key=self.sizes.__getitem__)
@@ -303,4 +303,4 @@ class _SlotAllocator:
         else:
             number = len(self.sizes)
             self.sizes.append(-(-max(wanted, 1) // LINE) * LINE)
-        return Slot(number, varying, dtype)
+        return ScratchArray(number, varying, dtype)

@@ -55,7 +55,7 @@ class UntiledKernel:
             values.computed,
             range(len(values.results)),
         )
-        self.workspace = sum(self.body.slots)
+        self.workspace = sum(self.body.scratch_sizes)
 
     def write(self, emit: Emitter, workspace: TensorDescription | None) -> None:
         """Write the kernel."""

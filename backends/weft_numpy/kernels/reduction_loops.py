@@ -123,7 +123,7 @@ class ReductionLoops:
         end = 0
         for stage, body in enumerate(self.between):
             self.at["between", stage] = end
-            end += sum(body.slots)
+            end += sum(body.scratch_sizes)
         for body in self.sweeps:
             for number in body.partial:
                 size = prod(self._kept_shape(number)) * self._total_dtype(number).itemsize
@@ -132,7 +132,7 @@ class ReductionLoops:
                     self.at[what, number] = end
                     end += size * count
         self.at["lanes"] = end
-        lane = max(sum(body.slots) for body in self.sweeps)
+        lane = max(sum(body.scratch_sizes) for body in self.sweeps)
         self.workspace = end + self.threads * lane
 
     def _kept_shape(self, number: int) -> tuple[int, ...]:

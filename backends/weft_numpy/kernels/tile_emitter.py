@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from weft.ir.description import TensorDescription, contiguous
 from weft_numpy.codegen import Emitter
-from weft_numpy.kernels.loop_body import Slot
+from weft_numpy.kernels.loop_body import ScratchArray
 from weft_numpy.kernels.tiling import Tiling
 
 
-class Row(NamedTuple):
+class ScalarRow(NamedTuple):
     """A row of a repeated scalar, as long as the last axis of a tile's array.
 
     Attributes
@@ -34,7 +34,7 @@ class Part(NamedTuple):
     expression: str
 
 
-Entry = Slot | Part | Row
+Entry = ScratchArray | Part | ScalarRow
 
 
 class TileEmitter(Emitter):
@@ -49,7 +49,7 @@ class TileEmitter(Emitter):
     """
 
     def __init__(self, outer: Emitter, tiling: Tiling) -> None:
-        super().__init__(outer.module, outer.lent)
+        super().__init__(outer.writer, outer.lent)
         self.outer = outer
         self.tiling = tiling
         self.lane: dict[str, Entry] = {}
@@ -72,10 +72,10 @@ class TileEmitter(Emitter):
         """Return the name of a view of the tile."""
         return str(description.base)
 
-    def scratch(self, slot: Slot) -> TensorDescription:
+    def scratch(self, array: ScratchArray) -> TensorDescription:
         """Return a scratch array for a tile."""
-        name = self._in_scratch(slot, "t")
-        return contiguous(self.tiling.shape(slot.varying), slot.dtype, name)
+        name = self._in_scratch(array, "t")
+        return contiguous(self.tiling.shape(array.varying), array.dtype, name)
 
     def part(self, array: str, description: TensorDescription, expression: str) -> str:
         """Return the name of a view; views of scratch memory are created before the loop."""
@@ -93,7 +93,7 @@ class TileEmitter(Emitter):
         tiling, rest = self.tiling, length
         if tiling.axes and tiling.axes[axis] == tiling.blocked and length == tiling.block:
             rest = tiling.remainder or length
-        return self._in_scratch(Row(self.number(value, like.dtype), (length, rest)), "c")
+        return self._in_scratch(ScalarRow(self.number(value, like.dtype), (length, rest)), "c")
 
     def _in_scratch(self, entry: Entry, hint: str) -> str:
         if entry not in self.found:
@@ -181,8 +181,8 @@ def scratch_line(lane: Sequence[str], tiling: Tiling) -> str:
     return f"[{', '.join(lane)}] = {which}"
 
 
-Scratch = Callable[[Slot, tuple[int, ...]], TensorDescription]
-"""Returns the expression of a thread's scratch memory for a slot, as an array of a shape."""
+Scratch = Callable[[ScratchArray, tuple[int, ...]], TensorDescription]
+"""Returns the expression of a scratch array of a thread, in a shape."""
 
 
 def scratch_expression(
@@ -206,7 +206,7 @@ def _variant(
     arrays: dict[str, TensorDescription] = {}
     names: dict[str, str] = {}
     for name, entry in entries.items():
-        if isinstance(entry, Slot):
+        if isinstance(entry, ScratchArray):
             arrays[name] = scratch(entry, tiling.shape(entry.varying, is_remainder))
             names[name] = emit.name(arrays[name])
         elif isinstance(entry, Part):

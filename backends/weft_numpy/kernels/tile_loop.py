@@ -9,7 +9,7 @@ from weft.ir.description import TensorDescription
 from weft_numpy.codegen import Emitter
 from weft_numpy.kernels.buffers import TileBuffers, offsets, workspace_array
 from weft_numpy.kernels.kernel_values import KernelValues
-from weft_numpy.kernels.loop_body import LoopBody, Slot
+from weft_numpy.kernels.loop_body import LoopBody, ScratchArray
 from weft_numpy.kernels.tile_emitter import (
     TileEmitter,
     TileViews,
@@ -78,13 +78,13 @@ class TileLoop:
         self._write_call(name, count, self._thread_scratch(workspace, start))
 
     def _thread_scratch(self, workspace: TensorDescription | None, start: int) -> list[str]:
-        size = sum(self.body.slots)
+        size = sum(self.body.scratch_sizes)
         return [
             scratch_expression(
                 self.outer,
                 self.emit.lane,
                 self.tiling,
-                partial(_scratch, workspace, offsets(self.body.slots, start + lane * size)),
+                partial(_scratch, workspace, offsets(self.body.scratch_sizes, start + lane * size)),
             )
             for lane in range(self.threads)
         ]
@@ -101,9 +101,12 @@ class TileLoop:
 
 
 def _scratch(
-    workspace: TensorDescription | None, places: list[int], slot: Slot, shape: tuple[int, ...]
+    workspace: TensorDescription | None,
+    places: list[int],
+    array: ScratchArray,
+    shape: tuple[int, ...],
 ) -> TensorDescription:
-    return workspace_array(workspace, places[slot.number], shape, slot.dtype)
+    return workspace_array(workspace, places[array.number], shape, array.dtype)
 
 
 class TiledKernel:
@@ -119,7 +122,7 @@ class TiledKernel:
         self.values = values
         self.body = LoopBody(values, tiling, values.computed, range(len(values.results)))
         self.threads = min(threads, tiling.count)
-        self.workspace = self.threads * sum(self.body.slots)
+        self.workspace = self.threads * sum(self.body.scratch_sizes)
 
     def write(self, emit: Emitter, workspace: TensorDescription | None) -> None:
         """Write the kernel."""

@@ -51,7 +51,7 @@ def workspace(op: Op, machine: Machine) -> int:
 
 def blocked_rule(op: Op, emit: Emitter) -> None:
     """Make the work before calls, in the scratch memory of the step, and call it."""
-    machine = emit.module.kernels.machine
+    machine = emit.writer.kernels.machine
     work = blocked(op, machine)
     memory = emit.step.workspace
     assert work is not None, "the rule is there for ops in blocks"

@@ -10,4 +10,4 @@ from weft_numpy.rules.table import rules
 @rules.on_type(FusedOp)
 def fused_rule(op: FusedOp, emit: Emitter) -> None:
     """Write the lowered kernel."""
-    emit.module.kernels.write(op, emit)
+    emit.writer.kernels.write(op, emit)

@@ -17,7 +17,7 @@ def matmul_rule(op: Op, emit: Emitter) -> None:
 
     Floats of 16 bits, which BLAS lacks, are multiplied in float32, which is also far faster.
     """
-    if emit.module.kernels.needs_single_thread(op):
+    if emit.writer.kernels.needs_single_thread(op):
         emit.note_threads()
     matmul = emit.bind(np.matmul, "matmul")
     x, y = emit.args

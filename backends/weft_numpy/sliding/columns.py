@@ -23,7 +23,7 @@ LEAST_COLUMNS = 256
 """The fewest columns for an efficient matrix product, for any cache."""
 
 
-class Geometry:
+class BlockedGeometry:
     """The sizes of a convolution, and its division into blocks.
 
     Attributes
@@ -120,7 +120,7 @@ class Chunk:
 class SeparateChunk(Chunk):
     """Some windows with a matrix of columns for each image and group, without gaps."""
 
-    def __init__(self, block: Block, rows: range) -> None:
+    def __init__(self, block: ImageBlock, rows: range) -> None:
         super().__init__(rows)
         geometry, lattice = block.geometry, block.geometry.lattice
         groups, lines = geometry.groups, (len(rows), *lattice.counts[1:])
@@ -147,7 +147,7 @@ class SeparateChunk(Chunk):
 class JoinedChunk(Chunk):
     """Some windows with a matrix of columns for each group, of all images and with gaps."""
 
-    def __init__(self, block: Block, rows: range) -> None:
+    def __init__(self, block: ImageBlock, rows: range) -> None:
         super().__init__(rows)
         geometry, lattice = block.geometry, block.geometry.lattice
         groups, images, length = geometry.groups, block.images, len(rows) * lattice.row
@@ -194,7 +194,7 @@ class JoinedChunk(Chunk):
         np.copyto(outputs, self._windows, "unsafe")
 
 
-class Block:
+class ImageBlock:
     """The scratch memory of a block of images.
 
     Attributes
@@ -207,7 +207,7 @@ class Block:
         The chunks of windows over the images, in order.
     """
 
-    def __init__(self, geometry: Geometry, arrays: Sequence[Array], images: int) -> None:
+    def __init__(self, geometry: BlockedGeometry, arrays: Sequence[Array], images: int) -> None:
         lattice = geometry.lattice
         self.geometry, self.arrays, self.images = geometry, arrays, images
         shape = len(lattice.phases), geometry.channels, lattice.span(images)
@@ -242,13 +242,13 @@ class Lane:
         The arrays with the size of the filters: none, one or two.
     """
 
-    def __init__(self, geometry: Geometry, arrays: Sequence[Array]) -> None:
+    def __init__(self, geometry: BlockedGeometry, arrays: Sequence[Array]) -> None:
         self.geometry = geometry
         self.filters = arrays[3:]
         numbers = {min(geometry.images, geometry.batch), geometry.batch % geometry.images} - {0}
-        self.by_images = {n: Block(geometry, arrays, n) for n in numbers}
+        self.by_images = {n: ImageBlock(geometry, arrays, n) for n in numbers}
 
-    def steps(self, blocks: Iterable[int]) -> Iterator[tuple[slice, Block, Any, bool]]:
+    def steps(self, blocks: Iterable[int]) -> Iterator[tuple[slice, ImageBlock, Any, bool]]:
         """Yield for each block its images, its memory, its chunk, and whether images are new."""
         geometry, loaded = self.geometry, -1
         for number in blocks:

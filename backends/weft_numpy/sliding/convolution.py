@@ -14,23 +14,23 @@ from typing import Any, ClassVar
 import numpy as np
 
 from weft_numpy.sliding.blocked import Array, Blocked, Piece, shaped
-from weft_numpy.sliding.columns import Geometry, Lane
+from weft_numpy.sliding.columns import BlockedGeometry, Lane
 
 
 class Convolution(Blocked):
-    """The base of the three convolutions; their arguments are those of `Geometry`.
+    """The base of the three convolutions; their arguments are those of `BlockedGeometry`.
 
     They are called with both operands and memory for the result.
     """
 
     arrays: ClassVar[int] = 3
-    """The number of the arrays in `Geometry.sizes` that a thread needs."""
+    """The number of the arrays in `BlockedGeometry.sizes` that a thread needs."""
 
     lanes: list[Lane]
 
     def __init__(self, *numbers: Any) -> None:
         super().__init__(*numbers)
-        self.geometry = Geometry(*numbers)
+        self.geometry = BlockedGeometry(*numbers)
 
     def pieces(self) -> list[Piece]:
         """Return arrays for images, columns and outputs, and some for filters."""

@@ -50,7 +50,7 @@ class Phase(NamedTuple):
         return self.shift + (self.size - 1) * self.gap
 
 
-class Line(NamedTuple):
+class LatticeAxis(NamedTuple):
     """One axis: its number of windows, their step, the length of lines, and its phases."""
 
     windows: int
@@ -59,8 +59,8 @@ class Line(NamedTuple):
     phases: list[Phase]
 
 
-def make_line(length: int, sliding: Sliding, is_split: bool) -> Line:
-    """Return the line of an axis, given its length and the sliding windows along it."""
+def make_lattice_axis(length: int, sliding: Sliding, is_split: bool) -> LatticeAxis:
+    """Return an axis of a lattice, given its length and the sliding windows along it."""
     (size,), (stride,), ((before, _),), (dilation,) = sliding
     (windows,) = sliding.counts((length,))
     apart = stride if is_split else 1
@@ -77,7 +77,7 @@ def make_line(length: int, sliding: Sliding, is_split: bool) -> Line:
         phases.append(Phase(elements, used, slice(place, None, period), places, shift, gap))
     low, high = min(each.shift for each in phases), max(each.end for each in phases)
     longest = max(each.length for each in phases)
-    return Line(windows, step, max(reach, reach + high, longest - low), phases)
+    return LatticeAxis(windows, step, max(reach, reach + high, longest - low), phases)
 
 
 class Lattice:
@@ -95,15 +95,18 @@ class Lattice:
     """
 
     def __init__(self, lengths: Sequence[int], sliding: Sliding, is_split: bool) -> None:
-        lines = [make_line(n, sliding.along(axis), is_split) for axis, n in enumerate(lengths)]
-        self.counts = tuple(line.windows for line in lines)
-        self.pitches = tuple(line.pitch for line in lines)
-        self.phases = list(itertools.product(*(line.phases for line in lines)))
+        axes = [
+            make_lattice_axis(length, sliding.along(number), is_split)
+            for number, length in enumerate(lengths)
+        ]
+        self.counts = tuple(axis.windows for axis in axes)
+        self.pitches = tuple(axis.pitch for axis in axes)
+        self.phases = list(itertools.product(*(axis.phases for axis in axes)))
         self._units = row_major(self.pitches, 1)
-        self._steps = [line.step * unit for line, unit in zip(lines, self._units, strict=True)]
+        self._steps = [axis.step * unit for axis, unit in zip(axes, self._units, strict=True)]
         self.row, self.image = self._steps[0], math.prod(self.pitches)
         self.columns = self.counts[0] * self.row
-        last = self._offset((line.windows - 1) * line.step for line in lines)
+        last = self._offset((axis.windows - 1) * axis.step for axis in axes)
         reach = max(self._offset(each.end for each in phase) for phase in self.phases)
         self.margin = max(0, *(-self._shift(phase) for phase in self.phases))
         self.end = max(self.image, max(self.columns, last + 1) + reach)

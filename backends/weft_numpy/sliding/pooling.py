@@ -114,7 +114,7 @@ def make_taps(sliding: Sliding, place: int, length: int) -> Taps:
     return Taps(whole, found[len(whole) :])
 
 
-class Reduction(Pooling):
+class ReductionPooling(Pooling):
     """The base of pooling by one ufunc, along one axis at a time."""
 
     arrays_of_images = 2
@@ -182,7 +182,7 @@ class Reduction(Pooling):
         """Compute the result from the last reduction, which may be in place already."""
 
 
-class MaxPool(Reduction):
+class MaxPool(ReductionPooling):
     """The maximum of each window."""
 
     combine = np.maximum
@@ -193,7 +193,7 @@ class MaxPool(Reduction):
         return dtypes.least(self.dtype)
 
 
-class AvgPool(Reduction):
+class AvgPool(ReductionPooling):
     """The mean of each window.
 
     Parameters

@@ -35,7 +35,7 @@ def keeps_size(lengths: Numbers, sliding: Sliding) -> bool:
     return is_centered and is_padded and is_met
 
 
-class Place(NamedTuple):
+class TapShift(NamedTuple):
     """A tap along the first axis, or a combination of taps along all others.
 
     Attributes
@@ -51,7 +51,7 @@ class Place(NamedTuple):
     far_windows: list[Index]
 
 
-def make_place(steps: Numbers, lengths: Numbers) -> Place:
+def make_tap_shift(steps: Numbers, lengths: Numbers) -> TapShift:
     """Return the tap with an offset along each axis."""
     shift = sum(step * unit for step, unit in zip(steps, row_major(lengths, 1), strict=True))
     elements, windows = [], []
@@ -62,7 +62,7 @@ def make_place(steps: Numbers, lengths: Numbers) -> Place:
         if step:
             elements.append(first if step > 0 else last)
             windows.append(last if step > 0 else first)
-    return Place(shift, elements, windows)
+    return TapShift(shift, elements, windows)
 
 
 class Shifts:
@@ -84,8 +84,8 @@ class Shifts:
             for size, gap in zip(kernel, dilation, strict=True)
         )
         none = (0,) * len(others)
-        self.lines = [make_place((step, *none), lengths) for step in first]
-        self.copies = [make_place((0, *steps), lengths) for steps in itertools.product(*others)]
+        self.lines = [make_tap_shift((step, *none), lengths) for step in first]
+        self.copies = [make_tap_shift((0, *steps), lengths) for steps in itertools.product(*others)]
         self._margin = self.lines[-1].shift + max(copy.shift for copy in self.copies)
         self._span = self.size + 2 * self._margin
 
@@ -136,12 +136,12 @@ class Shifts:
             if number != middle:
                 self._add(total[:, number], copy, out)
 
-    def _add(self, windows: Array, place: Place, total: Array) -> None:
+    def _add(self, windows: Array, tap: TapShift, total: Array) -> None:
         """Add windows to the elements that they read at a tap."""
         by_lengths = windows.reshape(*windows.shape[:-1], *self.lengths, copy=False)
-        for far in place.far_windows:
+        for far in tap.far_windows:
             by_lengths[far] = 0
         source, target = (each.reshape(len(each), -1, copy=False) for each in (windows, total))
-        shift, count = place.shift, source.shape[1] - abs(place.shift)
+        shift, count = tap.shift, source.shape[1] - abs(tap.shift)
         met = target[:, max(shift, 0) :][:, :count]
         np.add(met, source[:, max(-shift, 0) :][:, :count], met)

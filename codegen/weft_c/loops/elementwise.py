@@ -20,7 +20,7 @@ from weft_c.loops.loop_nest import LoopNest
 from weft_c.lowering import Array, KernelBuilder, Lowering
 from weft_c.source.code import Address
 from weft_c.source.expressions import expression, has_vectors
-from weft_c.source.values import VECTOR_DTYPES, Emitter
+from weft_c.source.values import VECTOR_DTYPES, ValueEmitter
 
 COSTLY = (AtanOp, CosOp, ExpOp, LogOp, PowerOp, SinOp, TanhOp)
 """Ops whose values are cached for later stages, rather than recomputed, where there is room."""
@@ -61,7 +61,7 @@ class ElementWiseKernel(KernelBuilder):
         self.vector_stores: dict[int, Address] = {}
         self.vector_loop = len(nest.shape) - 1
 
-    def add_op(self, instruction: Instruction, emitter: Emitter, args: Sequence[str]) -> str:
+    def add_op(self, instruction: Instruction, emitter: ValueEmitter, args: Sequence[str]) -> str:
         """Write an instruction on named operands, and return the name of its result."""
         op = instruction.op
         if isinstance(op, VIEWS):
@@ -95,7 +95,7 @@ class ElementWiseKernel(KernelBuilder):
     def compute(
         self,
         targets: Iterable[int],
-        emitter: Emitter,
+        emitter: ValueEmitter,
         indices: Sequence[str],
         uniforms: Mapping[int, str],
         held: Mapping[int, str] | None = None,
@@ -117,7 +117,7 @@ class ElementWiseKernel(KernelBuilder):
     def _value(
         self,
         number: int,
-        emitter: Emitter,
+        emitter: ValueEmitter,
         indices: Sequence[str],
         names: Mapping[int, str],
         uniforms: Mapping[int, str],
@@ -140,14 +140,14 @@ class ElementWiseKernel(KernelBuilder):
         ]
         return self.add_op(made, emitter, args)
 
-    def _spread(self, number: int, emitter: Emitter, uniforms: Mapping[int, str]) -> str:
+    def _spread(self, number: int, emitter: ValueEmitter, uniforms: Mapping[int, str]) -> str:
         if not emitter.is_vector:
             return uniforms[number]
         dtype = self.kernel.values[number].dtype
         text = emitter.spread(dtype, uniforms[number])
         return self.code.define(f"const {emitter.type(dtype)}", "v", text)
 
-    def _load(self, number: int, emitter: Emitter, indices: Sequence[str]) -> str:
+    def _load(self, number: int, emitter: ValueEmitter, indices: Sequence[str]) -> str:
         value = self.kernel.values[number]
         kind = f"const {emitter.type(value.dtype)}"
         if isinstance(value, Operand) and value.constant is not None:
@@ -170,7 +170,7 @@ class ElementWiseKernel(KernelBuilder):
         """Return the array that a result is written to."""
         return self.array("y", self.nest.results[result], written=True)
 
-    def store(self, result: int, name: str, emitter: Emitter, indices: Sequence[str]) -> None:
+    def store(self, result: int, name: str, emitter: ValueEmitter, indices: Sequence[str]) -> None:
         """Write the store of a result at a point."""
         written = self.stored(result)
         place = self.vector_stores.get(result, written.at(*indices))

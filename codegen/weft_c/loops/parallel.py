@@ -15,9 +15,9 @@ from weft_c.lowering import KernelBuilder
 from weft_c.processor import Processor
 from weft_c.source.code import Code
 from weft_c.source.index_types import index_type, needs_wide_counter
-from weft_c.source.values import Emitter
+from weft_c.source.values import ValueEmitter
 
-Body = Callable[[tuple[str, ...], Emitter], None]
+Body = Callable[[tuple[str, ...], ValueEmitter], None]
 """Writes the body of a loop, given the indices of a point; vectors extend along the last one."""
 
 GRAIN = 4096
@@ -174,20 +174,20 @@ def innermost_loop(
     """Write the loop along the last dimension: vectors, then the scalar remainder."""
     first, last = span
     if length == 1 and lanes == 1:
-        body((*outer, "0"), Emitter(code))
+        body((*outer, "0"), ValueEmitter(code))
         return
     name = code.name("i")
     if lanes > 1:
         code.line(f"{kind} {name} = {first};")
         with code.block(f"for (; {name} + {lanes} <= {last}; {name} += {lanes})"):
-            body((*outer, name), Emitter(code, lanes))
+            body((*outer, name), ValueEmitter(code, lanes))
         if length is not None and length % lanes == 0:
             return
         head = f"for (; {name} < {last}; {name}++)"
     else:
         head = f"for ({kind} {name} = {first}; {name} < {last}; {name}++)"
     with code.block(head):
-        body((*outer, name), Emitter(code))
+        body((*outer, name), ValueEmitter(code))
 
 
 def _grid_stride_loop(
@@ -202,7 +202,7 @@ def _grid_stride_loop(
         indices = unravel_index(code, shape, name, kind)
         if row is not None:
             row(indices[:-1])
-        body(indices, Emitter(code))
+        body(indices, ValueEmitter(code))
 
 
 def _vector_grid_stride_loop(
@@ -217,11 +217,11 @@ def _vector_grid_stride_loop(
     *outer, length = shape
     vectors, rest = divmod(length, access.count)
 
-    def each_element(indices: tuple[str, ...], emitter: Emitter) -> None:
+    def each_element(indices: tuple[str, ...], emitter: ValueEmitter) -> None:
         with access.elements(indices) as at:
             body(at, emitter)
 
-    def at_rest(indices: tuple[str, ...], emitter: Emitter) -> None:
+    def at_rest(indices: tuple[str, ...], emitter: ValueEmitter) -> None:
         body((*indices[:-1], f"{length - rest} + {indices[-1]}"), emitter)
 
     _grid_stride_loop(code, (*outer, vectors), each_element, row, kind)

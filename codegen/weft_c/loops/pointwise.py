@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from weft_c.loops.elementwise import ElementWiseKernel, are_contiguous
 from weft_c.loops.parallel import parallel_for
 from weft_c.loops.vectorized_access import find_vector_access
-from weft_c.source.values import Emitter
+from weft_c.source.values import ValueEmitter
 
 
 def write_map(builder: ElementWiseKernel, results: Iterable[int]) -> None:
@@ -32,9 +32,9 @@ def write_map(builder: ElementWiseKernel, results: Iterable[int]) -> None:
     def before_row(outer: tuple[str, ...]) -> None:
         uniforms.clear()
         above = _invariant_inputs(builder, numbers, invariants)
-        uniforms.update(builder.compute(above, Emitter(builder.code), (*outer, "0"), {}))
+        uniforms.update(builder.compute(above, ValueEmitter(builder.code), (*outer, "0"), {}))
 
-    def at_point(indices: tuple[str, ...], emitter: Emitter) -> None:
+    def at_point(indices: tuple[str, ...], emitter: ValueEmitter) -> None:
         places = indices if nest.shape else ()
         names = builder.compute(numbers, emitter, places, uniforms)
         for result, number in zip(results, numbers, strict=True):

@@ -13,7 +13,7 @@ from weft_c.lowering import Array
 from weft_c.processor import Processor
 from weft_c.source.code import Address, Code
 from weft_c.source.functions import ctype
-from weft_c.source.values import Emitter
+from weft_c.source.values import ValueEmitter
 
 VECTOR = 16
 """The lanes of a vector on devices that have them."""
@@ -85,7 +85,7 @@ class Accumulator:
     def load_vector(self, code: Code, lanes: int, place: Address, dtype: DType) -> str:
         """Return a vector of contiguous elements of the accumulator's size."""
         if lanes == 1:
-            return self.widened(dtype, Emitter(code).load(dtype, place))
+            return self.widened(dtype, ValueEmitter(code).load(dtype, place))
         return f"*(GLOBAL const {self._type_in_memory(lanes)} *)({place})"
 
     def store(self, target: Array, value: str, *indices: str | int) -> str:
@@ -98,14 +98,14 @@ class Accumulator:
         """Return the statement that stores a vector of contiguous elements."""
         if lanes == 1:
             text = f"({ctype(dtype)})({value})" if dtype.kind in "iu" else value
-            return Emitter(code).store(dtype, place, text)
+            return ValueEmitter(code).store(dtype, place, text)
         return f"*(GLOBAL {self._type_in_memory(lanes)} *)({place}) = {value};"
 
     def zero(self, lanes: int) -> str:
         """Return the initial value of a vector of sums, or of one sum."""
         return f"SPLAT({self.type(lanes)}, 0)" if lanes > 1 else "0"
 
-    def value(self, emitter: Emitter, total: str) -> str:
+    def value(self, emitter: ValueEmitter, total: str) -> str:
         """Return a sum, or a vector of sums, as a value of the operands' dtype in a register."""
         return emitter.signed(self.dtype, total)
 

@@ -15,7 +15,7 @@ from weft_c.loops.elementwise import ElementWiseKernel, are_contiguous
 from weft_c.loops.loop_nest import LoopNest, View
 from weft_c.lowering import KernelBuilder, Lowering
 from weft_c.matmul.accumulators import Accumulator
-from weft_c.source.values import Emitter
+from weft_c.source.values import ValueEmitter
 
 
 class Epilogue(ABC):
@@ -50,7 +50,7 @@ class Epilogue(ABC):
 
     @abstractmethod
     def write(
-        self, builder: KernelBuilder, emitter: Emitter, indices: tuple[str, ...], total: str
+        self, builder: KernelBuilder, emitter: ValueEmitter, indices: tuple[str, ...], total: str
     ) -> None:
         """Write the processing of a sum, or of a vector of sums along the last dimension."""
 
@@ -90,7 +90,7 @@ class StoreEpilogue(Epilogue):
         return lowering.kernel(title)
 
     def write(
-        self, builder: KernelBuilder, emitter: Emitter, indices: tuple[str, ...], total: str
+        self, builder: KernelBuilder, emitter: ValueEmitter, indices: tuple[str, ...], total: str
     ) -> None:
         """Store the sum."""
         place = builder.array("out", self.out, written=True).at(*indices)
@@ -147,7 +147,7 @@ class FusedEpilogue(Epilogue):
         return ElementWiseKernel(lowering, self.nest, f"{title}_{rest}" if rest else title)
 
     def write(
-        self, builder: KernelBuilder, emitter: Emitter, indices: tuple[str, ...], total: str
+        self, builder: KernelBuilder, emitter: ValueEmitter, indices: tuple[str, ...], total: str
     ) -> None:
         """Compute the results from the sum in the product's dtype, and store them."""
         assert isinstance(builder, ElementWiseKernel), "the kernel was begun by `begin`"

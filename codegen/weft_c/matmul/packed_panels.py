@@ -26,7 +26,7 @@ from weft_c.lowering import Lowering, rules
 from weft_c.matmul.accumulators import accumulator
 from weft_c.processor import Processor
 from weft_c.source.index_types import needs_wide_counter
-from weft_c.source.values import Emitter
+from weft_c.source.values import ValueEmitter
 
 MIN_WORK = 16384
 """The fewest multiplications of a product that is worth panels."""
@@ -161,7 +161,7 @@ def pack_panels(op: PackPanelsOp, lowering: Lowering) -> None:
     kernel = w.shape[2:]
     summed = terms // prod(kernel)
 
-    def body(at: tuple[str, ...], emitter: Emitter) -> None:
+    def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
         group, panel, term, lane = at
         tap = code.define("const i32", "tap", f"{term} % {prod(kernel)}")
         channel = code.define("const i32", "channel", f"{term} / {prod(kernel)}")

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from weft_c.lowering import Array
 from weft_c.matmul.accumulators import Accumulator
-from weft_c.matmul.prologues import MemoryReader, Reader
+from weft_c.matmul.prologues import MemoryReader, OperandReader
 from weft_c.source.code import ROLLED, Address, Code
 
 Index = tuple[str, ...]
 
 
-class Bounds(NamedTuple):
+class LoopBounds(NamedTuple):
     """The bounds of a loop, and the type of its counter."""
 
     first: str
@@ -31,7 +31,7 @@ def minimum(one: str, other: str) -> str:
 
 
 def copy_line(
-    code: Code, acc: Accumulator, source: Reader, row: Index, bounds: Bounds, target: str
+    code: Code, acc: Accumulator, source: OperandReader, row: Index, bounds: LoopBounds, target: str
 ) -> None:
     """Write the copy of a range of a row to a pointer."""
     first, end, kind = bounds
@@ -70,7 +70,7 @@ class RowTiles:
     depth: int
     rows: int
 
-    def place(self, source: Reader, tile: str, r: str, term: str) -> str:
+    def place(self, source: OperandReader, tile: str, r: str, term: str) -> str:
         """Return the address of a term of row `r` of a tile."""
         start = f"{self.pointer} + {tile} * {self.rows * self.depth}"
         if source.is_by_rows:
@@ -81,9 +81,9 @@ class RowTiles:
 def pack_tile(
     code: Code,
     acc: Accumulator,
-    source: Reader,
+    source: OperandReader,
     first: Index,
-    terms: Bounds,
+    terms: LoopBounds,
     tile: str,
     target: RowTiles,
 ) -> None:
@@ -106,7 +106,7 @@ def pack_tile(
 
 
 def _short_vectors(
-    code: Code, acc: Accumulator, reader: Reader, first: Index, target: str, count: int
+    code: Code, acc: Accumulator, reader: OperandReader, first: Index, target: str, count: int
 ) -> int:
     """Write the copy of a column in vectors, and return the number of elements copied."""
     r = 0
@@ -130,7 +130,7 @@ def pack_columns(
     acc: Accumulator,
     source: Array,
     at: Index,
-    terms: Bounds,
+    terms: LoopBounds,
     columns: tuple[str, str],
     target: tuple[str, int],
 ) -> None:

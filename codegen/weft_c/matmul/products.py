@@ -44,7 +44,7 @@ from weft_c.matmul.shared_tiles import (
 from weft_c.processor import Processor
 from weft_c.source.code import UNROLL, Address, Code
 from weft_c.source.index_types import index_type, is_wide
-from weft_c.source.values import Emitter
+from weft_c.source.values import ValueEmitter
 
 MAX_UNTILED_WORK = 2048
 """The most multiplications of a product that is computed without tiles."""
@@ -353,7 +353,7 @@ def _write_untiled(lowering: Lowering, product: Product) -> None:
     builder, acc = epilogue.begin(lowering, product.title), epilogue.acc
     a, b = reader(acc, builder, x, product.prologue), builder.array("y", y)
 
-    def add(indices: tuple[str, ...], emitter: Emitter) -> None:
+    def add(indices: tuple[str, ...], emitter: ValueEmitter) -> None:
         *at, i, j = indices
         total = builder.code.define(acc.scalar_type, "total", "0")
         with builder.code.block(f"for ({product.kind} k = 0; k < {x.shape[-1]}; k++)"):
@@ -393,11 +393,11 @@ def _write_row_products(lowering: Lowering, product: Product) -> None:
                 code.line(f"{total} += {terms};")
         return totals
 
-    def some_rows(indices: tuple[str, ...], emitter: Emitter) -> None:
+    def some_rows(indices: tuple[str, ...], emitter: ValueEmitter) -> None:
         *at, zero, j = indices
         rows = [j, *(f"{j} + {more}" for more in range(1, emitter.lanes))]
         for row, total in zip(rows, totals_of_rows(tuple(at), rows), strict=True):
-            epilogue.write(builder, Emitter(code), (*at, zero, row), total)
+            epilogue.write(builder, ValueEmitter(code), (*at, zero, row), total)
 
     if builder.processor.is_serial:
         lanes = _SIDE_BY_SIDE if is_vector else 1
@@ -416,7 +416,7 @@ def _write_row_products(lowering: Lowering, product: Product) -> None:
             code.line("if (LOCAL_ID < count) shared[LOCAL_ID] += shared[LOCAL_ID + count];")
             code.line("BARRIER();")
         with code.block("if (LOCAL_ID == 0)"):
-            epilogue.write(builder, Emitter(code), indices, "shared[0]")
+            epilogue.write(builder, ValueEmitter(code), indices, "shared[0]")
         code.line("BARRIER();")
     builder.launch(groups * group, group)
 
@@ -489,7 +489,7 @@ def _column_products(lowering: Lowering, product: Product) -> None:
     wide = is_wide(x, y, *epilogue.tensors)
     kind = index_type(wide)
 
-    def column(indices: tuple[str, ...], emitter: Emitter) -> None:
+    def column(indices: tuple[str, ...], emitter: ValueEmitter) -> None:
         part = indices[0] if splits > 1 else "0"
         *at, _, j = indices[1:] if splits > 1 else indices
         total = code.define(acc.scalar_type, "total", "0")

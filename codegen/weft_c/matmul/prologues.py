@@ -1,6 +1,7 @@
 """Prologues: the first operand of a matrix product, loaded or computed when it is read.
 
-Kernels read the operand through a `Reader`: in scalars or, when rows are packed, in vectors.
+Kernels read the operand through an `OperandReader`: in scalars or, when rows are packed, in
+vectors.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from weft_c.loops.elementwise import ElementWiseKernel
 from weft_c.loops.loop_nest import LoopNest, View, make_pointwise_nest
 from weft_c.lowering import Array, KernelBuilder
 from weft_c.matmul.accumulators import Accumulator
-from weft_c.source.values import Emitter
+from weft_c.source.values import ValueEmitter
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def prologue_of(kernel: Kernel, args: Sequence[TensorDescription]) -> Prologue |
     return Prologue(make_pointwise_nest(alone, [args[old] for old in read], [result]))
 
 
-class Reader(ABC):
+class OperandReader(ABC):
     """Reads the first operand of a product in a kernel.
 
     Attributes
@@ -94,7 +95,7 @@ class Reader(ABC):
         """
 
 
-class MemoryReader(Reader):
+class MemoryReader(OperandReader):
     """Reads the operand from an array."""
 
     def __init__(self, acc: Accumulator, array: Array) -> None:
@@ -112,7 +113,7 @@ class MemoryReader(Reader):
         )
 
 
-class PrologueReader(Reader):
+class PrologueReader(OperandReader):
     """Computes the elements of the operand by a prologue."""
 
     is_by_rows = True
@@ -128,15 +129,15 @@ class PrologueReader(Reader):
 
     def load(self, *indices: str, lanes: int = 1) -> str:
         """Write the computation of an element or a vector, and return its name."""
-        name = self.kernel.compute([self.number], Emitter(self.kernel.code, lanes), indices, {})[
-            self.number
-        ]
+        name = self.kernel.compute(
+            [self.number], ValueEmitter(self.kernel.code, lanes), indices, {}
+        )[self.number]
         return name if lanes > 1 else self.acc.widened(self.acc.dtype, name)
 
 
 def reader(
     acc: Accumulator, builder: KernelBuilder, x: TensorDescription, prologue: Prologue | None
-) -> Reader:
+) -> OperandReader:
     """Return the reader of the first operand of a product."""
     if prologue is None:
         return MemoryReader(acc, builder.array("x", x))

@@ -20,12 +20,12 @@ from weft_c.loops.parallel import part_bounds, unravel_index, work_item_bounds
 from weft_c.lowering import Array, Lowering
 from weft_c.matmul.blocking import MAX_UNPACKED_BYTES, MIN_PACKED_ROWS, blocking, packs_rows
 from weft_c.matmul.epilogues import Epilogue
-from weft_c.matmul.packing import Bounds, RowTiles, minimum, pack_columns, pack_tile
+from weft_c.matmul.packing import LoopBounds, RowTiles, minimum, pack_columns, pack_tile
 from weft_c.matmul.prologues import Prologue, reader
 from weft_c.source.code import ROLLED, UNROLL, Address
 from weft_c.source.functions import ctype
 from weft_c.source.index_types import index_type, is_wide, needs_wide_counter
-from weft_c.source.values import Emitter
+from weft_c.source.values import ValueEmitter
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Panel:
 
     first: str
     span: tuple[str, str]
-    terms: Bounds
+    terms: LoopBounds
     pointer: str
     dtype: DType
     pitch: int
@@ -171,16 +171,16 @@ class _RegisterTileKernel:
         return part_bounds(self.code, count, f"(i64){number}", str(parts), self.kind)
 
     @contextmanager
-    def blocks(self) -> Iterator[Bounds]:
+    def blocks(self) -> Iterator[LoopBounds]:
         """Open a loop over blocks of terms if there are several; yields the bounds of a block."""
         k, depth, kind, code = self.k, self.cut.depth, self.kind, self.code
         if k <= depth:
-            yield Bounds("0", str(k), kind)
+            yield LoopBounds("0", str(k), kind)
             return
         first = code.name("k")
         with code.block(f"for ({kind} {first} = 0; {first} < {k}; {first} += {depth})"):
             end = minimum(f"{first} + {depth}", str(k))
-            yield Bounds(first, code.define(f"const {kind}", "end", end), kind)
+            yield LoopBounds(first, code.define(f"const {kind}", "end", end), kind)
 
     @contextmanager
     def each_tile(self, tiles: tuple[str, str]) -> Iterator[tuple[str, str]]:
@@ -193,7 +193,7 @@ class _RegisterTileKernel:
                 start = minimum(start, str(self.m - rows))
             yield tile, code.define(f"const {self.kind}", "i", start)
 
-    def columns(self, at: tuple[str, ...], terms: Bounds) -> Panel:
+    def columns(self, at: tuple[str, ...], terms: LoopBounds) -> Panel:
         """Write the address of a panel, packed and zero-padded or in place.
 
         In place, the last panel overlaps its predecessor.
@@ -275,7 +275,9 @@ class _RegisterTileKernel:
         if not self.spilled_sums:
             with self.each_sum():
                 indices = (*at, f"{i} + r", f"{panel.first} + v * {lanes}")
-                self.epilogue.write(self.builder, Emitter(self.code, lanes), indices, "c[r][v]")
+                self.epilogue.write(
+                    self.builder, ValueEmitter(self.code, lanes), indices, "c[r][v]"
+                )
             return
         with self.each_sum():
             place = Address(self.spilled_sums, f"r * {self.tile.width} + v * {lanes}")
@@ -287,14 +289,16 @@ class _RegisterTileKernel:
         if is_vector:
             whole = f"{begin} + ({end} - {begin}) / {lanes} * {lanes}"
             whole = code.define(kind, "whole", whole)
-            self.write_columns(Emitter(self.code, lanes), (*at, i), known, (begin, whole), panel)
+            self.write_columns(
+                ValueEmitter(self.code, lanes), (*at, i), known, (begin, whole), panel
+            )
             begin = whole
         if not is_vector or self.n % lanes:
-            self.write_columns(Emitter(self.code), (*at, i), known, (begin, end), panel)
+            self.write_columns(ValueEmitter(self.code), (*at, i), known, (begin, end), panel)
 
     def write_columns(
         self,
-        emitter: Emitter,
+        emitter: ValueEmitter,
         first: tuple[str, ...],
         known: str,
         span: tuple[str, str],
@@ -314,7 +318,7 @@ class _RegisterTileKernel:
                 self.finish(emitter, (*at, f"{i} + r", f"{panel.first} + j"), sums, panel)
 
     def finish(
-        self, emitter: Emitter, indices: tuple[str, ...], sums: Address, panel: Panel
+        self, emitter: ValueEmitter, indices: tuple[str, ...], sums: Address, panel: Panel
     ) -> None:
         """Write the epilogue of a sum; sums of all but the last block of terms are kept."""
         code, acc, lanes = self.code, self.acc, emitter.lanes

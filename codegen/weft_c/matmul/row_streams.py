@@ -20,7 +20,7 @@ from weft_c.matmul.packing import minimum
 from weft_c.processor import Processor
 from weft_c.source.code import ROLLED, Address
 from weft_c.source.index_types import index_type, is_wide
-from weft_c.source.values import Emitter
+from weft_c.source.values import ValueEmitter
 
 MIN_BYTES = 1 << 18
 """The bytes of a matrix from which it is streamed: smaller ones stay in the second-level cache."""
@@ -142,7 +142,7 @@ class _RowStreamKernel:
             kind = f"const {self.acc.type(lanes)}"
             total = self.code.define(kind, "total", self.vector(lanes, place))
             index = (*at, "0", f"j + {place.index}")
-            self.epilogue.write(self.builder, Emitter(self.code, lanes), index, total)
+            self.epilogue.write(self.builder, ValueEmitter(self.code, lanes), index, total)
 
         self.each_vector(count, write, in_vectors)
 

@@ -20,7 +20,7 @@ from weft_c.matmul.epilogues import Epilogue, StoreEpilogue
 from weft_c.processor import Processor
 from weft_c.source.code import UNROLL
 from weft_c.source.index_types import is_wide
-from weft_c.source.values import Emitter
+from weft_c.source.values import ValueEmitter
 
 SLICE = 16
 """The terms of a slice."""
@@ -123,7 +123,7 @@ def sum_splits(lowering: Lowering, partial: TensorDescription, epilogue: Epilogu
     builder = epilogue.begin(lowering, "add_parts")
     source = builder.array("partial", partial)
 
-    def add(indices: tuple[str, ...], emitter: Emitter) -> None:
+    def add(indices: tuple[str, ...], emitter: ValueEmitter) -> None:
         total = builder.code.define(epilogue.acc.scalar_type, "total", "0")
         with builder.code.block(f"for (i32 part = 0; part < {partial.shape[0]}; part++)"):
             builder.code.line(f"{total} += {source.get('part', *indices)};")
@@ -194,7 +194,9 @@ class _SharedTileKernel:
                 code.line(f"const {f.kind} j = column0 + across + v * {shape.across};")
                 with code.block(f"if (i < {f.m} && j < {f.n})"):
                     place = (*((part,) if self.splits > 1 else ()), *at, "i", "j")
-                    self.epilogue.write(self.builder, Emitter(self.builder.code), place, "c[r][v]")
+                    self.epilogue.write(
+                        self.builder, ValueEmitter(self.builder.code), place, "c[r][v]"
+                    )
 
     def copy(self, at: Index, name: str, length: int, is_first: bool) -> None:
         """Write the copy of a slice; neighboring work items read contiguous elements."""

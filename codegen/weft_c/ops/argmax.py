@@ -22,7 +22,7 @@ from weft_c.ops.sort_keys import reduce_highest_key, sort_key, sort_key_dtype, s
 from weft_c.processor import Processor
 from weft_c.source.code import Code
 from weft_c.source.index_types import index_dtype, index_type, is_wide, needs_wide_counter
-from weft_c.source.values import Emitter, register_type
+from weft_c.source.values import ValueEmitter, register_type
 
 BLOCK = 128
 """The elements of a line that are compared before their position matters."""
@@ -120,7 +120,7 @@ class _ArgExtremumKernel:
         """Write a loop over lines, one work item each."""
         parallel_for(self.builder, self.shape[:-1], self.line, wide=self.wide, cost=self.length)
 
-    def line(self, at: tuple[str, ...], emitter: Emitter) -> None:
+    def line(self, at: tuple[str, ...], emitter: ValueEmitter) -> None:
         """Write the search of a line: for the block with the extremum, then for its position.
 
         The loop within a block has no index and can be vectorized. The minimum of integers is not
@@ -155,7 +155,7 @@ class _ArgExtremumKernel:
         """Write the search of a tile of lines that are contiguous in memory."""
         code, kind, width = self.code, self.kind, self.shape[-2]
 
-        def body(at: tuple[str, ...], emitter: Emitter) -> None:
+        def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
             best, found, place, column = map(code.name, ("best", "found", "k", "j"))
             first = code.define(f"const {kind}", "first", f"{at[-1]} * {WIDTH}")
             rest = f"{width} - {first}"

@@ -6,7 +6,7 @@ from weft.ir import dtypes
 from weft.ir.dtypes import DType
 from weft_c.source.code import Code
 from weft_c.source.expressions import extremum
-from weft_c.source.values import Emitter
+from weft_c.source.values import ValueEmitter
 
 _ARITHMETIC = {"add": "+", "mul": "*"}
 _EXTREMA = {"max": ">", "min": "<"}
@@ -18,7 +18,7 @@ def combined(code: Code, reduction: str, dtype: DType, x: str, y: str) -> str:
     `reduction` is ``set``, for the second of them, ``add``, ``mul``, ``max``, ``min`` or
     ``logaddexp``.
     """
-    emitter = Emitter(code)
+    emitter = ValueEmitter(code)
     if reduction == "set":
         return y
     if reduction == "logaddexp":

@@ -17,7 +17,7 @@ from weft_c.lowering import Array, KernelBuilder, Lowering, rules
 from weft_c.ops.views import bits, collapse_dims
 from weft_c.source.code import Address
 from weft_c.source.index_types import index_type, is_wide
-from weft_c.source.values import VECTOR_DTYPES, Emitter, register_type
+from weft_c.source.values import VECTOR_DTYPES, ValueEmitter, register_type
 
 BLOCK = 16
 """The side of a tile on serial devices: 16 cache lines of 16 elements of 4 bytes."""
@@ -69,7 +69,7 @@ def convert(lowering: Lowering, source: TensorDescription, target: TensorDescrip
     builder = lowering.kernel(f"convert to {target.dtype}")
     x, out = builder.array("x", source), builder.array("out", target, written=True)
 
-    def body(at: tuple[str, ...], emitter: Emitter) -> None:
+    def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
         places = at[: len(source.shape)]
         value = emitter.converted(source.dtype, target.dtype, x.get(*places))
         builder.code.line(out.set(value, *places))
@@ -93,7 +93,7 @@ def _copy_points(lowering: Lowering, source: TensorDescription, target: TensorDe
     x, out = builder.array("x", source), builder.array("out", target, written=True)
     shape, x, out = vectorized_move(builder, source.shape, x, out)
 
-    def body(at: tuple[str, ...], emitter: Emitter) -> None:
+    def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
         places = at[: len(shape)]
         move(emitter, x.at(*places), out.at(*places), out.dtype)
 
@@ -109,7 +109,7 @@ def move_lanes(builder: KernelBuilder, x: Array, out: Array) -> int:
     return builder.processor.lanes if are_contiguous and has_vectors and is_word else 1
 
 
-def move(emitter: Emitter, source: Address, target: Address, dtype: DType) -> None:
+def move(emitter: ValueEmitter, source: Address, target: Address, dtype: DType) -> None:
     """Write the copy of an element, or of a vector."""
     emitter.code.line(emitter.store(dtype, target, emitter.load(dtype, source)))
 
@@ -133,7 +133,7 @@ def _copy_blocks(
             bound += f" && {name} < {shape[place]}"
         return name, f"for ({kind} {name} = {first}; {bound}; {name}++)"
 
-    def body(at: tuple[str, ...], emitter: Emitter) -> None:
+    def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
         places = list(at)
         places[inner_dim], outer = span(inner_dim, at[inner_dim])
         places[last], inner = span(last, at[last])

@@ -9,7 +9,7 @@ from weft_c.lowering import Array, KernelBuilder, Lowering, rules
 from weft_c.ops.indices import AFTER, checked_index, indexing, report_out_of_range
 from weft_c.ops.views import bits
 from weft_c.source.index_types import index_type, is_wide
-from weft_c.source.values import Emitter
+from weft_c.source.values import ValueEmitter
 
 
 @rules.on_type(gathering.TakeOp)
@@ -34,7 +34,7 @@ def take_rule(op: gathering.TakeOp, lowering: Lowering) -> None:
     def row(at: tuple[str, ...]) -> None:
         known[:] = [_read_place(op, builder, index, (*at, "0"), index_type(wide))]
 
-    def body(at: tuple[str, ...], emitter: Emitter) -> None:
+    def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
         places = at[:rank]
         if not by_rows:
             known[:] = [_read_place(op, builder, index, places, index_type(wide))]
@@ -55,7 +55,7 @@ def take_along_axis_rule(op: gathering.TakeAlongAxisOp, lowering: Lowering) -> N
     source, target = builder.array("x", x), builder.array("out", out, written=True)
     index = builder.array("index", indices)
 
-    def body(at: tuple[str, ...], emitter: Emitter) -> None:
+    def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
         places = list(at)
         places[op.position] = _read_place(op, builder, index, at, index_type(wide))
         builder.code.line(target.set(source.get(*places), *at))

@@ -8,7 +8,7 @@ from weft.ops.shape import movement
 from weft_c.loops.parallel import parallel_for
 from weft_c.lowering import Lowering, rules
 from weft_c.source.index_types import is_wide
-from weft_c.source.values import Emitter
+from weft_c.source.values import ValueEmitter
 
 WORDS = 4
 """The words of a Philox block."""
@@ -22,7 +22,7 @@ def iota_rule(op: movement.IotaOp, lowering: Lowering) -> None:
     wide = is_wide(lowering.out)
     counted = dtypes.int64 if wide else dtypes.int32
 
-    def body(at: tuple[str, ...], emitter: Emitter) -> None:
+    def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
         value = emitter.converted(counted, op.dtype, f"({at[op.position]})")
         builder.code.line(out.set(value, *at))
 
@@ -41,7 +41,7 @@ def random_bits_rule(op: philox.RandomBitsOp, lowering: Lowering) -> None:
     out = builder.array("out", target, written=True)
     number = code.define("const u32", "number", call.get())
 
-    def body(at: tuple[str, ...], emitter: Emitter) -> None:
+    def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
         (block,) = at
         words = code.name("words")
         counter = f"(u32){block}, (u32)((i64){block} >> 32), {number}, 0"

@@ -15,7 +15,7 @@ from weft_c.ops.copies import copy, move, move_lanes
 from weft_c.ops.views import bits, bits_of, collapse_dims
 from weft_c.ops.work_sharing import launch, share_points, work_items
 from weft_c.source.index_types import index_type, is_wide
-from weft_c.source.values import Emitter, literal
+from weft_c.source.values import ValueEmitter, literal
 
 MAX_OPERANDS = 16
 """The most operands that one kernel concatenates."""
@@ -51,7 +51,9 @@ def _copy_all(
     items = work_items(sum(prod(shape) for _, shape, _, _ in moved), builder)
     for kind, shape, x, out in moved:
 
-        def body(at: tuple[str, ...], emitter: Emitter, x: Array = x, out: Array = out) -> None:
+        def body(
+            at: tuple[str, ...], emitter: ValueEmitter, x: Array = x, out: Array = out
+        ) -> None:
             places = at[: len(x.strides)]
             move(emitter, x.at(*places), out.at(*places), out.dtype)
 
@@ -92,7 +94,7 @@ def dynamic_slice_rule(op: dynamic_slices.DynamicSliceOp, lowering: Lowering) ->
     if starts[-1:] == [0]:
         shape, source, target = vectorized_move(builder, shape, source, target)
 
-    def body(at: tuple[str, ...], emitter: Emitter) -> None:
+    def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
         places = at[: len(shape)]
         moved = map(_sum, places, starts)
         move(emitter, source.at(*moved), target.at(*places), out.dtype)
@@ -120,7 +122,7 @@ def dynamic_update_slice_rule(op: dynamic_slices.DynamicUpdateSliceOp, lowering:
     if starts[-1:] == [0]:
         shape, source, target = vectorized_move(builder, shape, source, target)
 
-    def body(at: tuple[str, ...], emitter: Emitter) -> None:
+    def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
         places = at[: len(shape)]
         move(emitter, source.at(*places), target.at(*map(_sum, places, starts)), out.dtype)
 
@@ -166,7 +168,7 @@ def _put(
         tests, found[:] = look(at, 0)
         outside[:] = [code.define(f"const {kind}", "inside", " && ".join(tests))] if tests else []
 
-    def body(at: tuple[str, ...], emitter: Emitter) -> None:
+    def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
         places = at[:rank]
         tests, inner = look(places[-1:], max(rank - 1, 0))
         tests = [*outside, *tests]

@@ -26,7 +26,7 @@ from weft_c.ops.lines import (
 )
 from weft_c.processor import Processor
 from weft_c.source.index_types import index_type, is_wide
-from weft_c.source.values import Emitter, literal, register_type
+from weft_c.source.values import ValueEmitter, literal, register_type
 
 ELEMENTS_PER_ITEM = 4
 """The elements of a chunk for each work item."""
@@ -129,11 +129,13 @@ class _Scan:
 
     def get(self, array: Array, *at: str) -> str:
         """Return an element in the accumulator's dtype."""
-        return Emitter(self.code).converted(array.dtype, self.dtype, array.get(*at))
+        return ValueEmitter(self.code).converted(array.dtype, self.dtype, array.get(*at))
 
     def put(self, value: str, *at: str) -> str:
         """Return the statement that stores a result."""
-        return self.out.set(Emitter(self.code).converted(self.dtype, self.op.dtype, value), *at)
+        return self.out.set(
+            ValueEmitter(self.code).converted(self.dtype, self.op.dtype, value), *at
+        )
 
     def place(self, number: str) -> str:
         """Return the index of an element on the line, given its number in scan order."""
@@ -150,7 +152,7 @@ class _Scan:
             shape = self.layout.shape[:-1]
             parallel_for(self.builder, shape, self._line, wide=self.wide, cost=self.length)
 
-    def _line(self, at: tuple[str, ...], emitter: Emitter) -> None:
+    def _line(self, at: tuple[str, ...], emitter: ValueEmitter) -> None:
         """Write the scan of one line."""
         outer, number, code = at[: len(self.layout.shape) - 1], self.code.name("k"), self.code
         total = code.define(self.type, "total", self.neutral[-1])
@@ -172,7 +174,7 @@ class _Scan:
         """Write the scan of tiles of contiguous lines."""
         code, kind, width = self.code, self.kind, self.layout.shape[-2]
 
-        def body(at: tuple[str, ...], emitter: Emitter) -> None:
+        def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
             totals, number, column = code.name("total"), code.name("k"), code.name("j")
             first = code.define(f"const {kind}", "first", f"{at[-1]} * {WIDTH}")
             last = str(WIDTH)

@@ -23,7 +23,7 @@ from weft_c.ops.indices import AFTER, BEFORE, INDEXED, checked_index, indexing, 
 from weft_c.ops.views import bits, collapse_dims
 from weft_c.processor import Processor
 from weft_c.source.index_types import index_type, is_wide, needs_wide_counter
-from weft_c.source.values import Emitter, register_type
+from weft_c.source.values import ValueEmitter, register_type
 
 _WIDER = {"b": dtypes.int32, "i": dtypes.int32, "u": dtypes.uint32, "f": dtypes.float32}
 
@@ -157,7 +157,7 @@ class _ScatterKernel:
 
     def _update(self, places: tuple[str, ...]) -> str:
         """Write an update, converted to the accumulators' dtype."""
-        emitter, dtype = Emitter(self.builder.code), self.target.dtype
+        emitter, dtype = ValueEmitter(self.builder.code), self.target.dtype
         value = emitter.converted(self.source.dtype, dtype, self.source.get(*places))
         return self.builder.code.define(f"const {emitter.type(dtype)}", "new", value)
 
@@ -193,7 +193,7 @@ class _ScatterKernel:
         """Write a parallel loop over the updates with indices in range."""
         builder = self.builder
 
-        def body(at: tuple[str, ...], emitter: Emitter) -> None:
+        def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
             places = at[: len(self.found.roles)]
             place = checked_index(self.op, builder, self.index, places, self.kind)
             with builder.code.block(f"if ({place} >= 0)"):
@@ -229,7 +229,7 @@ def _last_updates(op: gathering.ScatterOp, lowering: Lowering, dtype: DType) -> 
     index, found = builder.array("index", indices), builder.array("last", last, written=True)
     name = f"weft_atomic_max_{register_type(dtype)}"
 
-    def body(at: tuple[str, ...], emitter: Emitter) -> None:
+    def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
         at = at[: len(indices.shape)]
         place = checked_index(op, builder, index, at, index_type(is_wide(last)))
         number = _number(indices.shape, at)

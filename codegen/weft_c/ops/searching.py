@@ -7,7 +7,7 @@ from weft_c.loops.parallel import parallel_for
 from weft_c.lowering import Lowering, rules
 from weft_c.ops.sort_keys import sort_key, sort_key_type
 from weft_c.source.index_types import index_type, is_wide
-from weft_c.source.values import Emitter
+from weft_c.source.values import ValueEmitter
 
 
 @rules.on_type(sorting.SearchSortedOp)
@@ -20,7 +20,7 @@ def search_sorted_rule(op: sorting.SearchSortedOp, lowering: Lowering) -> None:
     out = builder.array("out", lowering.out, written=True)
     type_, sign = sort_key_type(ordered.dtype), "<" if op.side == "left" else "<="
 
-    def body(at: tuple[str, ...], emitter: Emitter) -> None:
+    def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
         places = at[: len(values.shape)]
         wanted = code.define(f"const {type_}", "wanted", sort_key(code, x.dtype, x.get(*places)))
         low = code.define(kind, "low", "0")

@@ -26,7 +26,7 @@ from weft_c.ops.work_sharing import launch, share_points
 from weft_c.processor import Processor
 from weft_c.source.code import Address
 from weft_c.source.index_types import index_dtype, index_type, is_wide, needs_wide_counter
-from weft_c.source.values import Emitter, register_type
+from weft_c.source.values import ValueEmitter, register_type
 
 MAX_INSERTED = 32
 """The largest top-k by insertion."""
@@ -147,7 +147,7 @@ class _SortKernel:
         """Write a top-k by insertion into a sorted array of k elements."""
         code, kind, few = self.code, index_type(self.wide), self.kept
 
-        def body(at: tuple[str, ...], emitter: Emitter) -> None:
+        def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
             outer = at[: len(self.lines)]
             ranks, places, have, i, j = map(code.name, ("ranks", "places", "have", "i", "j"))
             code.line(f"{self.sort_key_type} {ranks}[{few}];")
@@ -202,7 +202,7 @@ class _SortKernel:
             names.append(code.define(f"GLOBAL {register_type(each)} *", hint, begin("GLOBAL_ID")))
         ranks, places, _, spare_places = names
 
-        def body(at: tuple[str, ...], emitter: Emitter) -> None:
+        def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
             outer, i = at[: len(self.lines)], code.name("i")
             with code.block(f"for ({kind} {i} = 0; {i} < {n}; {i}++)"):
                 code.line(f"{ranks}[{i}] = {self.rank(*outer, i)};")

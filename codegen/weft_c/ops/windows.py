@@ -12,7 +12,7 @@ from weft_c.loops.parallel import parallel_for
 from weft_c.lowering import Lowering, rules
 from weft_c.ops.combining import combined
 from weft_c.source.index_types import index_type, is_wide
-from weft_c.source.values import Emitter, literal
+from weft_c.source.values import ValueEmitter, literal
 
 
 @rules.on_type(windows.FoldOp)
@@ -26,7 +26,7 @@ def fold_rule(op: windows.FoldOp, lowering: Lowering) -> None:
     source = builder.array("x", x) if x.size else None
     out = builder.array("out", lowering.out, written=True)
 
-    def body(at: tuple[str, ...], emitter: Emitter) -> None:
+    def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
         total = code.define(emitter.type(dtype), "total", literal(0, dtype))
         if source is not None:
             with ExitStack() as stack:

@@ -15,7 +15,7 @@ from weft_c.loops.parallel import (
     work_item_bounds,
 )
 from weft_c.lowering import KernelBuilder
-from weft_c.source.values import Emitter
+from weft_c.source.values import ValueEmitter
 
 
 def work_items(points: int, builder: KernelBuilder) -> int:
@@ -45,7 +45,7 @@ def share_points(
         if not builder.processor.is_serial:
             name = code.name("point")
             with code.block(strided_loop(kind, name, prod(shape), "GLOBAL_ID", "GLOBAL_SIZE")):
-                body(unravel_index(code, shape, name, kind), Emitter(code))
+                body(unravel_index(code, shape, name, kind), ValueEmitter(code))
             return
         *outer, length = shape
         rows = prod(outer)

@@ -22,7 +22,7 @@ from weft_c.reductions.combiners import (
     is_compensated,
 )
 from weft_c.source.code import Code
-from weft_c.source.values import Emitter, register_type
+from weft_c.source.values import ValueEmitter, register_type
 
 
 class Accumulators(ABC):
@@ -43,7 +43,7 @@ class Accumulators(ABC):
         self.builder = builder
         self.kernel = builder.kernel
         self.code: Code = builder.code
-        self.emitter = Emitter(self.code)
+        self.emitter = ValueEmitter(self.code)
         self.is_partial = is_partial
         self.block_loop: tuple[int, int] | None = None
         self.compensated: dict[str, CompensatedAccumulator] = {}
@@ -56,7 +56,7 @@ class Accumulators(ABC):
         self, reductions: Sequence[int], lanes: int, vectors: int
     ) -> dict[int, list[str]]:
         """Declare the accumulators of reductions: for each one scalar, and `vectors` vectors."""
-        emitters = [self.emitter, *[Emitter(self.code, lanes)] * vectors]
+        emitters = [self.emitter, *[ValueEmitter(self.code, lanes)] * vectors]
         lines: list[str] = []
         accumulators = {
             number: [
@@ -76,7 +76,7 @@ class Accumulators(ABC):
     def _begin_accumulator(
         self,
         instruction: Instruction,
-        emitter: Emitter,
+        emitter: ValueEmitter,
         lanes: int,
         is_first: bool,
         lines: list[str],
@@ -111,7 +111,7 @@ class Accumulators(ABC):
     def accumulate(
         self,
         instruction: Instruction,
-        emitter: Emitter,
+        emitter: ValueEmitter,
         accumulator: str,
         names: Mapping[int, str],
     ) -> None:
@@ -162,22 +162,22 @@ class Accumulators(ABC):
         accumulator, *vectors = names
         dtype = accumulation_dtype(instruction)
         for other in vectors[1:]:
-            text = combine(instruction, Emitter(self.code, lanes), vectors[0], other)
+            text = combine(instruction, ValueEmitter(self.code, lanes), vectors[0], other)
             self.code.line(f"{vectors[0]} = {text};")
         for vector in vectors[:1]:
             count = lanes // 2
             while count > 1:
                 kind = register_type(dtype, count)
                 half = f"LOW({vector})", f"HIGH({vector})"
-                text = combine(instruction, Emitter(self.code, count), *half)
+                text = combine(instruction, ValueEmitter(self.code, count), *half)
                 vector = self.code.define(kind, "half", text)
                 count //= 2
             for part in (f"LANE({vector}, 0)", f"LANE({vector}, 1)"):
                 value = f"({part} & 1)" if dtypes.is_bool(dtype) else part
-                text = combine(instruction, Emitter(self.code), accumulator, value)
+                text = combine(instruction, ValueEmitter(self.code), accumulator, value)
                 self.code.line(f"{accumulator} = {text};")
         if dtype == instruction.dtype or self.is_partial:
             return accumulator
-        emitter = Emitter(self.code)
+        emitter = ValueEmitter(self.code)
         text = emitter.converted(dtype, instruction.dtype, accumulator)
         return self.code.define(f"const {emitter.type(instruction.dtype)}", "v", text)

@@ -10,7 +10,7 @@ from weft_c.loops.elementwise import ElementWiseKernel, are_contiguous
 from weft_c.loops.parallel import serial_items, unravel_index, work_item_bounds
 from weft_c.reductions.combiners import accumulation_dtype
 from weft_c.reductions.loops import ReductionLoops
-from weft_c.source.values import Emitter
+from weft_c.source.values import ValueEmitter
 
 MAX_WIDTH, MIN_WIDTH = 1024, 64
 """The most and the fewest columns of a tile."""
@@ -42,7 +42,7 @@ class ColumnReductionLoops(ReductionLoops):
         self.tiles = -(-self.columns // self.width)
         self.held: dict[int, str] = {}
         numbers = range(len(self.kernel.values))
-        self.emitter = Emitter(builder.code, self._lanes(numbers))
+        self.emitter = ValueEmitter(builder.code, self._lanes(numbers))
         self.counter = self.code.name("c")
         self.slot = self.counter
         if self.emitter.is_vector:

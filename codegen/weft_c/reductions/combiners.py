@@ -17,7 +17,7 @@ from weft.kernels.kernel import Instruction
 from weft.ops.reductions.reduction import MaxOp, MinOp, ProdOp, SumOp
 from weft_c.source.code import Code
 from weft_c.source.expressions import extremum
-from weft_c.source.values import Emitter
+from weft_c.source.values import ValueEmitter
 
 REDUCTIONS = (SumOp, ProdOp, MaxOp, MinOp)
 
@@ -34,7 +34,7 @@ def accumulation_dtype(instruction: Instruction) -> DType:
     )
 
 
-def identity_element(instruction: Instruction, emitter: Emitter) -> str:
+def identity_element(instruction: Instruction, emitter: ValueEmitter) -> str:
     """Return the identity element of a reduction."""
     dtype = accumulation_dtype(instruction)
     if isinstance(instruction.op, SumOp):
@@ -45,7 +45,7 @@ def identity_element(instruction: Instruction, emitter: Emitter) -> str:
     return emitter.constant(bound, dtype)
 
 
-def combine(instruction: Instruction, emitter: Emitter, total: str, value: str) -> str:
+def combine(instruction: Instruction, emitter: ValueEmitter, total: str, value: str) -> str:
     """Return the combination of an accumulator with a value or another accumulator."""
     dtype = accumulation_dtype(instruction)
     if isinstance(instruction.op, SumOp | ProdOp):
@@ -83,7 +83,7 @@ class CompensatedAccumulator:
     """
 
     dtype: DType
-    emitter: Emitter
+    emitter: ValueEmitter
     total: str
     error: str
 

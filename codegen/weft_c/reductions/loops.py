@@ -18,7 +18,7 @@ from weft_c.reductions.accumulators import Accumulators
 from weft_c.reductions.combiners import BLOCK, is_blocked
 from weft_c.source.code import Address
 from weft_c.source.index_types import index_type
-from weft_c.source.values import Emitter, register_type
+from weft_c.source.values import ValueEmitter, register_type
 
 VECTOR_ACCUMULATORS = 4
 """The vector accumulators of a long loop, which hide the latency of dependent additions."""
@@ -98,7 +98,7 @@ class ReductionLoops(Accumulators):
         with ExitStack() as stack:
             outer = self.open_loops(stack, accumulators)
             if not self.nest.reduced:
-                self.write_body(kept, Emitter(self.code), accumulators, results, row_caches)
+                self.write_body(kept, ValueEmitter(self.code), accumulators, results, row_caches)
             else:
                 self.write_innermost_loop((*kept, *outer), lanes, accumulators, results, row_caches)
         for number, names in accumulators.items():
@@ -114,7 +114,7 @@ class ReductionLoops(Accumulators):
         """Compute the loop-invariant values before the loops."""
         names = self.builder.compute(
             self.invariants(targets),
-            Emitter(self.code),
+            ValueEmitter(self.code),
             self.first_indices(kept),
             self.uniforms,
         )
@@ -233,7 +233,7 @@ class ReductionLoops(Accumulators):
         vector_accumulator_count = (
             max(len(names) - 1 for names in accumulators.values()) if accumulators else 1
         )
-        emitter, step = Emitter(self.code, lanes), lanes * vector_accumulator_count
+        emitter, step = ValueEmitter(self.code, lanes), lanes * vector_accumulator_count
         if vector_accumulator_count > 1:
             with self.code.block(f"for (; {name} + {step} <= {last}; {name} += {step})"):
                 for slot in range(vector_accumulator_count):
@@ -245,7 +245,7 @@ class ReductionLoops(Accumulators):
         if self.has_scalar_remainder(lanes):
             with self.code.block(f"for (; {name} < {last}; {name}++)"):
                 self.write_body(
-                    (*outer, name), Emitter(self.code), accumulators, results, row_caches
+                    (*outer, name), ValueEmitter(self.code), accumulators, results, row_caches
                 )
 
     def write_vectorized(
@@ -274,13 +274,13 @@ class ReductionLoops(Accumulators):
         whole = f"{last} / {count}" if place in self.bounds else str(int(last) // count)
         head = f"for ({self.kind} {name} = {begin}; {name} < {whole}; {name} += {step})"
         with self.code.block(head), access.elements((*outer, name)) as element:
-            self.write_body(element, Emitter(self.code), accumulators, results, row_caches)
+            self.write_body(element, ValueEmitter(self.code), accumulators, results, row_caches)
         return f"{whole} * {count}" if self.has_remainder(place, count) else None
 
     def write_body(
         self,
         indices: tuple[str, ...],
-        emitter: Emitter,
+        emitter: ValueEmitter,
         accumulators: dict[int, list[str]],
         results: Sequence[int],
         row_caches: dict[int, str],
@@ -358,6 +358,6 @@ class ReductionLoops(Accumulators):
         """Store the results that are invariant in the reduced loops."""
         results, at = self.invariant_results, self.first_indices(kept)
         numbers = [self.kernel.outputs[result] for result in results]
-        names = self.builder.compute(numbers, Emitter(self.code), at, self.uniforms)
+        names = self.builder.compute(numbers, ValueEmitter(self.code), at, self.uniforms)
         for result, number in zip(results, numbers, strict=True):
-            self.builder.store(result, names[number], Emitter(self.code), at)
+            self.builder.store(result, names[number], ValueEmitter(self.code), at)

@@ -46,7 +46,7 @@ from weft_c.reductions.variance import (
 from weft_c.reductions.work_group import MIN_COALESCED, WorkGroupReductionLoops, reduce_work_group
 from weft_c.reductions.work_group_columns import COLUMNS_PER_GROUP, WorkGroupColumnReductionLoops
 from weft_c.source.index_types import is_wide
-from weft_c.source.values import Emitter, register_type
+from weft_c.source.values import ValueEmitter, register_type
 
 MIN_SPLIT_POINTS = 1024
 """The fewest points of a split."""
@@ -285,11 +285,11 @@ class _SplitReduction:
             for number, layout in accumulators.items():
                 written = builder.array("total", layout, written=True)
                 builder.code.line(written.set(uniforms[number], *kept))
-            names = builder.compute(outputs, Emitter(builder.code), kept, uniforms)
+            names = builder.compute(outputs, ValueEmitter(builder.code), kept, uniforms)
             for result, number in zip(invariants, outputs, strict=True):
-                builder.store(result, names[number], Emitter(builder.code), kept)
+                builder.store(result, names[number], ValueEmitter(builder.code), kept)
 
-        def write_point(indices: tuple[str, ...], emitter: Emitter) -> None:
+        def write_point(indices: tuple[str, ...], emitter: ValueEmitter) -> None:
             kept = indices if nest.kept else ()
             store(known_at(kept), kept)
 
@@ -321,7 +321,7 @@ class _SplitReduction:
             return None
         variance, code = self.variances[number], builder.code
         kind = f"const {register_type(self.kernel.values[number].dtype)}"
-        mean = builder.compute([variance.mean], Emitter(builder.code), kept, uniforms)[
+        mean = builder.compute([variance.mean], ValueEmitter(builder.code), kept, uniforms)[
             variance.mean
         ]
 
@@ -354,7 +354,7 @@ class _SplitReduction:
         """
         instruction = self.kernel.instruction(number)
         emitter, dtype, code = (
-            Emitter(builder.code),
+            ValueEmitter(builder.code),
             accumulation_dtype(instruction),
             builder.code,
         )

@@ -19,7 +19,7 @@ from weft_c.reductions.combiners import (
 )
 from weft_c.reductions.loops import ReductionLoops
 from weft_c.source.code import Code
-from weft_c.source.values import Emitter, register_type
+from weft_c.source.values import ValueEmitter, register_type
 
 MIN_COALESCED = 32
 """The fewest work items that read contiguous memory, so that accesses coalesce."""
@@ -112,7 +112,9 @@ class WorkGroupReductionLoops(ReductionLoops):
         begin = self.member if first == "0" else f"{first} + {self.member}"
         head = f"for ({self.kind} {name} = {begin}; {name} < {last}; {name} += {self.width})"
         with self.code.block(head):
-            self.write_body((*outer, name), Emitter(self.code), accumulators, results, row_caches)
+            self.write_body(
+                (*outer, name), ValueEmitter(self.code), accumulators, results, row_caches
+            )
 
     def accumulator(
         self, instruction: Instruction, names: Sequence[str]
@@ -130,7 +132,7 @@ class WorkGroupReductionLoops(ReductionLoops):
         total = reduce_work_group(self.builder, instruction, total, self.width, compensated)
         if dtype == instruction.dtype or self.is_partial:
             return total
-        emitter = Emitter(self.code)
+        emitter = ValueEmitter(self.code)
         text = emitter.converted(dtype, instruction.dtype, total)
         return self.code.define(f"const {emitter.type(instruction.dtype)}", "v", text)
 
@@ -172,7 +174,7 @@ def reduce_work_group(
         first = "" if width == group else f"LOCAL_ID / {width} * {width // warp} + "
         found = code.define(kind, "v", f"{shared}[{first}0]")
         for place in range(1, width // warp):
-            text = combine(instruction, Emitter(code), found, f"{shared}[{first}{place}]")
+            text = combine(instruction, ValueEmitter(code), found, f"{shared}[{first}{place}]")
             code.line(f"{found} = {text};")
     else:
         member = "LOCAL_ID" if width == group else f"LOCAL_ID % {width}"
@@ -188,7 +190,7 @@ def _reduce_warp(code: Code, instruction: Instruction, total: str, warp: int) ->
     while deviation:
         kind = f"const {register_type(accumulation_dtype(instruction))}"
         other = code.define(kind, "other", code.shuffled(total, deviation))
-        code.line(f"{total} = {combine(instruction, Emitter(code), total, other)};")
+        code.line(f"{total} = {combine(instruction, ValueEmitter(code), total, other)};")
         deviation //= 2
 
 
@@ -223,7 +225,9 @@ def reduce_tree(
         with code.block(f"if ({member} < {half})"):
             mine, others = elements("LOCAL_ID"), elements(f"LOCAL_ID + {half}")
             if compensated is None:
-                code.line(f"{mine[0]} = {combine(instruction, Emitter(code), mine[0], others[0])};")
+                code.line(
+                    f"{mine[0]} = {combine(instruction, ValueEmitter(code), mine[0], others[0])};"
+                )
             else:
                 replace(compensated, total=mine[0], error=mine[1]).multiply(code, *others)
         code.line("BARRIER();")

@@ -12,7 +12,7 @@ from weft_c.loops.parallel import unravel_index, work_group_loop
 from weft_c.loops.vectorized_access import find_vector_access
 from weft_c.reductions.combiners import accumulation_dtype
 from weft_c.reductions.work_group import MIN_COALESCED, WorkGroupReductionLoops, reduce_tree
-from weft_c.source.values import Emitter, register_type
+from weft_c.source.values import ValueEmitter, register_type
 
 COLUMNS_PER_GROUP = 64
 """The columns of a work group, roughly: the contiguous vectors or elements that it reads."""
@@ -99,7 +99,7 @@ class WorkGroupColumnReductionLoops(WorkGroupReductionLoops):
         kinds = {n: register_type(self.kernel.values[n].dtype) for n in numbers}
         held = {number: self.declare(kind, "invariant") for number, kind in kinds.items()}
         with self.each_column(numbers, [], self.first_indices(kept)) as at:
-            names = self.builder.compute(numbers, Emitter(self.code), at, self.uniforms)
+            names = self.builder.compute(numbers, ValueEmitter(self.code), at, self.uniforms)
             for number in numbers:
                 self.code.line(f"{held[number]} = {names[number]};")
         self.uniforms.update(held)
@@ -138,14 +138,14 @@ class WorkGroupColumnReductionLoops(WorkGroupReductionLoops):
         """Write the body of the loops at one row."""
         targets = self.targets(list(accumulators), results)
         with self.each_column(targets, results, outer) as at:
-            self.write_body(at, Emitter(self.code), accumulators, results, row_caches)
+            self.write_body(at, ValueEmitter(self.code), accumulators, results, row_caches)
 
     def finish_accumulator(self, number: int, names: Sequence[str], lanes: int) -> str:
         """Combine the accumulators of all lanes; all work items get the result."""
         instruction, code, emitter = (
             self.kernel.instruction(number),
             self.code,
-            Emitter(self.code),
+            ValueEmitter(self.code),
         )
         dtype = accumulation_dtype(instruction)
         if self.lanes_of_rows == 1:
@@ -176,6 +176,6 @@ class WorkGroupColumnReductionLoops(WorkGroupReductionLoops):
             self.code.block(f"if ({' && '.join(tests)})"),
             self.each_column(numbers, results, at) as indices,
         ):
-            names = self.builder.compute(numbers, Emitter(self.code), indices, self.uniforms)
+            names = self.builder.compute(numbers, ValueEmitter(self.code), indices, self.uniforms)
             for result, number in zip(results, numbers, strict=True):
-                self.builder.store(result, names[number], Emitter(self.code), indices)
+                self.builder.store(result, names[number], ValueEmitter(self.code), indices)

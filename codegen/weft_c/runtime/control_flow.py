@@ -39,7 +39,7 @@ class While:
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
+class Conditional:
     """Segments that run if a bool is true, and segments that run otherwise."""
 
     flag: TensorDescription
@@ -47,7 +47,7 @@ class Choice:
     otherwise: Sequence[Segment]
 
 
-Control = Repeat | While | Choice
+Control = Repeat | While | Conditional
 
 
 class Bound(Protocol):
@@ -149,7 +149,7 @@ class BoundWhile:
 class BoundChoice:
     """A conditional, bound."""
 
-    def __init__(self, group: GPUKernelGroup, control: Choice) -> None:
+    def __init__(self, group: GPUKernelGroup, control: Conditional) -> None:
         self.group = group
         self.flag = control.flag
         self.then = group.bind_segments(control.then)
@@ -168,7 +168,7 @@ def bind_host_work(group: GPUKernelGroup, work: HostCall | Control) -> Bound:
             return BoundRepeat(group, work)
         case While():
             return BoundWhile(group, work)
-        case Choice():
+        case Conditional():
             return BoundChoice(group, work)
         case _ if group.recorder is not None:
             return RecordedWork(group.bind_host_call(work), group.row_of(work), group.recorder.mark)

@@ -15,7 +15,7 @@ from weft.plan.plan import STATE, Plan, Step
 from weft.plan.sub_plans import CallFrame, Part, expand_step
 from weft_c.lowering import lower
 from weft_c.processor import Processor
-from weft_c.runtime.control_flow import Choice, Control, Repeat, While
+from weft_c.runtime.control_flow import Conditional, Control, Repeat, While
 from weft_c.source.functions import GPUKernel, HostCall, LibraryCall, Source
 from weft_c.source.launch_merging import LaunchMerger, is_small
 
@@ -186,7 +186,7 @@ class SegmentBuilder:
     def _add_part(self, part: Part) -> None:
         """Append one part of a call, loop or conditional step."""
         match part:
-            case sub_plans.Call(plan, frame):
+            case sub_plans.CallPart(plan, frame):
                 self.launch_small()  # so that merging inside is the same in every call
                 for step, lowered in self._callee_steps(plan):
                     if step.op.graphs:
@@ -194,14 +194,14 @@ class SegmentBuilder:
                     else:
                         self._add_lowered(frame.step(step), [_relocated(w, frame) for w in lowered])
                 self.launch_small()
-            case sub_plans.Copy(step):
+            case sub_plans.CopyPart(step):
                 self.add_kernel(step)
-            case sub_plans.Repeat(count, parts):
+            case sub_plans.LoopPart(count, parts):
                 self.add_control(Repeat(count, self._inside(parts)))
-            case sub_plans.While(test, flag, parts):
+            case sub_plans.WhilePart(test, flag, parts):
                 self.add_control(While(self._inside([test]), flag, self._inside(parts)))
-            case sub_plans.Choice(flag, then, otherwise):
-                self.add_control(Choice(flag, self._inside(then), self._inside(otherwise)))
+            case sub_plans.CondPart(flag, then, otherwise):
+                self.add_control(Conditional(flag, self._inside(then), self._inside(otherwise)))
 
     def _callee_steps(self, plan: Plan) -> list[tuple[Step, list[Work]]]:
         """Return the steps of a called graph with their launches, lowered once."""

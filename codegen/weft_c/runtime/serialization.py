@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weft.ir.description import TensorDescription
 from weft.ir.op import Op
 from weft.plan.plan import Step
-from weft_c.runtime.control_flow import Choice, Control, Repeat, While
+from weft_c.runtime.control_flow import Conditional, Control, Repeat, While
 from weft_c.runtime.segments import Launch, Segment, SegmentBuilder
 from weft_c.source.functions import Function, GPUKernel, HostCall, LibraryCall, Parameter
 
@@ -80,7 +80,7 @@ class _SegmentSerializer:
             case While(test, flag, segments):
                 inner = self.segments(test), self.segments(segments)
                 return {"while": [inner[0], self.serializer.tensor(flag), inner[1]]}
-            case Choice(flag, then, otherwise):
+            case Conditional(flag, then, otherwise):
                 inner = self.segments(then), self.segments(otherwise)
                 return {"choice": [self.serializer.tensor(flag), *inner]}
             case _:
@@ -173,7 +173,7 @@ class _SegmentDeserializer:
 
     def choice(self, flag: int, then: Any, otherwise: Any) -> None:
         inner = self.inside(then), self.inside(otherwise)
-        self.group.add_control(Choice(self.tensor(flag), *inner))
+        self.group.add_control(Conditional(self.tensor(flag), *inner))
 
     def op(self, origins: list[int]) -> Op:
         """Return the first op of the captured graph that a kernel stems from, or any op."""

@@ -13,9 +13,9 @@ from weft.ir import dtypes
 from weft.ir.op import Op
 from weft.nn import activation
 from weft.ops.pointwise import bits, comparison, elementwise, math, rounding, trigonometry
-from weft_c.source.values import VECTOR_DTYPES, Emitter
+from weft_c.source.values import VECTOR_DTYPES, ValueEmitter
 
-Expression = Callable[[Any, Emitter, Sequence[str]], str]
+Expression = Callable[[Any, ValueEmitter, Sequence[str]], str]
 
 TEMPLATES: dict[type[Op], str] = {
     comparison.EqualOp: "({0} == {1})",
@@ -78,7 +78,7 @@ def has_vectors(op: Op) -> bool:
     return not isinstance(op, SCALAR_ONLY)
 
 
-def expression(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+def expression(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     """Return the expression of an op's result."""
     if isinstance(op, rounding.RoundingOp) and not dtypes.is_float(op.dtype):
         return args[0]
@@ -100,7 +100,7 @@ _ARITHMETIC: dict[type[Op], str] = {
 
 
 @_expression_for(*_ARITHMETIC)
-def _arithmetic(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+def _arithmetic(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     """Use unsigned integers, whose overflow wraps around."""
     sign = _ARITHMETIC[type(op)]
     if not dtypes.is_integer(op.dtype):
@@ -110,19 +110,19 @@ def _arithmetic(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
 
 
 @_expression_for(elementwise.DivideOp)
-def _divide(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+def _divide(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     return emitter.rounded(op.dtype, f"({args[0]} / {args[1]})")
 
 
 @_expression_for(elementwise.NegativeOp)
-def _negative(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+def _negative(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     if not dtypes.is_integer(op.dtype):
         return f"(-{args[0]})"
     return emitter.signed(op.dtype, f"(0 - {emitter.unsigned(op.dtype, args[0])})")
 
 
 @_expression_for(elementwise.AbsoluteOp)
-def _absolute(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+def _absolute(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     if op.dtype.kind == "u":
         return args[0]
     if dtypes.is_float(op.dtype):
@@ -132,7 +132,7 @@ def _absolute(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
 
 
 @_expression_for(elementwise.SquareOp)
-def _square(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+def _square(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     if not dtypes.is_integer(op.dtype):
         return emitter.rounded(op.dtype, f"({args[0]} * {args[0]})")
     x = emitter.unsigned(op.dtype, args[0])
@@ -140,17 +140,17 @@ def _square(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
 
 
 @_expression_for(elementwise.ReciprocalOp)
-def _reciprocal(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+def _reciprocal(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     return emitter.rounded(op.dtype, f"({emitter.constant(1, op.dtype)} / {args[0]})")
 
 
 @_expression_for(math.RsqrtOp)
-def _rsqrt(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+def _rsqrt(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     return emitter.rounded(op.dtype, f"({emitter.constant(1, op.dtype)} / sqrt({args[0]}))")
 
 
 @_expression_for(rounding.RoundOp)
-def _round(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+def _round(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     """Round; a float without a fraction is its own result."""
     limit = emitter.constant(2.0**52 if op.dtype.itemsize == 8 else 2.0**23, op.dtype)
     found = f"GUARDED(fabs({args[0]}) < {limit}, rint({args[0]}), {args[0]})"
@@ -158,7 +158,7 @@ def _round(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
 
 
 @_expression_for(math.SinOp, trigonometry.TanOp)
-def _sine_or_tangent(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+def _sine_or_tangent(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     """Return tiny operands themselves; PoCL 3.1 computes 0.0078 of subnormals in vectors of 16."""
     name = "sin" if isinstance(op, math.SinOp) else "tan"
     tiny = emitter.constant(2.0**-100, op.dtype)
@@ -167,7 +167,7 @@ def _sine_or_tangent(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
 
 
 @_expression_for(math.CosOp)
-def _cosine(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+def _cosine(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     """Return 1 for tiny operands, for the reason above, and NaN for NaN."""
     tiny, one = (emitter.constant(number, op.dtype) for number in (2.0**-100, 1))
     found = f"GUARDED(fabs({args[0]}) >= {tiny}, cos({args[0]}), {one} + {args[0]})"
@@ -175,22 +175,22 @@ def _cosine(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
 
 
 @_expression_for(math.TanhOp)
-def _tanh(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+def _tanh(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     return _called("weft_tanh", op, emitter, args)
 
 
 @_expression_for(elementwise.FloorDivideOp)
-def _floor_divide(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+def _floor_divide(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     return _called("weft_floordiv", op, emitter, args)
 
 
 @_expression_for(elementwise.ModOp)
-def _mod(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+def _mod(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     return _called("weft_mod", op, emitter, args)
 
 
 @_expression_for(math.PowerOp)
-def _power(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+def _power(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     if dtypes.is_integer(op.dtype):
         return _called("weft_power", op, emitter, args)
     exponent = op.args[1]
@@ -203,16 +203,16 @@ def _power(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
 
 
 @_expression_for(bits.ShiftLeftOp)
-def _left(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+def _left(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     return _called("weft_left", op, emitter, args)
 
 
 @_expression_for(bits.ShiftRightOp)
-def _right(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+def _right(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     return _called("weft_right", op, emitter, args)
 
 
-def _called(name: str, op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+def _called(name: str, op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     return emitter.rounded(op.dtype, emitter.code.call(f"{name}_{emitter.type(op.dtype)}", *args))
 
 
@@ -224,12 +224,12 @@ _BITWISE: dict[type[Op], str] = {
 
 
 @_expression_for(*_BITWISE)
-def _bitwise(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+def _bitwise(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     return emitter.rounded(op.dtype, f"({args[0]} {_BITWISE[type(op)]} {args[1]})")
 
 
 @_expression_for(bits.BitwiseNotOp)
-def _bitwise_not(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+def _bitwise_not(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     found = f"({args[0]} == 0)" if dtypes.is_bool(op.dtype) else f"(~{args[0]})"
     return emitter.rounded(op.dtype, found)
 
@@ -243,7 +243,7 @@ _ORDER: dict[type[Op], str] = {
 
 
 @_expression_for(*_ORDER)
-def _order(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+def _order(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     """Compare; bool vectors in reverse, since their true lanes are -1."""
     x, y = args
     if emitter.is_vector and dtypes.is_bool(op.args[0].dtype):
@@ -255,11 +255,11 @@ _EXTREMA: dict[type[Op], str] = {comparison.MaximumOp: ">", comparison.MinimumOp
 
 
 @_expression_for(*_EXTREMA)
-def _extremum(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+def _extremum(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     return extremum(op.dtype, emitter, _EXTREMA[type(op)], *args)
 
 
-def extremum(dtype: dtypes.DType, emitter: Emitter, sign: str, x: str, y: str) -> str:
+def extremum(dtype: dtypes.DType, emitter: ValueEmitter, sign: str, x: str, y: str) -> str:
     """Return the maximum (`sign` ``>``) or minimum (``<``) of two values; NaN if either is NaN."""
     if dtypes.is_bool(dtype):
         return f"({x} {'|' if sign == '>' else '&'} {y})"
@@ -269,19 +269,19 @@ def extremum(dtype: dtypes.DType, emitter: Emitter, sign: str, x: str, y: str) -
 
 
 @_expression_for(comparison.WhereOp)
-def _where(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+def _where(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     return emitter.select(*args)
 
 
 @_expression_for(activation.ReluOp)
-def _relu(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+def _relu(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     """Propagate NaN, which is not less than 0."""
     zero = emitter.constant(0, op.dtype)
     return emitter.select(f"({args[0]} < {zero})", zero, args[0])
 
 
 @_expression_for(elementwise.SignOp)
-def _sign(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+def _sign(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     """Propagate NaN and signed zeros, which are neither above nor below 0."""
     (x,) = args
     zero, one = (emitter.constant(value, op.dtype) for value in (0, 1))
@@ -290,12 +290,12 @@ def _sign(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
 
 
 @_expression_for(rounding.IsnanOp)
-def _isnan(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+def _isnan(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     return f"({args[0]} != {args[0]})"
 
 
 @_expression_for(elementwise.CastOp)
-def _cast(op: Op, emitter: Emitter, args: Sequence[str]) -> str:
+def _cast(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     return emitter.converted(op.args[0].dtype, op.dtype, args[0])
 
 

@@ -27,7 +27,7 @@ _ROUND = {"float16": "weft_half_round", "bfloat16": "weft_bfloat_round"}
 
 
 @dataclass(frozen=True)
-class Emitter:
+class ValueEmitter:
     """Writes scalar or vector values of a function.
 
     Attributes

@@ -148,7 +148,7 @@ def forward(geometry: Geometry) -> tuple[Planes, tuple[OutputPhase, ...]]:
 
 
 @dataclass(frozen=True)
-class _Line:
+class _AxisPhase:
     """A phase of results along one axis: their number, the first index, and the taps."""
 
     count: int
@@ -158,14 +158,16 @@ class _Line:
 
 def transposed(geometry: Geometry) -> tuple[Planes, tuple[OutputPhase, ...]]:
     """Return the planes of the outputs and the phases of the images, for the input gradient."""
-    lines = [_lines(geometry, place) for place in range(len(geometry.lengths))]
-    places = [[at for line in several for _, at in line.taps] for several in lines]
-    before = tuple(max(0, -min(several, default=0)) for several in places)
-    ends = [
-        max((line.count - 1 + at for line in several for _, at in line.taps), default=0)
-        for several in lines
+    phases_by_axis = [_axis_phases(geometry, axis) for axis in range(len(geometry.lengths))]
+    offsets_by_axis = [
+        [at for phase in several for _, at in phase.taps] for several in phases_by_axis
     ]
-    rank = len(lines)
+    before = tuple(max(0, -min(several, default=0)) for several in offsets_by_axis)
+    ends = [
+        max((phase.count - 1 + at for phase in several for _, at in phase.taps), default=0)
+        for several in phases_by_axis
+    ]
+    rank = len(phases_by_axis)
     planes = Planes(
         geometry.counts,
         (1,) * rank,
@@ -175,30 +177,30 @@ def transposed(geometry: Geometry) -> tuple[Planes, tuple[OutputPhase, ...]]:
     )
     output_phases = []
     kernel, stride, *_ = geometry.sliding
-    for chosen in product(*lines):
+    for chosen in product(*phases_by_axis):
         taps = []
-        for tap in product(*(line.taps for line in chosen)):
+        for tap in product(*(phase.taps for phase in chosen)):
             number = 0
             for (k, _), size in zip(tap, kernel, strict=True):
                 number = number * size + k
             elements = tuple(at + more for (_, at), more in zip(tap, before, strict=True))
             taps.append((number, planes.place((0,) * rank, elements)))
-        counts = tuple(line.count for line in chosen)
+        counts = tuple(phase.count for phase in chosen)
         if all(counts):
-            first = tuple(line.first for line in chosen)
+            first = tuple(phase.first for phase in chosen)
             output_phases.append(OutputPhase(counts, first, stride, tuple(taps)))
     return planes, tuple(output_phases)
 
 
-def _lines(geometry: Geometry, place: int) -> list[_Line]:
+def _axis_phases(geometry: Geometry, axis: int) -> list[_AxisPhase]:
     kernel, stride, padding, dilation = geometry.sliding
-    size, step, before, gap = kernel[place], stride[place], padding[place][0], dilation[place]
-    found = []
+    size, step, before, gap = kernel[axis], stride[axis], padding[axis][0], dilation[axis]
+    phases = []
     for phase in range(step):
         lowest = -(-(before - phase) // step)
-        highest = (before + geometry.lengths[place] - 1 - phase) // step
+        highest = (before + geometry.lengths[axis] - 1 - phase) // step
         taps = [(k, lowest - (k * gap - phase) // step)
                 for k in range(size) if (k * gap - phase) % step == 0]  # fmt: skip
         first = lowest * step + phase - before
-        found.append(_Line(max(highest - lowest + 1, 0), first, tuple(taps)))
-    return found
+        phases.append(_AxisPhase(max(highest - lowest + 1, 0), first, tuple(taps)))
+    return phases

@@ -11,7 +11,7 @@ from weft_c.lowering import KernelBuilder, Lowering
 from weft_c.matmul.accumulators import Accumulator
 from weft_c.matmul.shared_tiles import Index, MatmulOperands
 from weft_c.source.index_types import index_type, is_wide
-from weft_c.source.values import Emitter
+from weft_c.source.values import ValueEmitter
 from weft_c.spatial.geometry import Geometry
 
 
@@ -57,7 +57,7 @@ def write_implicit_product(
     builder = lowering.kernel("convolution")
     target, code = builder.array("out", out, written=True), builder.code
 
-    def add(indices: tuple[str, ...], emitter: Emitter) -> None:
+    def add(indices: tuple[str, ...], emitter: ValueEmitter) -> None:
         *at, i, j = indices
         total = code.define(acc.scalar_type, "total", "0")
         with code.block(f"for ({product.kind} k = 0; k < {product.k}; k++)"):

@@ -27,7 +27,7 @@ from weft_c.matmul.accumulators import VECTOR, accumulator
 from weft_c.matmul.epilogues import Epilogue, StoreEpilogue
 from weft_c.processor import Processor
 from weft_c.source.code import ROLLED, UNROLL, Address
-from weft_c.source.values import Emitter
+from weft_c.source.values import ValueEmitter
 from weft_c.spatial.geometry import Geometry, Planes
 from weft_c.spatial.packed_filters import (
     PackedConvolutionOp,
@@ -401,4 +401,6 @@ class _PackedConvolutionKernel:
                 kind = f"const {self.acc.type(each)}"
                 found = self.acc.load_vector(code, each, place, self.acc.sum_dtype)
                 total = code.define(kind, "total", found)
-                self.epilogue.write(self.builder, Emitter(code, each), (*index, f"{start}j"), total)
+                self.epilogue.write(
+                    self.builder, ValueEmitter(code, each), (*index, f"{start}j"), total
+                )

@@ -16,7 +16,7 @@ from weft_c.lowering import Array, KernelBuilder, Lowering, needs_scratch, rules
 from weft_c.processor import Processor
 from weft_c.reductions.combiners import BLOCK, CompensatedAccumulator
 from weft_c.source.code import Code
-from weft_c.source.values import Emitter, literal, register_type
+from weft_c.source.values import ValueEmitter, literal, register_type
 from weft_c.spatial.vectorized_pooling import (
     MIN_WINDOWS,
     has_vector_windows,
@@ -39,7 +39,7 @@ def max_pool(op: MaxPoolOp, lowering: Lowering) -> None:
     builder, x, out = _kernel(lowering, "max_pool")
     code, kind = builder.code, register_type(op.dtype)
 
-    def window(indices: tuple[str, ...], emitter: Emitter) -> None:
+    def window(indices: tuple[str, ...], emitter: ValueEmitter) -> None:
         least = literal(dtypes.least(op.dtype), op.dtype)
         best = code.define(kind, "best", least)
 
@@ -63,7 +63,7 @@ def max_pool_index(op: MaxPoolIndexOp, lowering: Lowering) -> None:
     builder, x, out = _kernel(lowering, "max_pool_index")
     code, kind, counter = builder.code, register_type(x.dtype), kind_of(op, lowering)
 
-    def window(indices: tuple[str, ...], emitter: Emitter) -> None:
+    def window(indices: tuple[str, ...], emitter: ValueEmitter) -> None:
         best, found = code.define(kind, "best", "0"), code.define("i64", "found", "-1")
         with ExitStack() as stack:
             places = _taps(stack, code, op, counter, indices[2:])
@@ -90,7 +90,7 @@ def avg_pool(op: AvgPoolOp, lowering: Lowering) -> None:
     ends = [n + after for n, (_, after) in zip(x.layout.shape[2:], op.counted, strict=True)]
     counted = [(-before, end) for (before, _), end in zip(op.counted, ends, strict=True)]
 
-    def window(indices: tuple[str, ...], emitter: Emitter) -> None:
+    def window(indices: tuple[str, ...], emitter: ValueEmitter) -> None:
         total = code.define(kind, "total", "0")
         number = literal(prod(op.kernel), accumulator_dtype(op.dtype))
         if op.padding != op.counted:
@@ -103,7 +103,7 @@ def avg_pool(op: AvgPoolOp, lowering: Lowering) -> None:
         if prod(op.kernel) > BLOCK:
             error = code.define(kind, "error", "0")
             compensated = CompensatedAccumulator(
-                accumulator_dtype(op.dtype), Emitter(code), total, error
+                accumulator_dtype(op.dtype), ValueEmitter(code), total, error
             )
         with ExitStack() as stack:
             places = _taps(stack, code, op, counter, indices[2:])
@@ -145,7 +145,7 @@ def max_pool_input(op: MaxPoolInputOp, lowering: Lowering) -> None:
     given, seen = builder.array("shares", shares), builder.array("x", x)
     largest, out = builder.array("maxima", maxima), builder.array("out", lowering.out, True)
 
-    def element(indices: tuple[str, ...], emitter: Emitter) -> None:
+    def element(indices: tuple[str, ...], emitter: ValueEmitter) -> None:
         total = code.define(kind, "total", "0")
         mine = code.define(f"const {register_type(x.dtype)}", "mine", seen.get(*indices))
         with ExitStack() as stack:
@@ -176,7 +176,7 @@ def _shares(op: MaxPoolInputOp, lowering: Lowering) -> TensorDescription:
     largest, out = builder.array("maxima", maxima), builder.array("shares", shares, True)
     code, counter = builder.code, kind_of(op, lowering)
 
-    def window(indices: tuple[str, ...], emitter: Emitter) -> None:
+    def window(indices: tuple[str, ...], emitter: ValueEmitter) -> None:
         top = code.define(f"const {register_type(x.dtype)}", "top", largest.get(*indices))
         ties = code.define(register_type(shares.dtype), "ties", "0")
 
@@ -209,7 +209,7 @@ def _tiles_input(op: MaxPoolInputOp, lowering: Lowering) -> None:
     given, seen = builder.array("delta", delta), builder.array("x", x)
     largest, out = builder.array("maxima", maxima), builder.array("out", lowering.out, True)
 
-    def window(indices: tuple[str, ...], emitter: Emitter) -> None:
+    def window(indices: tuple[str, ...], emitter: ValueEmitter) -> None:
         head = indices[:2]
         top = code.define(f"const {register_type(x.dtype)}", "top", largest.get(*indices))
         places = _places(code, op, counter, indices[2:])

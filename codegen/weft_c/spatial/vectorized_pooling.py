@@ -19,7 +19,7 @@ from weft_c.matmul.accumulators import Accumulator, accumulator
 from weft_c.processor import Processor
 from weft_c.source.code import Address, Code
 from weft_c.source.index_types import index_type, is_wide, needs_wide_counter
-from weft_c.source.values import Emitter
+from weft_c.source.values import ValueEmitter
 
 MAX_STRIDE = 3
 """The largest stride for which the shuffles pay off."""
@@ -68,7 +68,7 @@ def write_max_rows(op: MaxPoolOp, lowering: Lowering, builder: KernelBuilder, si
 
             def take(v: str) -> None:
                 is_greater = f"(({v} > {best}) | ({v} != {v}))"
-                code.line(f"{best} = {Emitter(code, lanes).select(is_greater, v, best)};")
+                code.line(f"{best} = {ValueEmitter(code, lanes).select(is_greater, v, best)};")
 
             kernel.each_tap((outer, place), lanes, take)
             return best
@@ -126,7 +126,7 @@ class _Rows:
         first, end = inner_windows(op)
         count = op.axes.shape[-1]
 
-        def body(outer: tuple[str, ...], emitter: Emitter) -> None:
+        def body(outer: tuple[str, ...], emitter: ValueEmitter) -> None:
             result = row(outer, self)
             with _vectors(code, kind, first, end, acc.lanes) as (place, lanes):
                 value = result(place, lanes)
@@ -135,7 +135,7 @@ class _Rows:
             if (first, end) != (0, count):
                 begin, after = 0 if first else end, f"j + 1 == {first} ? {end} : j + 1"
                 with code.block(f"for ({kind} j = {begin}; j < {count}; j = {after})"):
-                    single((*outer, "j"), Emitter(code))
+                    single((*outer, "j"), ValueEmitter(code))
 
         cost = count * prod(op.kernel)
         parallel_for(self.builder, op.axes.shape[:-1], body, wide=kind == "i64", cost=cost)
@@ -178,7 +178,7 @@ def write_shared_rows(op: MaxPoolInputOp, lowering: Lowering) -> None:
     acc.declare_vectors(code)
     step, count, kind = op.stride[-1], maxima.shape[-1], kind_of(op, lowering)
 
-    def row(outer: tuple[str, ...], emitter: Emitter) -> None:
+    def row(outer: tuple[str, ...], emitter: ValueEmitter) -> None:
         head = outer[:2]
         taps = product(*map(range, op.kernel[:-1]))
         lines = [
@@ -195,7 +195,7 @@ def write_shared_rows(op: MaxPoolInputOp, lowering: Lowering) -> None:
                 where = seen.at(*head, *line, f"({place} * {step})")
                 for phase in _apart(code, acc, where, step, lanes):
                     one, zero = f"SPLAT({vector}, 1)", f"SPLAT({vector}, 0)"
-                    text = Emitter(code, lanes).select(f"({phase} == {top})", one, zero)
+                    text = ValueEmitter(code, lanes).select(f"({phase} == {top})", one, zero)
                     chosen.append(code.define(f"const {vector}", "chosen", text))
             share = code.define(f"const {vector}", "share", f"{find[1]} / ({' + '.join(chosen)})")
             for number, line in enumerate(lines):

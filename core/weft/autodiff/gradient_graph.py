@@ -331,7 +331,7 @@ def gradient_graph(
 
     def differentiated() -> GradientGraph:
         with given(known), gc_paused(), scope.saved_user_deps():
-            made = _Differentiation(graph, provided, recompute).info(required)
+            made = _GradientGraphBuilder(graph, provided, recompute).info(required)
         return replace(made, _part=part)
 
     def part(fewer: tuple[TensorOp, ...]) -> GradientGraph:
@@ -341,7 +341,7 @@ def gradient_graph(
     return graph.memo_nested(key, differentiated)
 
 
-class _Differentiation:
+class _GradientGraphBuilder:
     """A reverse walk through a graph, and the gradient graph built from it."""
 
     def __init__(self, graph: Graph, provided: Sequence[TensorOp], recompute: bool) -> None:

@@ -37,7 +37,7 @@ REPLACED = ("run_registered_graph_passes", "transform_ordered_ops")
 """What is not called for a program that is found; who extends it must extend `restore` too."""
 
 
-class Memory:
+class MemoryCache:
     """The compiled programs of this process as bytes, with LRU eviction."""
 
     LIMIT = 2**26
@@ -66,7 +66,7 @@ class Memory:
                 self.held -= len(self.contents.popitem(last=False)[1])
 
 
-_memory = Memory()
+_memory = MemoryCache()
 
 
 class _Key:

@@ -73,10 +73,10 @@ def structure_of(graph: Graph, all_values: bool = True) -> Structure:
     result, or the new value of a state, and nothing else depends on it.
     Raises NotCanonical for an attribute, class or annotation that has no stable description.
     """
-    return _Walk(graph, all_values).structure()
+    return _StructureBuilder(graph, all_values).structure()
 
 
-class _Walk:
+class _StructureBuilder:
     def __init__(self, graph: Graph, all_values: bool) -> None:
         self.graph = graph
         place = {op: number for number, op in enumerate(graph.ops)}

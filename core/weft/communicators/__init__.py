@@ -4,7 +4,7 @@ A communicator is a plugin of the group ``weft.communicators``. `interface` says
 provide, `local` is the one of a single process, and `choice` finds the one to use.
 """
 
-from weft.communicators.calls import Call, current_call, within
+from weft.communicators.calls import RankCall, current_call, within
 from weft.communicators.choice import communicator, connected, default_name, local_rank
 from weft.communicators.interface import (
     REDUCTIONS,
@@ -17,11 +17,11 @@ from weft.communicators.interface import (
 
 __all__ = [
     "REDUCTIONS",
-    "Call",
     "Collective",
     "Communicator",
     "DeviceArray",
     "DeviceCommunicator",
+    "RankCall",
     "Request",
     "communicator",
     "connected",

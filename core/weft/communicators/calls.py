@@ -16,7 +16,7 @@ RECENT = 12
 
 
 @dataclass(eq=False, slots=True)
-class Call:
+class RankCall:
     """A call of a computation, or other work, in which a rank exchanges arrays.
 
     Attributes
@@ -57,7 +57,7 @@ class Call:
             self.abandon.append(abandon)
 
 
-_NONE = Call()
+_NONE = RankCall()
 
 
 class _Current(threading.local):
@@ -69,7 +69,7 @@ class _Current(threading.local):
 _current = _Current()
 
 
-def current_call() -> Call:
+def current_call() -> RankCall:
     """Return the call that this thread is in; an empty one if it is in none."""
     return _current.call
 
@@ -82,7 +82,7 @@ class within:  # noqa: N801
 
     __slots__ = ("_before", "call")
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: RankCall) -> None:
         self.call = call
 
     def __enter__(self) -> None:

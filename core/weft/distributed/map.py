@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from weft.distributed.counters import counters_of
-from weft.distributed.worker import Job, Outcome, run_batch
+from weft.distributed.worker import Outcome, Task, run_batch
 from weft.errors import ArgumentError, BatchError, WorkerError
 from weft.ir.graph import Graph
 from weft.ranks.collectives import communications
@@ -85,7 +85,7 @@ def map(
         try:
             path = folder.path / "computation.weft"
             computation.save(path, states=True)
-            return BatchResults(pool, _job(path, backend), batches, in_flight, start, folder)
+            return BatchResults(pool, _task(path, backend), batches, in_flight, start, folder)
         except BaseException:
             folder.close()
             raise
@@ -94,11 +94,11 @@ def map(
         raise ArgumentError(f"{problem}, not {computation!r:.80}")
     path = Path(computation).absolute()
     _require_independent(read_graph(path), str(computation))
-    return BatchResults(pool, _job(path, backend), batches, in_flight, start)
+    return BatchResults(pool, _task(path, backend), batches, in_flight, start)
 
 
-def _job(path: Path, backend: str | None) -> Job:
-    return Job(digest_of(path.read_bytes()), str(path), backend)
+def _task(path: Path, backend: str | None) -> Task:
+    return Task(digest_of(path.read_bytes()), str(path), backend)
 
 
 def _require_independent(graph: Graph, name: str) -> None:
@@ -154,14 +154,14 @@ class BatchResults(Iterator[Any]):
     def __init__(
         self,
         executor: Executor,
-        job: Job,
+        task: Task,
         batches: Iterable[Any],
         in_flight: int,
         start: int,
         folder: ScratchFolder | None = None,
     ) -> None:
         self.done = self.sent = 0
-        self._executor, self._job, self._in_flight = executor, job, in_flight
+        self._executor, self._task, self._in_flight = executor, task, in_flight
         self._start = start
         self._batches = iter(batches)
         self._pending: deque[tuple[tuple[Any, ...], Future[Outcome]]] = deque()
@@ -196,11 +196,11 @@ class BatchResults(Iterator[Any]):
                 return
             arguments = batch if isinstance(batch, tuple) else (batch,)
             number = self._start + self.done + len(self._pending)
-            self._pending.append((arguments, self._submit(self._job, number, arguments)))
+            self._pending.append((arguments, self._submit(self._task, number, arguments)))
 
-    def _submit(self, job: Job, number: int, arguments: tuple[Any, ...]) -> Future[Outcome]:
+    def _submit(self, task: Task, number: int, arguments: tuple[Any, ...]) -> Future[Outcome]:
         try:
-            return self._executor.submit(run_batch, job, number, arguments)
+            return self._executor.submit(run_batch, task, number, arguments)
         except (BrokenExecutor, RuntimeError) as error:  # one that has been shut down
             self._is_over = True
             failed: Future[Outcome] = Future()
@@ -212,9 +212,9 @@ class BatchResults(Iterator[Any]):
             outcome = future.result()
             if outcome.is_missing:
                 if self._content is None:
-                    self._content = Path(self._job.path).read_bytes()
+                    self._content = Path(self._task.path).read_bytes()
                 self.sent += 1
-                whole = self._job._replace(content=self._content)
+                whole = self._task._replace(content=self._content)
                 outcome = self._submit(whole, number, arguments).result()
             return outcome.value
         except BrokenExecutor as error:

@@ -20,7 +20,7 @@ LIMIT = 4
 """The most computations that a worker keeps."""
 
 
-class Job(NamedTuple):
+class Task(NamedTuple):
     """A computation to run, as a worker is told of it.
 
     Attributes
@@ -56,7 +56,7 @@ class Outcome(NamedTuple):
     value: Any = None
 
 
-class Loaded:
+class LoadedComputation:
     """A computation that this worker has loaded.
 
     Attributes
@@ -87,25 +87,25 @@ class Loaded:
             return self.computation(*arguments)
 
 
-_loaded: OrderedDict[tuple[str, str | None], Loaded] = OrderedDict()
+_loaded: OrderedDict[tuple[str, str | None], LoadedComputation] = OrderedDict()
 _loading = renewed(threading.RLock())
 
 
-def run_batch(job: Job, number: int, arguments: tuple[Any, ...]) -> Outcome:
+def run_batch(task: Task, number: int, arguments: tuple[Any, ...]) -> Outcome:
     """Run a computation on a batch of a number, in the process of a worker."""
-    loaded = _find(job)
+    loaded = _find(task)
     if loaded is None:
         return Outcome(is_missing=True)
     return Outcome(False, loaded.call(number, arguments))
 
 
-def _find(job: Job) -> Loaded | None:
+def _find(task: Task) -> LoadedComputation | None:
     """Return the loaded computation; None if its artifact is not to be had here."""
-    key = job.digest, job.backend
+    key = task.digest, task.backend
     with _loading:
         found = _loaded.get(key)
         if found is None:
-            found = _load(job)
+            found = _load(task)
             if found is None:
                 return None
             _loaded[key] = found
@@ -115,17 +115,17 @@ def _find(job: Job) -> Loaded | None:
         return found
 
 
-def _load(job: Job) -> Loaded | None:
-    content = job.content
+def _load(task: Task) -> LoadedComputation | None:
+    content = task.content
     if content is None:
         try:
-            content = Path(job.path).read_bytes()
+            content = Path(task.path).read_bytes()
         except OSError:
             return None
-        if digest_of(content) != job.digest:
+        if digest_of(content) != task.digest:
             return None  # the file has been replaced since
     # What was read is what is loaded, whatever happens to the file meanwhile.
     with ScratchFolder() as folder:
         path = folder / "computation.weft"
         path.write_bytes(content)
-        return Loaded(load(path, job.backend))
+        return LoadedComputation(load(path, task.backend))

@@ -14,7 +14,7 @@ from weft.ir.op import Op
 from weft.ir.storage import ParameterOp, ReadOp
 
 
-class Function(NamedTuple):
+class LiftedGraph(NamedTuple):
     """A graph without states, and the states that it gets and gives as values.
 
     Attributes
@@ -31,15 +31,15 @@ class Function(NamedTuple):
     writes: tuple[Any, ...] = ()
 
 
-def function_of(graph: Graph) -> Function:
+def function_of(graph: Graph) -> LiftedGraph:
     """Return a graph as a function of values, made once for each graph."""
     return graph.memo(function_of, lambda: _without_states(graph))
 
 
-def _without_states(graph: Graph) -> Function:
+def _without_states(graph: Graph) -> LiftedGraph:
     reads = [op for op in graph.ops if isinstance(op, ReadOp)]
     if not reads and not graph.updates:
-        return Function(graph)
+        return LiftedGraph(graph)
     new: dict[Op, Any] = {}
     inputs: dict[Any, ParameterOp] = {}
     for state in graph.states:
@@ -61,18 +61,18 @@ def _without_states(graph: Graph) -> Function:
         after={new[op]: [new[each] for each in first] for op, first in graph.after.items()},
         name=graph.name,
     )
-    return Function(made, tuple(inputs), tuple(writes))
+    return LiftedGraph(made, tuple(inputs), tuple(writes))
 
 
-def carrying(function: Function, count: int) -> tuple[Graph, tuple[Any, ...]]:
+def carrying(lifted: LiftedGraph, count: int) -> tuple[Graph, tuple[Any, ...]]:
     """Return a graph whose written states are inputs right after the first `count`; all states.
 
     A loop carries what is written. The states come in the order of the inputs.
     """
-    graph, writes = function.graph, function.writes
-    given = len(graph.inputs) - len(function.reads)
-    parameter = dict(zip(function.reads, graph.inputs[given:], strict=True))
-    rest = [state for state in function.reads if state not in writes]
+    graph, writes = lifted.graph, lifted.writes
+    given = len(graph.inputs) - len(lifted.reads)
+    parameter = dict(zip(lifted.reads, graph.inputs[given:], strict=True))
+    rest = [state for state in lifted.reads if state not in writes]
     inputs = [
         *graph.inputs[:count],
         *(parameter[state] for state in writes),
@@ -83,20 +83,20 @@ def carrying(function: Function, count: int) -> tuple[Graph, tuple[Any, ...]]:
     return made, (*writes, *rest)
 
 
-def writing(function: Function, writes: tuple[Any, ...], count: int) -> Function:
+def writing(lifted: LiftedGraph, writes: tuple[Any, ...], count: int) -> LiftedGraph:
     """Return a function that yields a value for each of the states, which may be that it had."""
-    if writes == function.writes:
-        return function
-    graph = function.graph
-    given = len(graph.inputs) - len(function.reads)
-    parameter = dict(zip(function.reads, graph.inputs[given:], strict=True))
+    if writes == lifted.writes:
+        return lifted
+    graph = lifted.graph
+    given = len(graph.inputs) - len(lifted.reads)
+    parameter = dict(zip(lifted.reads, graph.inputs[given:], strict=True))
     for state in writes:
         if state not in parameter:
             with scope.replacing(state):
                 parameter[state] = ParameterOp(source=state, target_axes=state.axes)
-    new = dict(zip(function.writes, graph.outputs[count:], strict=True))
+    new = dict(zip(lifted.writes, graph.outputs[count:], strict=True))
     made = graph.replace(
         inputs=[*graph.inputs[:given], *parameter.values()],
         outputs=[*graph.outputs[:count], *(new.get(s, parameter[s]) for s in writes)],
     )
-    return Function(made, tuple(parameter), writes)
+    return LiftedGraph(made, tuple(parameter), writes)

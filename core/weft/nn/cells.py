@@ -20,7 +20,7 @@ from weft.nn import activation
 from weft.ops.pointwise import math
 from weft.ops.pointwise.elementwise import FloatOp, cast, common_dtype
 from weft.ops.products.linalg import matmul, matrix_transpose, require_positional
-from weft.ops.products.roles import Layout, SequenceRoles, by_roles
+from weft.ops.products.roles import RoleSignature, SequenceRoles, by_roles
 
 __all__ = ["gru_cell", "lstm_cell", "rnn_cell"]
 
@@ -57,7 +57,7 @@ _ACTIVATIONS = ("tanh", "relu")
 _ALL = slice(None)
 
 
-class Step(NamedTuple):
+class CellOperands(NamedTuple):
     """The operands of one step: projected input, previous states, and recurrent weights."""
 
     x: Any
@@ -77,13 +77,13 @@ def _parts(x: Any, count: int) -> list[Any]:
     return [x[..., length * number : length * (number + 1)] for number in range(count)]
 
 
-def rnn_step(functions: Functions, given: Step, activation: str) -> list[Any]:
+def rnn_step(functions: Functions, given: CellOperands, activation: str) -> list[Any]:
     """Return the hidden state after one step."""
     (hidden,) = given.states
     return [getattr(functions, activation)(given.x + given.product(functions, hidden))]
 
 
-def gru_step(functions: Functions, given: Step, linear_before_reset: bool) -> list[Any]:
+def gru_step(functions: Functions, given: CellOperands, linear_before_reset: bool) -> list[Any]:
     """Return the hidden state after one step."""
     (hidden,) = given.states
     sigmoid, gates = functions.sigmoid, 2 * hidden.shape[-1]
@@ -101,7 +101,7 @@ def gru_step(functions: Functions, given: Step, linear_before_reset: bool) -> li
     return [new + update * (hidden - new)]
 
 
-def lstm_step(functions: Functions, given: Step) -> list[Any]:
+def lstm_step(functions: Functions, given: CellOperands) -> list[Any]:
     """Return the hidden and the cell state after one step."""
     hidden, cell = given.states
     sigmoid, tanh = functions.sigmoid, functions.tanh
@@ -166,7 +166,7 @@ def _step(
     states: Sequence[Any],
     weights: Sequence[Any],
     *biases: Any,
-) -> Step:
+) -> CellOperands:
     """Return the operands of one step, after a check of their shapes."""
     op, *rest = of_one_dtype(function, (x, *states, *weights), biases)
     before, found = rest[: len(states)], Weights(*rest[len(states) :])
@@ -176,7 +176,7 @@ def _step(
         if state.axes.lengths != wanted:
             problem = f"beside inputs {op.axes} a state must have the shape {wanted}"
             raise AxesError(explain(function, f"{problem}, not {state.axes}", (op, state)))
-    return Step(
+    return CellOperands(
         found.projected(op, found.input_bias), before, found.hidden_weight, found.hidden_bias
     )
 
@@ -200,10 +200,10 @@ def check_flags(function: str, **flags: Any) -> None:
 WEIGHTS = ("gates+ features+", "gates+ units+", "gates+", "gates+")
 """The roles of the weights and biases of one layer; an axis of gates has gates * units rows."""
 _STATE = "batch? units+"
-_CELL = Layout(
+_CELL = RoleSignature(
     "batch? features+", _STATE, *WEIGHTS, results=["batch? units"], same={"units": "features"}
 )
-_LSTM_CELL = Layout(
+_LSTM_CELL = RoleSignature(
     "batch? features+", _STATE, _STATE, *WEIGHTS,
     results=["batch? units"], same={"units": "features"},
 )  # fmt: skip

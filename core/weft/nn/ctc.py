@@ -41,7 +41,7 @@ from weft.ops.pointwise.comparison import (
 from weft.ops.pointwise.elementwise import FloatOp, align, cast, negative
 from weft.ops.pointwise.math import exp, log
 from weft.ops.products.linalg import MatmulOp
-from weft.ops.products.roles import LabelRoles, Layout, by_roles
+from weft.ops.products.roles import LabelRoles, RoleSignature, by_roles
 from weft.ops.reductions.reduction import MaxOp, SumOp
 from weft.ops.shape.joining import pad, stack
 from weft.ops.shape.movement import (
@@ -60,7 +60,7 @@ IMPOSSIBLE = -1e30
 """A finite stand-in for log 0: sums of it stay finite, and far below other logarithms."""
 
 
-class Lattice(NamedTuple):
+class Trellis(NamedTuple):
     """The operands of the recursions, for T times, N samples and S states.
 
     Attributes
@@ -164,7 +164,7 @@ class CtcOp(CompositeOp):
             raise AxesError(f"the blank {self.blank} is not one of {classes} classes")
         return x.axes, x.dtype
 
-    def lattice(self, x: TensorOp, labels: TensorOp, times: TensorOp, counts: TensorOp) -> Lattice:
+    def trellis(self, x: TensorOp, labels: TensorOp, times: TensorOp, counts: TensorOp) -> Trellis:
         """Return the operands of the recursions."""
         lengths = (x.axes[0].length, labels.axes[1].length)
         if not all(isinstance(length, int) for length in lengths):
@@ -185,7 +185,7 @@ class CtcOp(CompositeOp):
         )
         emissions = _emissions(wide, classes)
         is_on = less(_count_along(emissions.axes, 0), broadcast_in_dim(times, emissions, (1,)))
-        return Lattice(classes, emissions, is_on, skips, starts, ends)
+        return Trellis(classes, emissions, is_on, skips, starts, ends)
 
     def _states(self, x: TensorOp, labels: TensorOp, counts: TensorOp) -> TensorOp:
         """Return the class of each state: blanks, with the labels between them."""
@@ -197,7 +197,9 @@ class CtcOp(CompositeOp):
         blanks = broadcast(blank, make_axes((samples, 2 * length + 1)))
         return update_slice(blanks, (slice(None), slice(1, None, 2)), labels)
 
-    def walks(self, x: Array, labels: Array, times: Array, counts: Array) -> Iterator[Walk]:
+    def recursions(
+        self, x: Array, labels: Array, times: Array, counts: Array
+    ) -> Iterator[ForwardBackward]:
         """Yield the NumPy recursion of each sample with a valid label length."""
         for sample, (time, count) in enumerate(zip(times, counts, strict=True)):
             if 0 <= count <= labels.shape[1]:
@@ -206,11 +208,13 @@ class CtcOp(CompositeOp):
                 if not np.all((classes >= 0) & (classes < x.shape[2])):
                     problem = f"a label of sample {sample} is not one of {x.shape[2]} classes"
                     raise IndexOutOfRange(self.explain(problem))
-                yield Walk(sample, classes, x[: max(time, 0), sample, classes], self.blank)
+                yield ForwardBackward(
+                    sample, classes, x[: max(time, 0), sample, classes], self.blank
+                )
 
 
-class Walk:
-    """The recursion in NumPy for one sample, cut to its lengths.
+class ForwardBackward:
+    """The forward and backward recursions in NumPy for one sample, cut to its lengths.
 
     Attributes
     ----------
@@ -225,13 +229,13 @@ class Walk:
 
     def __init__(self, sample: int, classes: Array, emissions: Array, blank: int) -> None:
         self.sample, self.classes = sample, classes
-        self.ahead, _ = _walked(emissions, classes, blank)
-        _, back = _walked(emissions[::-1, ::-1], classes[::-1], blank)
+        self.ahead, _ = _forward(emissions, classes, blank)
+        _, back = _forward(emissions[::-1, ::-1], classes[::-1], blank)
         self.back = back[::-1, ::-1]
         self.total = np.logaddexp.reduce(self.ahead[-1, -2:])
 
 
-def _walked(emissions: Any, classes: Any, blank: int) -> tuple[Any, Any]:
+def _forward(emissions: Any, classes: Any, blank: int) -> tuple[Any, Any]:
     """Return the forward log probabilities, and those without the emission of the time."""
     rows = np.full((len(emissions) + 1, len(classes)), -np.inf, emissions.dtype)
     steps = np.full_like(emissions, -np.inf)
@@ -257,14 +261,14 @@ class CtcLossOp(CtcOp):
         """Compute the forward recursion for each sample."""
         wide = np.asarray(x, accumulator_dtype(self.dtype))
         losses = np.full(x.shape[1], np.inf, wide.dtype)
-        for walk in self.walks(wide, labels, times, counts):
-            losses[walk.sample] = -walk.total
+        for recursion in self.recursions(wide, labels, times, counts):
+            losses[recursion.sample] = -recursion.total
         return losses.astype(self.dtype)
 
     def decompose(self, *args: TensorOp) -> TensorOp:
         """Compute the forward recursion for all samples at once."""
-        lattice = self.lattice(*args)
-        total = lattice.total(lattice.forward()[-1])
+        trellis = self.trellis(*args)
+        total = trellis.total(trellis.forward()[-1])
         return cast(where(_is_possible(total), negative(total), math.inf), self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> Any:
@@ -280,27 +284,27 @@ class CtcPosteriorOp(CtcOp):
         """Combine the forward and backward recursion for each sample."""
         wide = np.asarray(x, accumulator_dtype(self.dtype))
         result = np.zeros_like(wide)
-        for walk in self.walks(wide, labels, times, counts):
-            if np.isfinite(walk.total):
-                shares = np.exp(walk.ahead[1:] + walk.back - walk.total)
-                for row, share in zip(result[:, walk.sample], shares, strict=False):
-                    np.add.at(row, walk.classes, share)
+        for recursion in self.recursions(wide, labels, times, counts):
+            if np.isfinite(recursion.total):
+                shares = np.exp(recursion.ahead[1:] + recursion.back - recursion.total)
+                for row, share in zip(result[:, recursion.sample], shares, strict=False):
+                    np.add.at(row, recursion.classes, share)
         return result.astype(self.dtype)
 
     def decompose(self, *args: TensorOp) -> TensorOp:
         """Combine the forward and backward recursion for all samples at once."""
         x = args[0]
-        lattice = self.lattice(*args)
+        trellis = self.trellis(*args)
         if not x.axes[0].length:
             return zeros_like(x)
-        ahead = lattice.forward()[1:]
-        total = lattice.total(ahead[-1])
-        met = stack(ahead) + stack(lattice.backward())
-        is_met = logical_and(lattice.is_on, broadcast_in_dim(_is_possible(total), met, (1,)))
+        ahead = trellis.forward()[1:]
+        total = trellis.total(ahead[-1])
+        met = stack(ahead) + stack(trellis.backward())
+        is_met = logical_and(trellis.is_on, broadcast_in_dim(_is_possible(total), met, (1,)))
         shares = where(is_met, exp(met - broadcast_in_dim(total, met, (1,))), 0)
         samples, classes = x.axes[1:].lengths
-        target = make_axes((samples, lattice.classes.axes[1].length, classes))
-        here = BroadcastOp(lattice.classes, target_axes=target, dims=(0, 1))
+        target = make_axes((samples, trellis.classes.axes[1].length, classes))
+        here = BroadcastOp(trellis.classes, target_axes=target, dims=(0, 1))
         is_here = cast(equal(here, _count_along(target, 2)), shares.dtype)
         by_class = MatmulOp(transpose(shares, (1, 0, 2)), is_here)
         return cast(transpose(by_class, (1, 0, 2)), self.dtype)
@@ -324,7 +328,9 @@ def _is_possible(total: TensorOp) -> TensorOp:
     return greater(total, IMPOSSIBLE / 2)
 
 
-_LOSS = Layout("time batch? classes", "batch? places", "batch?", "batch?", results=["batch?"])
+_LOSS = RoleSignature(
+    "time batch? classes", "batch? places", "batch?", "batch?", results=["batch?"]
+)
 
 
 def ctc_loss(

@@ -35,12 +35,12 @@ from weft.ops.pointwise.comparison import (
 )
 from weft.ops.pointwise.elementwise import FloatOp, add, cast, common_dtype
 from weft.ops.products.linalg import MatmulOp, matmul, matrix_transpose, require_positional
-from weft.ops.products.roles import AttentionRoles, Layout, ProjectionRoles, by_roles
+from weft.ops.products.roles import AttentionRoles, ProjectionRoles, RoleSignature, by_roles
 from weft.ops.reductions.cumulative import place
 from weft.ops.reductions.probabilities import SoftmaxOp
 from weft.ops.reductions.reduction import MaxOp, SumOp
 from weft.ops.shape.movement import BroadcastOp, IotaOp, broadcast, cast_axes, size_of, transpose
-from weft.ops.shape.views import Place
+from weft.ops.shape.views import WriteTarget
 
 __all__ = [
     "AttentionOp",
@@ -205,7 +205,7 @@ def _causal_mask(axes: Axes) -> TensorOp:
 
 
 _SCORES = "batch... heads? time? keys"
-_ATTENTION = Layout(
+_ATTENTION = RoleSignature(
     "batch... heads? time features",
     "batch... heads? keys features",
     "batch... heads? keys depth",
@@ -214,7 +214,7 @@ _ATTENTION = Layout(
     results=["batch... heads? time depth"],
     same={"keys": "time", "depth": "features"},
 )
-_CACHED = Layout(
+_CACHED = RoleSignature(
     "batch... heads? time features",
     "batch... heads? time features",
     "batch... heads? time depth",
@@ -225,7 +225,7 @@ _CACHED = Layout(
     same={"keys": "time", "depth": "features"},
 )
 _PROJECTION = "projected features+"
-_HEADS = Layout(
+_HEADS = RoleSignature(
     "batch... time features+",
     "batch... keys features+",
     "batch... keys features+",
@@ -339,12 +339,12 @@ def update_cache(
     `assign` takes.
     """
     new, at = as_op(new), _position("update_cache", position)
-    held = Place("update_cache", cache).value
+    held = WriteTarget("update_cache", cache).value
     starts = [0] * held.rank
     if held.rank:
         starts[place("update_cache", held, axis)] = at
     assign(cache, explained("update_cache", (held, new), dynamic_update_slice, held, new, starts))
-    return value_of(Place("update_cache", cache).value)
+    return value_of(WriteTarget("update_cache", cache).value)
 
 
 def _position(function: str, position: TensorOp | SupportsIndex) -> Any:

@@ -21,8 +21,8 @@ from weft.nn.cells import (
     RNN_GATES,
     TENSORS,
     WEIGHTS,
+    CellOperands,
     Functions,
-    Step,
     Weights,
     check_flags,
     checked_activation,
@@ -31,7 +31,7 @@ from weft.nn.cells import (
     of_one_dtype,
     rnn_step,
 )
-from weft.ops.products.roles import Layout, SequenceRoles, by_roles, is_named
+from weft.ops.products.roles import RoleSignature, SequenceRoles, by_roles, is_named
 from weft.ops.shape.joining import concat, stack
 from weft.ops.shape.movement import broadcast, cast_axes, transpose
 
@@ -87,7 +87,7 @@ class RecurrentOp(CompositeOp):
             raise DTypeError(f"operands have different dtypes, {[y.dtype for y in self.args]}")
         return make_axes((time, self.states, batch, units)), x.dtype
 
-    def step(self, functions: Functions, given: Step) -> list[Any]:
+    def step(self, functions: Functions, given: CellOperands) -> list[Any]:
         """Return the states after one step."""
         raise NotImplementedError
 
@@ -99,7 +99,7 @@ class RecurrentOp(CompositeOp):
         after: list[Any] = [None] * len(inputs)
         order = range(len(inputs))
         for place in reversed(order) if self.reverse else order:
-            after[place] = states = self.step(functions, Step(inputs[place], states, *rest))
+            after[place] = states = self.step(functions, CellOperands(inputs[place], states, *rest))
         return [state for states in after for state in states]
 
     def reference(self, x: Array, initial: Array, *rest: Any) -> Any:
@@ -134,7 +134,7 @@ class RnnOp(RecurrentOp):
     gates = RNN_GATES
     states = 1
 
-    def step(self, functions: Functions, given: Step) -> list[Any]:
+    def step(self, functions: Functions, given: CellOperands) -> list[Any]:
         """Return the hidden state after one step."""
         return rnn_step(functions, given, self.activation)
 
@@ -153,7 +153,7 @@ class GruOp(RecurrentOp):
     states = 1
     gates_products = True
 
-    def step(self, functions: Functions, given: Step) -> list[Any]:
+    def step(self, functions: Functions, given: CellOperands) -> list[Any]:
         """Return the hidden state after one step."""
         return gru_step(functions, given, self.linear_before_reset)
 
@@ -164,7 +164,7 @@ class LstmOp(RecurrentOp):
     gates = LSTM_GATES
     states = 2
 
-    def step(self, functions: Functions, given: Step) -> list[Any]:
+    def step(self, functions: Functions, given: CellOperands) -> list[Any]:
         """Return the hidden and the cell state after one step."""
         return lstm_step(functions, given)
 
@@ -221,14 +221,14 @@ class Layers(NamedTuple):
             return tuple(self._layers(x, rows, rest[:count]))
 
         operands = (x, *initial, *(each for one in sets for each in one))
-        layout = self._layout(len(sets), count)
-        return by_roles(self.function, layout, operands, axes, positional)
+        signature = self._signature(len(sets), count)
+        return by_roles(self.function, signature, operands, axes, positional)
 
-    def _layout(self, sets: int, states: int) -> Layout:
+    def _signature(self, sets: int, states: int) -> RoleSignature:
         """Return the roles of the sequence, initial states, and weights of each layer."""
         deeper = tuple(text.replace("features", "inner") for text in WEIGHTS)
         weights = (WEIGHTS if number < self.directions else deeper for number in range(sets))
-        return Layout(
+        return RoleSignature(
             "time batch? features+",
             *["layers? batch? units+"] * states,
             *(text for one in weights for text in one),

@@ -39,7 +39,7 @@ class Update(NamedTuple):
     in_place: bool
 
 
-class Change(NamedTuple):
+class BufferReuse(NamedTuple):
     """A value that should reuse an older value's buffer: its node, its buffer and the old one.
 
     `old` is None if nothing reads the older value. `is_partial` is as in `Rewrite`; `has_state`
@@ -89,7 +89,7 @@ class Dataflow:
         The nodes with effects and those that may raise, in order. No state is written before them.
     updates
         The states' new values.
-    changes
+    reuses
         The values that should reuse an older value's buffer.
     """
 
@@ -118,7 +118,7 @@ class Dataflow:
         for op in graph.ops:
             self._add(op)
         self.updates = [self._update(state, value) for state, value in graph.updates]
-        self.changes = [self._change(each) for each in rewrites(graph)]
+        self.reuses = [self._reuse(each) for each in rewrites(graph)]
 
     @property
     def order(self) -> list[int]:
@@ -303,13 +303,13 @@ class Dataflow:
         made = self.tensors[value].base.number
         return Update(state, value, node, made, None if old is None else old.number, in_place)
 
-    def _change(self, rewrite: Rewrite) -> Change:
+    def _reuse(self, rewrite: Rewrite) -> BufferReuse:
         (node,) = self._sources[rewrite.value]
         made = self.tensors[rewrite.value].base
         is_states = rewrite.old is rewrite.state
         old = self._states.get(rewrite.state) if is_states else self.tensors[rewrite.old].base
         number = None if old is None else old.number
-        return Change(node, made.number, number, rewrite.is_partial, rewrite.state is not None)
+        return BufferReuse(node, made.number, number, rewrite.is_partial, rewrite.state is not None)
 
 
 def _nbytes(op: Op) -> int:

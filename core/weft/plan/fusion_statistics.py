@@ -17,7 +17,7 @@ from weft.kernels.fused_op import FusedOp
 from weft.kernels.indexing_maps import VIEWS
 from weft.ops.control.graph_ops import CondOp, LoopOp
 from weft.plan.plan import Plan, Step
-from weft.plan.sub_plans import Call, Choice, Copy, Part, Repeat, While, expand_step
+from weft.plan.sub_plans import CallPart, CondPart, CopyPart, LoopPart, Part, WhilePart, expand_step
 
 _GIVEN = (ParameterOp, ReadOp, ResultOp)
 
@@ -123,16 +123,16 @@ def _ran(steps: Iterable[Step], known: dict[int, Ran]) -> Ran:
 
 def _ran_in(part: Part, known: dict[int, Ran]) -> Ran:
     match part:
-        case Call(plan):
+        case CallPart(plan):
             return nested(known, id(plan), partial(_ran, plan.steps, known))
-        case Copy(step):
+        case CopyPart(step):
             return [(1, step)]
-        case Repeat(count, parts):
+        case LoopPart(count, parts):
             inside = [found for each in parts for found in _ran_in(each, known)]
             return [(count * times, step) for times, step in inside]
-        case While(test, _, parts):
+        case WhilePart(test, _, parts):
             return [found for each in (test, *parts) for found in _ran_in(each, known)]
-        case Choice(_, then, otherwise):
+        case CondPart(_, then, otherwise):
             sides = [[x for one in side for x in _ran_in(one, known)] for side in (then, otherwise)]
             return max(sides, key=lambda side: sum(n * bytes_moved(step) for n, step in side))
 

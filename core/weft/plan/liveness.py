@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from weft.plan import placement
 from weft.plan.buffers import ARENA, RESULT
-from weft.plan.dataflow import Change, Dataflow, Update
+from weft.plan.dataflow import BufferReuse, Dataflow, Update
 from weft.plan.placement import Block, Placed
 from weft.support.locks import cached_property
 
@@ -157,16 +157,16 @@ class Liveness:
     def copied(self) -> int:
         """The bytes copied because values could not reuse an older buffer."""
         nbytes = [buffer.nbytes for buffer in self.flow.buffers]
-        elsewhere = [c.made for c in self.flow.changes if c.is_partial and not self._is_in_place(c)]
+        elsewhere = [c.made for c in self.flow.reuses if c.is_partial and not self._is_in_place(c)]
         return sum(nbytes[update.buffer] for update in self.late) + sum(
             nbytes[number] for number in elsewhere
         )
 
-    def _is_in_place(self, change: Change) -> bool:
-        home = self.home[change.made]
-        if home in self.early and self.early[home].old == change.old:
+    def _is_in_place(self, reuse: BufferReuse) -> bool:
+        home = self.home[reuse.made]
+        if home in self.early and self.early[home].old == reuse.old:
             return True
-        return change.old is not None and home == self.home[change.old]
+        return reuse.old is not None and home == self.home[reuse.old]
 
     @cached_property
     def _quick_placement(self) -> Placed:

@@ -40,7 +40,7 @@ def _with_early_starts(flow: Dataflow, starts: Sequence[int], order: Sequence[in
 def _with_late_waits(flow: Dataflow, order: Sequence[int]) -> list[int]:
     places = {node: place for place, node in enumerate(order)}
     writers = [update.node for update in flow.updates]
-    writers += [change.node for change in flow.changes if change.has_state]
+    writers += [reuse.node for reuse in flow.reuses if reuse.has_state]
     end = min([places[node] for node in writers if node in places], default=len(order))
     first: dict[int, int] = {}
     keys = {node: (place, 1) for node, place in places.items()}

@@ -44,7 +44,7 @@ _WORKSPACE = ("workspace", "#c9c5bd")
 _LIMIT = "#b00020"
 
 
-class Box(NamedTuple):
+class BufferBox(NamedTuple):
     """A box of the picture: a tensor in the arena, or the workspace of a step."""
 
     step: Step
@@ -65,7 +65,7 @@ def kind_of(op: Op) -> tuple[str, str]:
     return next((name, color) for name, color, classes in _KINDS if isinstance(op, classes))
 
 
-def boxes(plan: Plan) -> list[Box]:
+def boxes(plan: Plan) -> list[BufferBox]:
     """Return a box for each tensor in the arena, in the order in which they are made.
 
     A tensor that is overwritten ends where its successor in the same memory begins.
@@ -74,13 +74,15 @@ def boxes(plan: Plan) -> list[Box]:
     writes: dict[Buffer, list[tuple[int, Step, TensorDescription]]] = {}
     for place, step in enumerate(plan.steps):
         if step.workspace is not None:
-            found.append(Box(step, step.workspace, place, place))
+            found.append(BufferBox(step, step.workspace, place, place))
         for out in () if step.op.hands_on else step.outs:
             if out.base.kind == ARENA and out.base.nbytes:
                 writes.setdefault(out.base, []).append((place, step, out))
     for buffer, made in writes.items():
         ends = [*(place - 1 for place, *_ in made[1:]), buffer.last]
-        found += [Box(s, t, place, end) for (place, s, t), end in zip(made, ends, strict=True)]
+        found += [
+            BufferBox(s, t, place, end) for (place, s, t), end in zip(made, ends, strict=True)
+        ]
     return sorted(found, key=lambda box: (box.first, box.tensor.base.offset))
 
 
@@ -150,7 +152,7 @@ class _Picture:
     def _y(self, offset: float) -> float:
         return self.floor - offset * self.up
 
-    def _box(self, box: Box) -> str:
+    def _box(self, box: BufferBox) -> str:
         base = box.tensor.base
         return _rectangle(
             self._x(box.first),
@@ -194,7 +196,7 @@ class _Picture:
             label = f"{state}\n{state.dtype} {state.axes}, {_bytes(buffer.nbytes)}\n{_where(state)}"
             yield _rectangle(LEFT, y, WIDTH, ROW - 3, "#dde3e8", label)
             for place, step in writes:
-                box = Box(step, step.out, place, place)
+                box = BufferBox(step, step.out, place, place)
                 label = "\n".join([f"writes {state}", *_label(box)[:2], _where(step.op)])
                 yield _rectangle(self._x(place), y, self.across, ROW - 3, box.kind[1], label)
 
@@ -211,7 +213,7 @@ def _states(plan: Plan) -> dict[Buffer, list[tuple[int, Step]]]:
     return found
 
 
-def _label(box: Box) -> list[str]:
+def _label(box: BufferBox) -> list[str]:
     """Return the tooltip of a box."""
     op, tensor = box.step.op, box.tensor
     name = op.kernel.title if isinstance(op, FusedOp) else op.label

@@ -40,7 +40,7 @@ LONG, FEW_SEGMENTS = 20_000, (6, 24)
 """The size of a long schedule, and the numbers of segments that are tried for it."""
 
 
-class Group(NamedTuple):
+class Recomputation(NamedTuple):
     """Values to free at the peak, and the nodes that recompute them.
 
     Attributes
@@ -122,13 +122,13 @@ def _best_attempts(starts: Sequence[Attempt], limit: int) -> tuple[Attempt, Atte
     fitting: Attempt | None = None
     for start in starts:
         peak = _Peak(start)
-        for groups in peak.proposals():
-            attempt = peak.attempt(groups)
+        for recomputations in peak.proposals():
+            attempt = peak.attempt(recomputations)
             if attempt.liveness.peak < best.liveness.peak:
                 best = attempt
             if attempt.liveness.peak > limit:
                 continue
-            for each in (attempt, *map(peak.attempt, peak.parts(groups, limit))):
+            for each in (attempt, *map(peak.attempt, peak.parts(recomputations, limit))):
                 if (fitting is None or each.work < fitting.work) and each.fits(limit):
                     fitting = each
     return best, fitting
@@ -203,30 +203,32 @@ class _Peak:
             and liveness.in_arena[liveness.home[number]]
         ]
 
-    def proposals(self) -> Iterator[list[Group]]:
-        """Yield sets of groups that could be freed together."""
+    def proposals(self) -> Iterator[list[Recomputation]]:
+        """Yield sets of recomputations that could take place together."""
         if not self.candidates:
             return
         yield _compatible(self._singles())
         for count in SEGMENTS if len(self.order) < LONG else FEW_SEGMENTS:
             yield self.segments(count)
 
-    def parts(self, groups: list[Group], limit: int) -> Iterator[list[Group]]:
-        """Yield the best of some groups, as many as the excess of the peak needs."""
+    def parts(
+        self, recomputations: list[Recomputation], limit: int
+    ) -> Iterator[list[Recomputation]]:
+        """Yield the best of some recomputations, as many as the excess of the peak needs."""
         wanted = self.liveness.peak - limit
         for factor in (1, 1.5):
-            sums = accumulate(group.nbytes for group in groups)
+            sums = accumulate(recomputation.nbytes for recomputation in recomputations)
             count = next((n for n, total in enumerate(sums, 1) if total >= factor * wanted), 0)
-            if 0 < count < len(groups):
-                yield groups[:count]
+            if 0 < count < len(recomputations):
+                yield recomputations[:count]
 
-    def attempt(self, groups: Iterable[Group]) -> Attempt:
-        """Return the schedule in which some groups are recomputed."""
+    def attempt(self, recomputations: Iterable[Recomputation]) -> Attempt:
+        """Return the schedule with some recomputations."""
         starting: dict[int, list[int]] = {}
         work = self.before.work
-        for group in sorted(groups, key=lambda group: group.nodes):
-            starting.setdefault(group.at, []).extend(group.nodes)
-            work += group.work
+        for recomputation in sorted(recomputations, key=lambda recomputation: recomputation.nodes):
+            starting.setdefault(recomputation.at, []).extend(recomputation.nodes)
+            work += recomputation.work
         order: list[int] = []
         for place, node in enumerate(self.order):
             order.extend(starting.get(place, ()))
@@ -236,12 +238,12 @@ class _Peak:
 
     # Single values
 
-    def _singles(self) -> Iterator[Group]:
+    def _singles(self) -> Iterator[Recomputation]:
         for number in self.candidates:
             is_available = partial(self._is_in_use, self.late[number])
             found = self._chain([number], is_available, LONGEST_CHAIN)
             if found is not None:
-                yield self._group([number], *found)
+                yield self._recomputation([number], *found)
 
     def _is_in_use(self, place: int, number: int) -> bool:
         return self.liveness.last[number] >= place
@@ -271,14 +273,16 @@ class _Peak:
                     stack.append(number)
         return sorted(places), list(kept)
 
-    def _group(self, values: Sequence[int], places: list[int], kept: list[int]) -> Group:
+    def _recomputation(
+        self, values: Sequence[int], places: list[int], kept: list[int]
+    ) -> Recomputation:
         nodes = tuple([self.order[place] for place in places])
         at = min(self.late[number] for number in values)
         sizes = self.flow.sizes
         nbytes = sum(sizes[number] for number in values)
         saved = sum(sizes[number] * (at - self.early[number]) for number in values)
         work = sum(self._work(node) for node in nodes)
-        return Group(tuple(values), nodes, tuple(kept), at, nbytes, saved, work)
+        return Recomputation(tuple(values), nodes, tuple(kept), at, nbytes, saved, work)
 
     def _work(self, node: int) -> int:
         found = self.works.get(node)
@@ -288,19 +292,19 @@ class _Peak:
 
     # Segments
 
-    def segments(self, count: int) -> list[Group]:
-        """Return a group for each of about `count` segments before the peak, except the last.
+    def segments(self, count: int) -> list[Recomputation]:
+        """Return one for each of about `count` segments before the peak, except the last.
 
         It frees the values that do not cross the cut after the segment.
         """
-        groups = []
+        recomputations = []
         places = [self.made[number] for number in self.candidates]
         for start, end in pairwise([-1, *self._cuts(count)]):
             inside = self.candidates[bisect_right(places, start) : bisect_right(places, end)]
             values = [number for number in inside if self.early[number] <= end]
             if values:
-                groups.append(self._segment(values, start, end))
-        return _compatible(groups)
+                recomputations.append(self._segment(values, start, end))
+        return _compatible(recomputations)
 
     def _cuts(self, count: int) -> list[int]:
         """Return steps that cut the schedule before the peak into segments of similar live bytes.
@@ -332,7 +336,7 @@ class _Peak:
                 changes[self.early[number]] -= size
         return list(accumulate(changes))
 
-    def _segment(self, values: list[int], start: int, end: int) -> Group:
+    def _segment(self, values: list[int], start: int, end: int) -> Recomputation:
         at = min(self.late[number] for number in values)
 
         def is_available(number: int) -> bool:
@@ -343,7 +347,7 @@ class _Peak:
 
         found = self._chain(values, is_available, len(self.order))
         assert found is not None, "impure values stay live"
-        return self._group(values, *found)
+        return self._recomputation(values, *found)
 
 
 def _without_dead(flow: Dataflow, order: list[int]) -> list[int]:
@@ -359,16 +363,18 @@ def _without_dead(flow: Dataflow, order: list[int]) -> list[int]:
     return kept[::-1]
 
 
-def _compatible(groups: Iterable[Group]) -> list[Group]:
-    """Return groups that read no value that another one frees, the most valuable first."""
+def _compatible(recomputations: Iterable[Recomputation]) -> list[Recomputation]:
+    """Return recomputations that read no value that another one frees, the most valuable first."""
     gone: set[int] = set()
     needed: set[int] = set()
     chosen = []
-    for group in sorted(groups, key=lambda group: -group.saved / max(group.work, 1)):
-        if gone.isdisjoint(group.kept) and needed.isdisjoint(group.values):
-            gone.update(group.values)
-            needed.update(group.kept)
-            chosen.append(group)
+    for recomputation in sorted(
+        recomputations, key=lambda recomputation: -recomputation.saved / max(recomputation.work, 1)
+    ):
+        if gone.isdisjoint(recomputation.kept) and needed.isdisjoint(recomputation.values):
+            gone.update(recomputation.values)
+            needed.update(recomputation.kept)
+            chosen.append(recomputation)
     return chosen
 
 

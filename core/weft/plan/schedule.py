@@ -155,17 +155,17 @@ def _soft_predecessors(flow: Dataflow) -> dict[int, set[int]]:
     These are the value's other readers and, if it is a state's, the last node that may raise.
     """
     nodes: dict[int, list[int]] = {}
-    for change in flow.changes:
-        if change.old is not None:
-            nodes.setdefault(change.old, []).append(change.node)
-    found: dict[int, set[int]] = {change.node: set() for change in flow.changes}
+    for reuse in flow.reuses:
+        if reuse.old is not None:
+            nodes.setdefault(reuse.old, []).append(reuse.node)
+    found: dict[int, set[int]] = {reuse.node: set() for reuse in flow.reuses}
     for reader, reads in enumerate(flow.reads) if nodes else ():
         for number in reads:
             for node in nodes.get(number, ()):
                 found[node].add(reader)
-    for change in flow.changes if flow.barriers else ():
-        if change.has_state:
-            found[change.node].add(flow.barriers[-1])
+    for reuse in flow.reuses if flow.barriers else ():
+        if reuse.has_state:
+            found[reuse.node].add(flow.barriers[-1])
     return {node: firsts - {node} for node, firsts in found.items()}
 
 

@@ -62,7 +62,7 @@ class CallFrame:
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class CallPart:
     """A call of a plan in a frame."""
 
     plan: Plan
@@ -70,14 +70,14 @@ class Call:
 
 
 @dataclass(frozen=True, eq=False)
-class Copy:
+class CopyPart:
     """A step that copies a value."""
 
     step: Step
 
 
 @dataclass(frozen=True, eq=False)
-class Repeat:
+class LoopPart:
     """A loop with a fixed number of iterations."""
 
     count: int
@@ -85,16 +85,16 @@ class Repeat:
 
 
 @dataclass(frozen=True, eq=False)
-class While:
+class WhilePart:
     """A loop whose test computes a bool before each iteration."""
 
-    test: Call
+    test: CallPart
     flag: TensorDescription
     parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
+class CondPart:
     """A conditional: the parts of its two branches."""
 
     flag: TensorDescription
@@ -102,7 +102,7 @@ class Choice:
     otherwise: tuple[Part, ...]
 
 
-Part = Call | Copy | Repeat | While | Choice
+Part = CallPart | CopyPart | LoopPart | WhilePart | CondPart
 
 
 def expand_step(step: Step) -> tuple[Part, ...]:
@@ -110,24 +110,24 @@ def expand_step(step: Step) -> tuple[Part, ...]:
     return _PARTS[type(step.op)](step)
 
 
-def calls_of(plan: Plan) -> Iterator[Call]:
+def calls_of(plan: Plan) -> Iterator[CallPart]:
     """Yield the calls that the steps of a plan make of other plans."""
     waiting = [part for step in plan.steps if step.op.graphs for part in expand_step(step)]
     while waiting:
         match waiting.pop():
-            case Call() as call:
+            case CallPart() as call:
                 yield call
-            case Repeat(_, parts):
+            case LoopPart(_, parts):
                 waiting.extend(parts)
-            case While(test, _, parts):
+            case WhilePart(test, _, parts):
                 waiting.extend((test, *parts))
-            case Choice(_, then, otherwise):
+            case CondPart(_, then, otherwise):
                 waiting.extend((*then, *otherwise))
 
 
 def _call(step: Step) -> tuple[Part, ...]:
     plan = plan_of(step.op.graphs[0])
-    return (Call(plan, CallFrame(step.args, step.outs, step.workspace)),)
+    return (CallPart(plan, CallFrame(step.args, step.outs, step.workspace)),)
 
 
 def _loop(step: Step) -> tuple[Part, ...]:
@@ -138,13 +138,13 @@ def _loop(step: Step) -> tuple[Part, ...]:
     spare = _spare(step, op.graph) if op.count > 1 else []
     fixed = step.args[len(step.outs) :]
 
-    def turn(old: Sequence[TensorDescription], new: Sequence[TensorDescription]) -> Call:
-        return Call(plan, CallFrame([*old, *fixed], new, step.workspace))
+    def turn(old: Sequence[TensorDescription], new: Sequence[TensorDescription]) -> CallPart:
+        return CallPart(plan, CallFrame([*old, *fixed], new, step.workspace))
 
     rest = op.count - 1
     # Iterations alternate between two sets of buffers, so that the last one writes the results.
     one, other = (spare, step.outs) if rest % 2 else (step.outs, spare)
-    pairs = Repeat(rest // 2, (turn(one, other), turn(other, one)))
+    pairs = LoopPart(rest // 2, (turn(one, other), turn(other, one)))
     return (
         turn(step.args[: len(step.outs)], one),
         *([pairs] if pairs.count else []),
@@ -157,10 +157,10 @@ def _cond(step: Step) -> tuple[Part, ...]:
     assert isinstance(op, CondOp)
     place = 1 + len(op.then_graph.inputs)
     then, otherwise = (
-        (Call(plan_of(graph), CallFrame(args, step.outs, step.workspace)),)
+        (CallPart(plan_of(graph), CallFrame(args, step.outs, step.workspace)),)
         for graph, args in zip(op.graphs, (step.args[1:place], step.args[place:]), strict=True)
     )
-    return (Choice(step.args[0], then, otherwise),)
+    return (CondPart(step.args[0], then, otherwise),)
 
 
 def _while(step: Step) -> tuple[Part, ...]:
@@ -172,10 +172,13 @@ def _while(step: Step) -> tuple[Part, ...]:
     args = [*step.outs, *step.args[len(step.outs) :]]
     return (
         *_copies(op, step.args, step.outs),
-        While(
-            Call(test, CallFrame(args, [flag], step.workspace)),
+        WhilePart(
+            CallPart(test, CallFrame(args, [flag], step.workspace)),
             flag,
-            (Call(body, CallFrame(args, spare, step.workspace)), *_copies(op, spare, step.outs)),
+            (
+                CallPart(body, CallFrame(args, spare, step.workspace)),
+                *_copies(op, spare, step.outs),
+            ),
         ),
     )
 
@@ -201,11 +204,11 @@ def _spare(step: Step, *graphs: Graph) -> list[TensorDescription]:
 
 def _copies(
     op: Op, places: Sequence[TensorDescription], outs: Sequence[TensorDescription]
-) -> list[Copy]:
+) -> list[CopyPart]:
     """Return copies between equally many layouts, for an op."""
     with scope.replacing(op):
         pairs = zip(places, outs, strict=False)
-        return [Copy(Step(_CopyOp(out), (out,), (place,))) for place, out in pairs]
+        return [CopyPart(Step(_CopyOp(out), (out,), (place,))) for place, out in pairs]
 
 
 class _CopyOp(ContiguousOp):

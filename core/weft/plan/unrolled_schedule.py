@@ -13,14 +13,14 @@ from weft.plan.liveness import Liveness
 
 def unroll(repeated: Liveness) -> Liveness:
     """Return an equal schedule on a graph in which each step has an op of its own."""
-    rebuilding = _Rebuilding(repeated.flow)
+    rebuilding = _Unroller(repeated.flow)
     ops = [rebuilding.step(node) for node in repeated.order]
     flow = Dataflow(rebuilding.graph(), repeated.flow.target)
     nodes = {op: node for node, op in enumerate(flow.ops)}
     return Liveness(flow, [nodes[op] for op in ops])
 
 
-class _Rebuilding:
+class _Unroller:
     """Builds the op of each step, on the ops that wrote the buffers it reads.
 
     Attributes

@@ -45,7 +45,7 @@ def _verify_one(plan: Plan) -> None:
         _check_places(plan, step)
         _check_apart(plan, step)
         _check_lifetimes(step, place)
-    _Memory(plan).run()
+    _MemorySimulation(plan).run()
 
 
 def _error(op: Op, problem: str) -> PlanError:
@@ -243,7 +243,7 @@ def _check_lifetimes(step: Step, place: int) -> None:
             raise _error(step.op, f"lets it use {buffer} at step {place}")
 
 
-class _Memory:
+class _MemorySimulation:
     """The values in memory while the steps run."""
 
     def __init__(self, plan: Plan) -> None:

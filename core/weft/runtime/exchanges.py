@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from weft.communicators.calls import Call, current_call, within
+from weft.communicators.calls import RankCall, current_call, within
 from weft.errors import CommunicationError
 from weft.ir.graph import Graph, exchanges
 from weft.ir.op import Op
@@ -59,7 +59,7 @@ class Exchange:
         """
         self.calls += 1
         text = f"call {self.calls} of {self.name} ({self.identity})"
-        return _Turn(self._turns, Call(text, f"{self.identity} {self.calls}"))
+        return _Turn(self._turns, RankCall(text, f"{self.identity} {self.calls}"))
 
     def with_lengths(self, program: Program, run: Callable[..., None]) -> Callable[..., None]:
         """Return an executor that adds the lengths of a program to the name of its call."""
@@ -69,7 +69,7 @@ class Exchange:
 
         def run_for_lengths(*arrays: Any) -> None:
             call = current_call()
-            with within(Call(call.text + lengths, call.key + lengths)):
+            with within(RankCall(call.text + lengths, call.key + lengths)):
                 run(*arrays)
 
         return run_for_lengths
@@ -88,7 +88,7 @@ class _Turns:
 
     def __init__(self) -> None:
         self.lock = renewed(threading.RLock())
-        self.holder: Call | None = None
+        self.holder: RankCall | None = None
         self.disturbed = ""
 
 
@@ -97,7 +97,7 @@ class _Turn(within):
 
     __slots__ = ("_outer", "_turns")
 
-    def __init__(self, turns: _Turns, call: Call) -> None:
+    def __init__(self, turns: _Turns, call: RankCall) -> None:
         super().__init__(call)
         self._turns = turns
 
@@ -119,13 +119,13 @@ class _Turn(within):
                 turns.disturbed = ""
             turns.lock.release()
         if disturbed and kind is None:
-            raise _two_threads(self.call.text, Call(disturbed))
+            raise _two_threads(self.call.text, RankCall(disturbed))
 
 
 _turns: dict[str, _Turns] = {}
 
 
-def _two_threads(one: str, other: Call | None) -> CommunicationError:
+def _two_threads(one: str, other: RankCall | None) -> CommunicationError:
     also = other.text if other is not None else "another one"
     return CommunicationError(
         f"two threads exchange tensors at once, in {one} and in {also}: other ranks may do so in "

@@ -124,8 +124,8 @@ def find_nonfinite(
         raise ArgumentError(shared.explain(SHARED))
     updated = [value for _, value in graph.updates]
     whole = graph.replace(outputs=(*graph.outputs, *updated), updates=())
-    with transformer.state_lock, _Search(transformer) as search:
-        found, _ = search.level(whole, arrays)
+    with transformer.state_lock, _Inspector(transformer) as inspector:
+        found, _ = inspector.level(whole, arrays)
     return found
 
 
@@ -147,7 +147,7 @@ class _Instrumented(NamedTuple):
     computation: Computation
 
 
-class _Search:
+class _Inspector:
     """Instrumented runs on a transformer, which forgets them afterwards."""
 
     def __init__(self, transformer: Transformer) -> None:
@@ -155,7 +155,7 @@ class _Search:
         self.instrumented: dict[Graph, _Instrumented] = {}
         self.inspections: list[Computation] = []
 
-    def __enter__(self) -> _Search:
+    def __enter__(self) -> _Inspector:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -172,15 +172,15 @@ class _Search:
     ) -> tuple[NonFinite | None, tuple[Array, ...]]:
         """Return the findings of one run of a graph, and its outputs."""
         bare, contents, outputs = self.run(graph, arrays)
-        sources = _sources(bare, contents)
+        origins = _origins(bare, contents)
         bad = [op for op in bare.outputs if contents.get(op)]
         bad = [op for op in bad if contents[op] == NAN] or bad
         if bad:
-            return self.described(bare, min(sources[op] for op in bad).op, arrays), outputs
+            return self.described(bare, min(origins[op] for op in bad).op, arrays), outputs
         for op in bare.ops:
             found = None
             if contents.get(op) == NAN:
-                found = self.described(bare, sources[op].op, arrays)
+                found = self.described(bare, origins[op].op, arrays)
             elif isinstance(op, GraphsOp):
                 found = self.inside(op, bare, arrays)
             if found is not None:
@@ -270,7 +270,7 @@ class _Found(Exception):
         self.finding = finding
 
 
-class _Source(NamedTuple):
+class _NonFiniteOrigin(NamedTuple):
     """Where a bad value comes from; what was computed, and what is first, is less.
 
     `is_given` says that it is an infinity which a constant, a state or an argument held.
@@ -281,9 +281,9 @@ class _Source(NamedTuple):
     op: Op
 
 
-def _sources(graph: Graph, contents: dict[Op, int]) -> dict[Op, _Source]:
+def _origins(graph: Graph, contents: dict[Op, int]) -> dict[Op, _NonFiniteOrigin]:
     """Return for each op with a bad value the first op that this comes from."""
-    sources: dict[Op, _Source] = {}
+    origins: dict[Op, _NonFiniteOrigin] = {}
     for place, op in enumerate(graph.ops):
         content = contents.get(op, FINITE)
         if content == FINITE:
@@ -291,13 +291,13 @@ def _sources(graph: Graph, contents: dict[Op, int]) -> dict[Op, _Source]:
         nans = [arg for arg in op.args if contents.get(arg) == NAN]
         infinite = [arg for arg in op.args if contents.get(arg) == INFINITE]
         followed = nans if content == NAN and nans else infinite
-        source = min((sources[arg] for arg in followed), default=None)
-        if source is None:
-            source = _Source(not op.args and content == INFINITE, place, op)
-        elif source.is_given and content == NAN:
-            source = _Source(False, place, op)
-        sources[op] = source
-    return sources
+        origin = min((origins[arg] for arg in followed), default=None)
+        if origin is None:
+            origin = _NonFiniteOrigin(not op.args and content == INFINITE, place, op)
+        elif origin.is_given and content == NAN:
+            origin = _NonFiniteOrigin(False, place, op)
+        origins[op] = origin
+    return origins
 
 
 def _is_float(op: Op) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 
 from weft import plugins, settings
 from weft.cache.compile_cache import CompileCache
-from weft.communicators.calls import Call, within
+from weft.communicators.calls import RankCall, within
 from weft.errors import ArgumentError, AxesError, StateError
 from weft.ir import folded_constants, scope
 from weft.ir.graph import Graph, in_order
@@ -313,7 +313,9 @@ class Transformer(StateStore):
                 self.allocate([*programs, *initial])
                 self.set_initial_constants()
                 for program in initial:
-                    with within(Call(f"the initial values of {_names(batch)}", "initial values")):
+                    with within(
+                        RankCall(f"the initial values of {_names(batch)}", "initial values")
+                    ):
                         program.run()
                 self._set_waiting_values()
         except BaseException:

@@ -67,8 +67,8 @@ def not_a_placeholder(parameter: Any) -> str:
     )
 
 
-class _Region:
-    """What has been executed in one stretch of ordered ops."""
+class _Execution:
+    """What has been executed of one sequence, or outside of all of them."""
 
     def __init__(self, sequence: SequentialOp | None = None) -> None:
         self.ordered = sequence is not None
@@ -98,7 +98,7 @@ class _Capture:
         self.effects: dict[Op, None] = {}
         self.effect_values: dict[Op, Op] = {}
         self.bases: dict[Op, Op | None] = {}
-        self.main = _Region()
+        self.main = _Execution()
         self.within: dict[Op, Any] = {}
         """What one sequence alone has computed, None for what several have."""
 
@@ -133,16 +133,16 @@ class _Capture:
         return graph
 
     def _run_sequences(self, sequences: Iterable[SequentialOp]) -> None:
-        """Execute each outermost sequence in a region of its own, the last built first.
+        """Execute each outermost sequence by itself, the last built first.
 
         A sequence that is a member of another runs as part of it.
         """
         for op in sorted(sequences, key=lambda op: op.serial, reverse=True):
             if op in self.main.values:
                 continue
-            region = _Region(op)
-            self._execute(op, region)
-            for inner, value in region.values.items():
+            execution = _Execution(op)
+            self._execute(op, execution)
+            for inner, value in execution.values.items():
                 self.within[inner] = None if inner in self.within else value
                 if isinstance(inner, SequentialOp):
                     self.main.values.setdefault(inner, value)
@@ -167,49 +167,49 @@ class _Capture:
             leaf = self.leaves[state] = ReadOp(state=state, target_axes=state.axes)
         return leaf
 
-    def _execute(self, root: Op, region: _Region) -> None:
+    def _execute(self, root: Op, execution: _Execution) -> None:
         """Convert an op and, first, all it needs, without recursion."""
         stack = [] if root.is_state else [root]
-        values = region.values
+        values = execution.values
         while stack:
             op = stack[-1]
             if op in values:
                 stack.pop()
                 continue
-            missing = self._missing(op, region)
+            missing = self._missing(op, execution)
             if missing:
                 stack.extend(missing)
                 continue
             stack.pop()
-            values[op] = self._convert(op, region)
+            values[op] = self._convert(op, execution)
 
-    def _missing(self, op: Op, region: _Region) -> list[Op]:
+    def _missing(self, op: Op, execution: _Execution) -> list[Op]:
         """Return the ops to execute before an op; members of a sequence one at a time."""
-        values = region.values
+        values = execution.values
         if isinstance(op, SequentialOp):
-            for number in range(region.done.get(op, 0), len(op.args)):
-                region.done[op] = number
+            for number in range(execution.done.get(op, 0), len(op.args)):
+                execution.done[op] = number
                 if op.args[number] not in values and not op.args[number].is_state:
                     return [op.args[number]]
             return []
         meaning = op.meaning
         needed = [arg for arg in meaning.args if not arg.is_state and arg not in values]
         for state, seen in zip(meaning.args, meaning.reads, strict=True):
-            read = region.version(seen)
-            if read is not None and read not in self.written and state not in region.writers:
+            read = execution.version(seen)
+            if read is not None and read not in self.written and state not in execution.writers:
                 needed.append(read)
         needed.reverse()
         return needed
 
-    def _convert(self, op: Op, region: _Region) -> Op:
+    def _convert(self, op: Op, execution: _Execution) -> Op:
         if op.is_constant and not op.args:
             return op
         if isinstance(op, _SPECIAL):
-            return self._convert_special(op, region)
+            return self._convert_special(op, execution)
         meaning = op.meaning
         args = tuple(
             [
-                self._current(arg, read, region) if arg.is_state else region.values[arg]
+                self._current(arg, read, execution) if arg.is_state else execution.values[arg]
                 for arg, read in zip(meaning.args, meaning.reads, strict=True)
             ]
         )
@@ -221,37 +221,39 @@ class _Capture:
             self.effects[new] = None
         return new
 
-    def _convert_special(self, op: Op, region: _Region) -> Op:
+    def _convert_special(self, op: Op, execution: _Execution) -> Op:
         if isinstance(op, ReadOp | ParameterOp):
             raise GraphError(
                 op.explain("the op belongs to a captured graph: give the ops it was captured from")
             )
         if isinstance(op, AfterOp):
-            value: Op = region.values[op.args[0]]
+            value: Op = execution.values[op.args[0]]
             return value
         if isinstance(op, SequentialOp):
             last = op.args[-1]
-            return self._current(last, None, region) if last.is_state else region.values[last]
-        return self._write(op, region) if isinstance(op, AssignOp) else op
+            return self._current(last, None, execution) if last.is_state else execution.values[last]
+        return self._write(op, execution) if isinstance(op, AssignOp) else op
 
-    def _current(self, state: Op, read: Op | None, region: _Region) -> TensorOp:
-        """Return the value of a state as a reader in a region sees it."""
-        write = region.writers.get(state) or (read and region.version(read))
+    def _current(self, state: Op, read: Op | None, execution: _Execution) -> TensorOp:
+        """Return the value of a state as a reader in an execution sees it."""
+        write = execution.writers.get(state) or (read and execution.version(read))
         return self._leaf(state) if write is None else self.written[write]
 
-    def _write(self, op: AssignOp, region: _Region) -> Op:
+    def _write(self, op: AssignOp, execution: _Execution) -> Op:
         state = op.args[0]
-        base = region.writers.get(state) or region.version(op.reads[0])
+        base = execution.writers.get(state) or execution.version(op.reads[0])
         value = op.args[1]
         # The value may be the state itself, as it was before this write.
         value = (
-            self._current(value, op.reads[1], region) if value.is_state else region.values[value]
+            self._current(value, op.reads[1], execution)
+            if value.is_state
+            else execution.values[value]
         )
-        if region.ordered:
-            region.writers[state] = op
-            region.pending.discard(op)
+        if execution.ordered:
+            execution.writers[state] = op
+            execution.pending.discard(op)
         if op in self.written:
-            if region.ordered and self.bases[op] is not base:
+            if execution.ordered and self.bases[op] is not base:
                 self._refuse_order(state, op, self.bases[op] or base or op)
             return op
         self.bases[op] = base

@@ -30,10 +30,10 @@ def choose_splits(regions: Regions) -> None:
 
     The others, such as what is computed with the result of a reduction, follow their neighbors.
     """
-    choice = Choice(regions)
+    chooser = SplitChooser(regions)
     found = dict.fromkeys(regions.regions.values())
-    for region in sorted(found, key=choice.work, reverse=True):
-        choice.choose(region)
+    for region in sorted(found, key=chooser.work, reverse=True):
+        chooser.choose(region)
 
 
 def candidates(
@@ -51,7 +51,7 @@ def candidates(
     return list(splits)[:CANDIDATES]
 
 
-class Choice:
+class SplitChooser:
     """Chooses axis splits; later regions see the choices for earlier ones."""
 
     def __init__(self, regions: Regions) -> None:

@@ -19,7 +19,7 @@ from weft_passes.layout.regions import Region, Regions
 
 def rebuilt(graph: Graph, regions: Regions) -> Graph:
     """Return the graph in the chosen axis splits; the same graph if there are none."""
-    return _Rebuilding(regions).run(graph)
+    return _Rebuilder(regions).run(graph)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class _Value:
     unsplit: AxisSplit
 
 
-class _Rebuilding:
+class _Rebuilder:
     """Rebuilds a graph in the chosen axis splits, without views that became needless."""
 
     def __init__(self, regions: Regions) -> None:

@@ -12,7 +12,7 @@ from weft.ops.reductions.reduction import ArgExtremumOp, ReductionOp
 from weft.ops.shape.movement import BroadcastOp, ReshapeOp, TransposeOp
 from weft_passes.axis_splitting import (
     AxisSplit,
-    View,
+    SplitView,
     align,
     flat,
     renewed,
@@ -83,7 +83,7 @@ class Regions:
     """
 
     def __init__(self, graph: Graph) -> None:
-        self.views: dict[Op, View] = {}
+        self.views: dict[Op, SplitView] = {}
         self.splits: dict[Op, AxisSplit] = {}
         self.regions: dict[Op, Region] = {}
         self.reads: dict[tuple[Op, Op], Read] = {}

@@ -13,7 +13,7 @@ from machines import FORMS, transformer_for
 import weft
 from weft.errors import IndexOutOfRange
 from weft_c.runtime import segments
-from weft_c.runtime.control_flow import Choice, Repeat, While
+from weft_c.runtime.control_flow import Conditional, Repeat, While
 from weft_c.runtime.kernel_group import GPUKernelGroup
 from weft_c.source.functions import HostCall
 from weft_opencl.transformer import OpenCLTransformer
@@ -110,7 +110,7 @@ def test_loops_and_choices_agree_with_numpy_in_every_form(
                 np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
     group: Any = computations[1].program.run
     kinds = [type(segment.host) for segment in group.segments if segment.host is not None]
-    assert sorted(kinds, key=str) == [Choice, Repeat, While]
+    assert sorted(kinds, key=str) == [Conditional, Repeat, While]
 
 
 def test_a_loop_of_a_known_length_waits_for_nothing(transformer: OpenCLTransformer) -> None:

@@ -39,7 +39,7 @@ def test_no_large_constant_is_kept_that_can_be_made_again(
     build, wanted = FOLDED[name]
     x = weft.placeholder(wanted.shape)
     for turn in range(2):
-        monkeypatch.setattr(compile_cache, "_memory", compile_cache.Memory())
+        monkeypatch.setattr(compile_cache, "_memory", compile_cache.MemoryCache())
         constant = weft.constant(LARGE)
         with weft.make_transformer("numpy", cache=tmp_path) as made:
             computation = made.computation([build(constant), build(constant) * x], x)

@@ -37,7 +37,7 @@ from weft_numpy.transformer import NumPyTransformer
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
     monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(compile_cache, "_memory", compile_cache.Memory())
+    monkeypatch.setattr(compile_cache, "_memory", compile_cache.MemoryCache())
     return open_cache()
 
 
@@ -241,7 +241,7 @@ def test_passes_run_if_they_are_to_be_dumped(
 
 
 def test_the_memory_is_bounded_and_keeps_what_was_used_last() -> None:
-    memory = compile_cache.Memory()
+    memory = compile_cache.MemoryCache()
     part = memory.LIMIT // 4
     for number in range(4):
         memory.write(str(number), bytes(part))

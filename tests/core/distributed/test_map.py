@@ -125,13 +125,13 @@ class Elsewhere(Executor):
     """An executor whose workers do not see the files of this process."""
 
     def __init__(self) -> None:
-        self.jobs: list[worker.Job] = []
+        self.tasks: list[worker.Task] = []
 
     def submit(self, fn: Any, /, *args: Any, **_: Any) -> Future[Any]:
-        job, *rest = args
-        self.jobs.append(job)
+        task, *rest = args
+        self.tasks.append(task)
         made: Future[Any] = Future()
-        made.set_result(fn(job._replace(path="/nowhere"), *rest))
+        made.set_result(fn(task._replace(path="/nowhere"), *rest))
         return made
 
 
@@ -142,7 +142,7 @@ def test_the_content_is_sent_once_to_a_worker_that_cannot_read_the_file() -> Non
     results = weft_map(saved, [np.ones(3)] * 9, elsewhere, in_flight=1)
     assert len(list(results)) == 9
     assert results.sent == 1
-    assert [job.content is None for job in elsewhere.jobs] == [True, False, *[True] * 8]
+    assert [task.content is None for task in elsewhere.tasks] == [True, False, *[True] * 8]
 
 
 def test_a_file_that_was_replaced_is_not_run(tmp_path: Path) -> None:
@@ -150,8 +150,8 @@ def test_a_file_that_was_replaced_is_not_run(tmp_path: Path) -> None:
     x = weft.placeholder((3,))
     transformer = weft.make_transformer()
     transformer.computation(x * 1.25, x).save(path)
-    job = worker.Job("0" * 40, str(path), None)
-    assert worker.run_batch(job, 0, (np.ones(3),)).is_missing
+    task = worker.Task("0" * 40, str(path), None)
+    assert worker.run_batch(task, 0, (np.ones(3),)).is_missing
 
 
 def test_a_worker_keeps_a_few_computations(tmp_path: Path) -> None:

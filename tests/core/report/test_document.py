@@ -143,7 +143,7 @@ def test_a_program_from_the_cache_is_linked_as_well(
     backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(compile_cache, "_memory", compile_cache.Memory())
+    monkeypatch.setattr(compile_cache, "_memory", compile_cache.MemoryCache())
     skip_without_backend(backend)
     results, x = training_step()
     found = []

@@ -36,7 +36,7 @@ from weft.nn.spatial.geometry import (
 from weft.nn.spatial.windows import folded_into, swapped, windows_over
 from weft.ops.pointwise.elementwise import cast, common_dtype
 from weft.ops.products.linalg import MatmulOp, matrix_transpose
-from weft.ops.products.roles import FilterRoles, Layout, by_roles
+from weft.ops.products.roles import FilterRoles, RoleSignature, by_roles
 from weft.ops.shape.movement import BroadcastOp, cast_axes, transpose
 
 __all__ = [
@@ -295,14 +295,14 @@ def _split(x: Array, place: int, groups: int) -> Any:
     return wide.reshape(*x.shape[:place], groups, x.shape[place] // groups, *x.shape[place + 1 :])
 
 
-_FORWARD = Layout(
+_FORWARD = RoleSignature(
     "batch? channels spatial*",
     "filters channels spatial*",
     "filters",
     results=["batch? filters spatial*"],
     same={"filters": "channels"},
 )
-_BACKWARD = Layout(
+_BACKWARD = RoleSignature(
     "batch? channels spatial*",
     "channels filters spatial*",
     "filters",
@@ -339,7 +339,7 @@ def conv(
     `groups` splits channels and filters into independent groups; as many groups as channels make a
     depthwise convolution. `bias` has one number for each filter.
     """
-    apply = _Convolution("conv", SPATIAL, stride, padding, dilation, groups)
+    apply = _PositionalConvolution("conv", SPATIAL, stride, padding, dilation, groups)
     return by_roles("conv", _FORWARD, (x, w, bias), axes, apply)
 
 
@@ -354,7 +354,7 @@ def conv1d(
     **axes: Unpack[FilterRoles],
 ) -> TensorOp:
     """Return the convolution of images (N, C, W) with one spatial axis; see `conv`."""
-    apply = _Convolution("conv1d", (1,), stride, padding, dilation, groups)
+    apply = _PositionalConvolution("conv1d", (1,), stride, padding, dilation, groups)
     return by_roles("conv1d", _FORWARD, (x, w, bias), axes, apply)
 
 
@@ -369,7 +369,7 @@ def conv2d(
     **axes: Unpack[FilterRoles],
 ) -> TensorOp:
     """Return the convolution of images (N, C, H, W) with two spatial axes; see `conv`."""
-    apply = _Convolution("conv2d", (2,), stride, padding, dilation, groups)
+    apply = _PositionalConvolution("conv2d", (2,), stride, padding, dilation, groups)
     return by_roles("conv2d", _FORWARD, (x, w, bias), axes, apply)
 
 
@@ -384,7 +384,7 @@ def conv3d(
     **axes: Unpack[FilterRoles],
 ) -> TensorOp:
     """Return the convolution of images (N, C, D, H, W) with three spatial axes; see `conv`."""
-    apply = _Convolution("conv3d", (3,), stride, padding, dilation, groups)
+    apply = _PositionalConvolution("conv3d", (3,), stride, padding, dilation, groups)
     return by_roles("conv3d", _FORWARD, (x, w, bias), axes, apply)
 
 
@@ -438,7 +438,7 @@ def conv_transpose(
 
 
 @dataclass(frozen=True)
-class _Convolution:
+class _PositionalConvolution:
     """A convolution of positional operands: a function of images, filters and bias."""
 
     function: str

@@ -36,7 +36,7 @@ from weft.ops.pointwise.elementwise import (
 )
 from weft.ops.pointwise.rounding import floor, round
 from weft.ops.products.linalg import MatmulOp, matrix_transpose
-from weft.ops.products.roles import ImageRoles, Layout, by_roles
+from weft.ops.products.roles import ImageRoles, RoleSignature, by_roles
 from weft.ops.shape.movement import broadcast, cast_axes, transpose
 
 __all__ = [
@@ -406,7 +406,7 @@ def affine_grid(theta: TensorLike, lengths: PerAxis, align_corners: bool = False
     return cast(cast_axes(product, (batch, *sizes, count)), theta.dtype)
 
 
-_BLOCKS = Layout("batch? channels spatial*", results=["batch? channels spatial*"])
+_BLOCKS = RoleSignature("batch? channels spatial*", results=["batch? channels spatial*"])
 
 
 def pixel_shuffle(x: TensorLike, factor: int, **axes: Unpack[ImageRoles]) -> TensorOp:

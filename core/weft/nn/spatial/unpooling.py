@@ -15,7 +15,7 @@ from weft.nn.spatial.windows import folded_into
 from weft.ops.arguments import checked_number
 from weft.ops.indexing.multi_index import scatter_along_axis
 from weft.ops.pointwise.elementwise import FloatOp, align
-from weft.ops.products.roles import IMAGES, ImageRoles, Layout, by_roles
+from weft.ops.products.roles import IMAGES, ImageRoles, RoleSignature, by_roles
 from weft.ops.shape.movement import BroadcastOp, broadcast, cast_axes
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
 
 
 _IMAGES = "batch? channels? spatial*"
-_PAIR = Layout(_IMAGES, _IMAGES, results=[_IMAGES])
+_PAIR = RoleSignature(_IMAGES, _IMAGES, results=[_IMAGES])
 
 
 def max_unpool(

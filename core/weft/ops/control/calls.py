@@ -14,7 +14,7 @@ from weft.ir import dtypes, scope
 from weft.ir.graph import Graph, exchanges
 from weft.ir.op import Op, explain
 from weft.ir.results import results_of
-from weft.ir.state_lifting import Function, carrying, function_of, writing
+from weft.ir.state_lifting import LiftedGraph, carrying, function_of, writing
 from weft.ir.storage import AssignOp, ParameterOp, as_op, constant
 from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.arguments import checked_integer
@@ -61,9 +61,9 @@ def call(graph: Graph, *args: Any) -> tuple[TensorOp, ...]:
 
 def call_op(graph: Graph, *args: Any) -> CallOp:
     """Return the op of `call`."""
-    function = _function("call", graph)
-    op = CallOp(*_operands("call", graph, args), *function.reads, graph=function.graph)
-    return _with_writes(op, len(graph.outputs), function.writes)
+    lifted = _lifted("call", graph)
+    op = CallOp(*_operands("call", graph, args), *lifted.reads, graph=lifted.graph)
+    return _with_writes(op, len(graph.outputs), lifted.writes)
 
 
 def loop(graph: Graph, count: int, *args: Any) -> tuple[TensorOp, ...]:
@@ -79,12 +79,12 @@ def loop(graph: Graph, count: int, *args: Any) -> tuple[TensorOp, ...]:
 
 def loop_op(graph: Graph, count: int, *args: Any) -> LoopOp:
     """Return the op of `loop`, for at least one iteration."""
-    function = _function("loop", graph)
+    lifted = _lifted("loop", graph)
     operands = _operands("loop", graph, args)
     carried, _ = _split("loop", graph, operands)
-    ordered, states = carrying(function, len(carried))
-    op = LoopOp(*_reordered(graph, operands, function, states), graph=ordered, count=count)
-    return _with_writes(op, len(graph.outputs), function.writes)
+    ordered, states = carrying(lifted, len(carried))
+    op = LoopOp(*_reordered(graph, operands, lifted, states), graph=ordered, count=count)
+    return _with_writes(op, len(graph.outputs), lifted.writes)
 
 
 def cond(
@@ -110,7 +110,7 @@ def cond_op(
     else_args: Iterable[Any] = (),
 ) -> CondOp:
     """Return the op of `cond`."""
-    one, other = _function("cond", then_graph), _function("cond", else_graph)
+    one, other = _lifted("cond", then_graph), _lifted("cond", else_graph)
     writes = tuple(dict.fromkeys((*one.writes, *other.writes)))
     count = len(then_graph.outputs)
     one, other = (writing(each, writes, count) for each in (one, other))
@@ -142,7 +142,7 @@ def while_loop(condition: Graph, body: Graph, *args: Any) -> tuple[TensorOp, ...
 def while_op(condition: Graph, body: Graph, *args: Any) -> WhileOp:
     """Return the op of `while_loop`."""
     for graph in (condition, body):
-        if _function("while_loop", graph).reads:
+        if _lifted("while_loop", graph).reads:
             names = ", ".join(str(state) for state in function_of(graph).reads)
             problem = f"{graph.name} uses the states {names}: make them inputs and outputs"
             raise ArgumentError(explain("while_loop", problem, ()))
@@ -188,19 +188,19 @@ def all_saved(of: GraphsOp, ops: Sequence[TensorOp], turn: int = 0) -> list[Tens
 # Arguments
 
 
-def _function(name: str, graph: object) -> Function:
+def _lifted(name: str, graph: object) -> LiftedGraph:
     if not isinstance(graph, Graph):
         problem = f"takes a graph, as weft.capture(results, parameters) returns it, not {graph!r}"
         raise ArgumentError(explain(name, problem, ()))
-    function = function_of(graph)
-    _require_own_scope(name, graph, function)
-    return function
+    lifted = function_of(graph)
+    _require_own_scope(name, graph, lifted)
+    return lifted
 
 
-def _require_own_scope(name: str, graph: Graph, function: Function) -> None:
+def _require_own_scope(name: str, graph: Graph, lifted: LiftedGraph) -> None:
     """Refuse a graph whose writes would also run in the surrounding program."""
     token = scope.current.get().scope
-    for state in function.writes:
+    for state in lifted.writes:
         write = state.last_write(token)
         if write in graph.writes:
             problem = (
@@ -271,15 +271,15 @@ def _split(
 
 
 def _not_at_all(graph: Graph, args: tuple[Any, ...]) -> tuple[TensorOp, ...]:
-    _function("loop", graph)
+    _lifted("loop", graph)
     operands = _operands("loop", graph, args)
     return _split("loop", graph, operands)[0]
 
 
 def _reordered(
-    graph: Graph, operands: tuple[TensorOp, ...], function: Function, states: tuple[Any, ...]
+    graph: Graph, operands: tuple[TensorOp, ...], lifted: LiftedGraph, states: tuple[Any, ...]
 ) -> tuple[Any, ...]:
-    count, written = len(graph.outputs), len(function.writes)
+    count, written = len(graph.outputs), len(lifted.writes)
     return (*operands[:count], *states[:written], *operands[count:], *states[written:])
 
 

@@ -16,7 +16,7 @@ from weft.ir.tensor import TensorLike, TensorOp, operators
 from weft.ops.indexing.slicing import update_slice
 from weft.ops.pointwise.elementwise import cast, subtract
 from weft.ops.shape.movement import IdentityOp, broadcast, with_names
-from weft.ops.shape.views import Place
+from weft.ops.shape.views import WriteTarget
 
 __all__ = [
     "SetItem",
@@ -43,27 +43,27 @@ def assign(state: TensorOp, value: TensorLike) -> AssignOp:
     target. Raises StateError unless the target is a variable, persistent tensor or placeholder, or
     such a view, and AxesError or DTypeError for a value that does not fit.
     """
-    place = Place("assign", state)
-    return _write(place, _fitting("assign", place, value))
+    target = WriteTarget("assign", state)
+    return _write(target, _fitting("assign", target, value))
 
 
-def _write(place: Place, value: TensorOp) -> AssignOp:
+def _write(target: WriteTarget, value: TensorOp) -> AssignOp:
     """Return the write of a fitting value into a state or a part of it."""
-    value = cast(value, place.state.dtype)
-    if place.value is not place.state:
-        value = place.holding(broadcast(value, place.value.axes))
-    return AssignOp(place.state, value)
+    value = cast(value, target.state.dtype)
+    if target.value is not target.state:
+        value = target.holding(broadcast(value, target.value.axes))
+    return AssignOp(target.state, value)
 
 
-def _fitting(function: str, place: Place, value: TensorLike) -> TensorOp:
+def _fitting(function: str, target: WriteTarget, value: TensorLike) -> TensorOp:
     """Return a value broadcast to the axes of the target, or as a scalar."""
-    target = place.value
-    value = with_names(_number_for(value, target.dtype), value, target.axes)
+    old = target.value
+    value = with_names(_number_for(value, old.dtype), value, old.axes)
     try:
-        return broadcast(value, target.axes) if value.axes else value
+        return broadcast(value, old.axes) if value.axes else value
     except WeftError:
-        problem = f"{value} {value.axes} does not fit {target} {target.axes}"
-        raise AxesError(explain(function, problem, (target, value))) from None
+        problem = f"{value} {value.axes} does not fit {old} {old.axes}"
+        raise AxesError(explain(function, problem, (old, value))) from None
 
 
 def _number_for(value: TensorLike, dtype: DType) -> TensorOp:
@@ -82,8 +82,8 @@ def set_item(state: TensorOp, item: Any, value: TensorLike) -> AssignOp:
     slices = item if isinstance(item, tuple) else (item,)
     if all(part is Ellipsis or _is_everything(part) for part in slices):
         return assign(state, value)
-    place = Place("set_item", state)
-    return _write(place, update_slice(place.value, slices, value))
+    target = WriteTarget("set_item", state)
+    return _write(target, update_slice(target.value, slices, value))
 
 
 def _is_everything(part: object) -> bool:
@@ -118,10 +118,10 @@ def scaled_add(
 def _scaled_add(
     function: str, state: TensorOp, value: TensorLike, a: TensorLike, b: TensorLike
 ) -> AssignOp:
-    place = Place(function, state)
-    value = _fitting(function, place, value)
-    old, new = (cast(x, accumulator_dtype(x.dtype)) for x in (place.value, value))
-    return _write(place, _fitting(function, place, old * a + new * b))
+    target = WriteTarget(function, state)
+    value = _fitting(function, target, value)
+    old, new = (cast(x, accumulator_dtype(x.dtype)) for x in (target.value, value))
+    return _write(target, _fitting(function, target, old * a + new * b))
 
 
 def moving_average(state: TensorOp, value: TensorLike, decay: TensorLike) -> AssignOp:
@@ -131,7 +131,7 @@ def moving_average(state: TensorOp, value: TensorLike, decay: TensorLike) -> Ass
     ``1 - decay ** calls`` corrects the bias. Raises DTypeError unless the state has a float dtype,
     and the errors of `assign`.
     """
-    if not dtypes.is_inexact(Place("moving_average", state).value.dtype):
+    if not dtypes.is_inexact(WriteTarget("moving_average", state).value.dtype):
         problem = f"{state} is {state.dtype}, but an average needs a float dtype"
         raise DTypeError(explain("moving_average", problem, (state,)))
     return _scaled_add("moving_average", state, value, decay, subtract(1.0, decay))

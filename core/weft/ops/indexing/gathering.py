@@ -142,7 +142,7 @@ class TakeAlongAxisOp(IndexedOp, CompositeOp):
         return scatter_along(zeros_like(x), indices, delta, self.position, "add"), None
 
 
-class Reduction(NamedTuple):
+class ScatterReduction(NamedTuple):
     """The functions of a scatter reduction, and its neutral element."""
 
     ufunc: np.ufunc
@@ -152,10 +152,10 @@ class Reduction(NamedTuple):
 
 
 REDUCTIONS = {
-    "add": Reduction(np.add, add, SumOp, lambda dtype: 0),
-    "mul": Reduction(np.multiply, multiply, ProdOp, lambda dtype: 1),
-    "max": Reduction(np.maximum, maximum, MaxOp, dtypes.least),
-    "min": Reduction(np.minimum, minimum, MinOp, dtypes.greatest),
+    "add": ScatterReduction(np.add, add, SumOp, lambda dtype: 0),
+    "mul": ScatterReduction(np.multiply, multiply, ProdOp, lambda dtype: 1),
+    "max": ScatterReduction(np.maximum, maximum, MaxOp, dtypes.least),
+    "min": ScatterReduction(np.minimum, minimum, MinOp, dtypes.greatest),
 }
 """The scatter reductions by name, besides ``set``."""
 

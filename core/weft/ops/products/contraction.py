@@ -16,7 +16,7 @@ from weft.ir.op import explain, explained
 from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.pointwise.complex_parts import conj
 from weft.ops.pointwise.elementwise import multiply
-from weft.ops.products.equation import ELLIPSIS, LETTERS, Equation, Symbol
+from weft.ops.products.equation import ELLIPSIS, LETTERS, Equation, Subscript
 from weft.ops.products.linalg import DotOp, as_factors, axis_last, diagonal, dot, require_positional
 from weft.ops.reductions.reduction import SumOp
 from weft.ops.shape.movement import BroadcastOp, broadcast, cast_axes, transpose
@@ -97,14 +97,16 @@ def einsum(equation: str, *operands: Any) -> TensorOp:
     return cast_axes(value, Axes(named)) if named else value
 
 
-def _by_letter(x: TensorOp, term: list[Symbol]) -> TensorOp:
+def _by_letter(x: TensorOp, term: list[Subscript]) -> TensorOp:
     """Return an operand transposed to its term, if all letters are names of its axes."""
     if not x.axes.is_named:
         return x
-    letters = [symbol.text for symbol in term if symbol.text != ELLIPSIS]
+    letters = [subscript.text for subscript in term if subscript.text != ELLIPSIS]
     rest = [name for name in map(str, x.axes.names) if name not in letters]
     order = [
-        name for symbol in term for name in (rest if symbol.text == ELLIPSIS else [symbol.text])
+        name
+        for subscript in term
+        for name in (rest if subscript.text == ELLIPSIS else [subscript.text])
     ]
     return transpose(x, order) if set(order) == set(x.axes.names) else x
 

@@ -16,39 +16,39 @@ ELLIPSIS, ARROW = "...", "->"
 TOKEN = re.compile(r"\s+|\.\.\.|->|.", re.DOTALL)
 
 
-class Symbol(NamedTuple):
-    """A letter or an ellipsis, and its position in the equation."""
+class Subscript(NamedTuple):
+    """A subscript: a letter or an ellipsis, and its position in the equation."""
 
     text: str
-    place: int
+    position: int
 
 
 class Equation:
-    """A parsed equation, which marks the wrong symbol in its errors.
+    """A parsed equation, which marks the wrong subscript in its errors.
 
     Attributes
     ----------
     terms
-        The symbols of each operand.
+        The subscripts of each operand.
     result
-        The symbols after the arrow, or None without one.
+        The subscripts after the arrow, or None without one.
     """
 
     def __init__(self, text: str, operands: Sequence[Any]) -> None:
         self.text = text
         self.operands = operands
-        self.terms: list[list[Symbol]] = [[]]
-        self.result: list[Symbol] | None = None
+        self.terms: list[list[Subscript]] = [[]]
+        self.result: list[Subscript] | None = None
         for match in TOKEN.finditer(text):
-            self._take(Symbol(match.group(), match.start()))
+            self._take(Subscript(match.group(), match.start()))
 
-    def _take(self, symbol: Symbol) -> None:
-        text, place = symbol
+    def _take(self, subscript: Subscript) -> None:
+        text, position = subscript
         if text.isspace():
             return
         if text in (ARROW, ","):
             if self.result is not None:
-                raise self.refusal(ArgumentError, place, f"no {text!r} can follow the arrow")
+                raise self.refusal(ArgumentError, position, f"no {text!r} can follow the arrow")
             if text == ARROW:
                 self.result = []
             else:
@@ -56,17 +56,17 @@ class Equation:
             return
         if text != ELLIPSIS and text not in LETTERS:
             problem = f"{text!r} is not a letter, comma, arrow '->' or ellipsis '...'"
-            raise self.refusal(ArgumentError, place, problem)
+            raise self.refusal(ArgumentError, position, problem)
         term = self.terms[-1] if self.result is None else self.result
         is_single = self.result is not None or text == ELLIPSIS
         if is_single and text in (each.text for each in term):
             where = "the result" if self.result is not None else "one operand"
-            raise self.refusal(ArgumentError, place, f"{text!r} is repeated in {where}")
-        term.append(symbol)
+            raise self.refusal(ArgumentError, position, f"{text!r} is repeated in {where}")
+        term.append(subscript)
 
-    def refusal(self, kind: type[WeftError], place: int, problem: str) -> WeftError:
+    def refusal(self, kind: type[WeftError], position: int, problem: str) -> WeftError:
         """Return an error with the equation and a mark at a position in it."""
-        shown = f"{problem}\n  {self.text}\n  {' ' * place}^"
+        shown = f"{problem}\n  {self.text}\n  {' ' * position}^"
         return kind(explain("einsum", shown, self.operands))
 
     def labels(self) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
@@ -80,12 +80,12 @@ class Equation:
     def _expanded(self, number: int) -> tuple[str, ...]:
         """Return the labels of an operand; labels of an ellipsis are numbered from the right."""
         term, x = self.terms[number], self.operands[number]
-        letters = sum(symbol.text != ELLIPSIS for symbol in term)
+        letters = sum(subscript.text != ELLIPSIS for subscript in term)
         count = x.rank - letters
         if count < 0 or (count and letters == len(term)):
-            place = term[0].place if term else 0
+            position = term[0].position if term else 0
             problem = f"operand {number} has rank {x.rank}, but its term has {letters} letters"
-            raise self.refusal(AxesError, place, problem)
+            raise self.refusal(AxesError, position, problem)
         return _expanded(term, count)
 
     def _result_labels(self, inputs: list[tuple[str, ...]]) -> tuple[str, ...]:
@@ -94,11 +94,11 @@ class Equation:
         if self.result is None:
             once = sorted(x for x in set(found) if len(x) == 1 and found.count(x) == 1)
             return (*_hidden_labels(hidden), *once)
-        for symbol in self.result:
-            if symbol.text != ELLIPSIS and symbol.text not in found:
-                problem = f"the letter {symbol.text!r} of the result is in no operand"
-                raise self.refusal(ArgumentError, symbol.place, problem)
-        if hidden and ELLIPSIS not in (symbol.text for symbol in self.result):
+        for subscript in self.result:
+            if subscript.text != ELLIPSIS and subscript.text not in found:
+                problem = f"the letter {subscript.text!r} of the result is in no operand"
+                raise self.refusal(ArgumentError, subscript.position, problem)
+        if hidden and ELLIPSIS not in (subscript.text for subscript in self.result):
             problem = "the result needs an ellipsis for the axes that '...' stands for"
             raise self.refusal(ArgumentError, len(self.text), problem)
         return _expanded(self.result, hidden)
@@ -144,8 +144,8 @@ class Equation:
     def _of_label(self, label: str, number: int, problem: str) -> WeftError:
         """Return an error about a letter or ellipsis of an operand."""
         text = label if len(label) == 1 else ELLIPSIS
-        place = next(each.place for each in self.terms[number] if each.text == text)
-        return self.refusal(AxesError, place, f"{text!r} {problem}")
+        position = next(each.position for each in self.terms[number] if each.text == text)
+        return self.refusal(AxesError, position, f"{text!r} {problem}")
 
     def _mismatch(self, label: str, number: int, known: Axis, axis: Axis) -> WeftError:
         problem = f"has length {axis.length} in operand {number}, but {known.length} before"
@@ -154,10 +154,10 @@ class Equation:
         return self._of_label(label, number, problem)
 
 
-def _expanded(term: list[Symbol], hidden: int) -> tuple[str, ...]:
+def _expanded(term: list[Subscript], hidden: int) -> tuple[str, ...]:
     labels: list[str] = []
-    for symbol in term:
-        labels.extend(_hidden_labels(hidden) if symbol.text == ELLIPSIS else symbol.text)
+    for subscript in term:
+        labels.extend(_hidden_labels(hidden) if subscript.text == ELLIPSIS else subscript.text)
     return tuple(labels)
 
 

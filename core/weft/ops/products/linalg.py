@@ -18,7 +18,7 @@ from weft.ir.tensor import CompositeOp, TensorLike, TensorOp, operators
 from weft.ops.arguments import checked_integer
 from weft.ops.indexing.slicing import SliceOp, slice_along_axis
 from weft.ops.pointwise.elementwise import cast, common_dtype
-from weft.ops.products.roles import Layout, MatrixRoles, by_roles, is_named, role_names
+from weft.ops.products.roles import MatrixRoles, RoleSignature, by_roles, is_named, role_names
 from weft.ops.reductions.reduced_axes import OutAxes
 from weft.ops.reductions.reduction import SumOp
 from weft.ops.shape.joining import stack
@@ -277,7 +277,7 @@ def require_matrices(kind: str, x: TensorOp) -> None:
         raise AxesError(explain(kind, problem, (x,)))
 
 
-_PRODUCT = Layout(
+_PRODUCT = RoleSignature(
     "batch... rows? contracted",
     "batch... contracted columns?",
     results=["batch... rows? columns?"],

@@ -16,7 +16,7 @@ VIEWS = (SliceOp, ReshapeOp, TransposeOp)
 """The views that allow assignment: each element of the state occurs at most once."""
 
 
-class Place:
+class WriteTarget:
     """The target of a write: a state, or a part of one given by views.
 
     Raises StateError, with the name of the function, for other targets.
