@@ -96,7 +96,7 @@ class CUDAKernelGroup(GPUKernelGroup):
     def bind_segment(self, segment: Segment, is_last: bool) -> BoundSegment:
         """Bind a segment; reads of error words and copies to the host synchronize themselves."""
         waits = is_last and not segment.reports
-        kind = CapturedSegment if self.recorder is None else BoundSegment
+        kind = CUDAGraphSegment if self.recorder is None else BoundSegment
         return kind(self, segment, is_last, waits)
 
     def bind_launch(self, launch: Launch, word: int | None) -> Callable[[], Any]:
@@ -199,11 +199,12 @@ class CUDAKernelGroup(GPUKernelGroup):
         return error_words
 
 
-class CapturedSegment(BoundSegment):
+class CUDAGraphSegment(BoundSegment):
     """A bound segment whose launches run one by one in the first call, then as a CUDA graph.
 
-    The first call loads the code of kernels, which is impossible during capture. The second call
-    captures the graph, which later calls replay until memory moves and arguments are bound again.
+    The first call loads the code of kernels, which is impossible during stream capture. The second
+    call captures the CUDA graph, which later calls replay until memory moves and arguments are
+    bound again.
     """
 
     group: CUDAKernelGroup
@@ -214,7 +215,7 @@ class CapturedSegment(BoundSegment):
         super().__init__(group, segment, is_last, waits)
         self.stream = group.queue.stream
         self._has_run = not self.launches
-        self._graph: Any = None
+        self._cuda_graph: Any = None
 
     def launch(self) -> None:
         """Start the launches in the current stream."""
@@ -222,11 +223,11 @@ class CapturedSegment(BoundSegment):
             super().launch()
             self._has_run = True
         elif self.launches:
-            self._graph = self._graph or self._captured()
-            self._graph.launch(self.stream)
+            self._cuda_graph = self._cuda_graph or self._capture_stream()
+            self._cuda_graph.launch(self.stream)
 
-    def _captured(self) -> Any:
-        """Capture the launches as a graph, without running them."""
+    def _capture_stream(self) -> Any:
+        """Capture the launches as a CUDA graph, without running them."""
         self.stream.begin_capture()
         try:
             super().launch()

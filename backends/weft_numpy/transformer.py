@@ -28,11 +28,11 @@ from weft.support.interrupts import held, interruptible
 from weft.support.locks import cached_property
 from weft_numpy.blas_threads import blas
 from weft_numpy.blocks import Linked, ProgramCode
+from weft_numpy.code_serialization import deserialize, serialize
 from weft_numpy.codegen import CHUNK, SCOPE, ProgramWriter
 from weft_numpy.machine import this_machine
 from weft_numpy.rules import rules
 from weft_numpy.rules.convolutions import is_product
-from weft_numpy.serialization import deserialize, serialize
 from weft_numpy.thread_pool import parallel_for
 
 if TYPE_CHECKING:

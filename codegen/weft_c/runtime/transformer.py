@@ -23,7 +23,7 @@ from weft_c.legalization import legalized
 from weft_c.lowering import rules, scratch_bytes
 from weft_c.matmul.products import takes_prologue
 from weft_c.processor import Processor
-from weft_c.runtime import serialization
+from weft_c.runtime import segment_serialization
 from weft_c.runtime.device import DeviceMemory, OpenDevice
 from weft_c.runtime.errors import DeviceMemoryError, largest_values
 from weft_c.runtime.kernel_group import GPUKernelGroup
@@ -156,12 +156,12 @@ class DeviceTransformer(Transformer):
 
     def export(self, program: Program, serializer: Serializer) -> Any:
         """Return the functions and segments of a program as JSON."""
-        return serialization.serialize(program.code, serializer)
+        return segment_serialization.serialize(program.code, serializer)
 
     def restore(self, program: Program, deserializer: Deserializer) -> Callable[..., None]:
         """Compile the source of an exported program and return the program."""
         group = self.kernel_group(program)
-        serialization.restore(group, deserializer)
+        segment_serialization.restore(group, deserializer)
         return self._built(group)
 
     def _built(self, group: GPUKernelGroup) -> Callable[..., None]:

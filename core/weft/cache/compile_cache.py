@@ -17,7 +17,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from weft import plugins, settings
-from weft.cache.artifact import Artifact
+from weft.cache.entry import CacheEntry
 from weft.cache.fingerprint import fingerprint
 from weft.cache.serialization import Deserializer, Serializer
 from weft.cache.store import Cache, is_off, open_cache
@@ -124,31 +124,33 @@ class CompileCache:
         except NotCanonical:
             return False
         offered = self._offered.get(key.digest)
-        if offered is not None and self._restored(program, key, offered):
+        if offered is not None and self._restore(program, key, offered):
             return True
         if not self.is_on or settings.DUMP.value:
             return False  # the dumps are wanted, and only passes that run make them
         content = _memory.read(key.digest)
-        if content is not None and self._restored(program, key, content):
+        if content is not None and self._restore(program, key, content):
             return True
         content = self.cache.read(key.on_disk) if key.on_disk else None
-        if content is None or not self._restored(program, key, content):
+        if content is None or not self._restore(program, key, content):
             return False
         _memory.write(key.digest, content)
         return True
 
-    def _restored(self, program: Program, key: _Key, content: bytes) -> bool:
+    def _restore(self, program: Program, key: _Key, content: bytes) -> bool:
         try:
-            unpacking = Deserializer(key.structure, Artifact.from_content(content), key.modules)
-            run = self.transformer.restore(program, unpacking)
+            deserializer = Deserializer(
+                key.structure, CacheEntry.from_content(content), key.modules
+            )
+            run = self.transformer.restore(program, deserializer)
             program.run = guarded(run, origin_of(type(self.transformer)), f"in {program.name}")
         except Exception as error:
             self.cache.warn(f"a compiled program of {program.name} is not usable: {error!r}")
             return False
         del self._missed[program]
-        program.arena_size, program.buffers = unpacking.arena_size, unpacking.buffers
+        program.arena_size, program.buffers = deserializer.arena_size, deserializer.buffers
         program.is_restored = True
-        program.later = functools.partial(self.transformer.plan_again, program, unpacking.order)
+        program.later = functools.partial(self.transformer.plan_again, program, deserializer.order)
         return True
 
     def keep(self, programs: Iterable[Program]) -> None:
@@ -167,7 +169,7 @@ class CompileCache:
                     self.cache.write(key.on_disk, content)
         self._missed.clear()
 
-    def packed(self, program: Program, graph: Graph) -> tuple[str, bytes] | None:
+    def entry_content(self, program: Program, graph: Graph) -> tuple[str, bytes] | None:
         """Return the key and the content of a compiled program, for a graph of equal structure.
 
         None for a program that no other process could restore.
@@ -183,9 +185,9 @@ class CompileCache:
         return None if content is None else (key, content)
 
     def _export(self, program: Program, key: _Key) -> bytes | None:
-        packing = Serializer(program, key.structure)
-        code = self.transformer.export(program, packing)
-        return None if code is None else packing.stored(code).content()
+        serializer = Serializer(program, key.structure)
+        code = self.transformer.export(program, serializer)
+        return None if code is None else serializer.entry(code).content()
 
     def _content(self, key: _Key) -> bytes | None:
         found = self._offered.get(key.digest) or _memory.read(key.digest)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.cache.artifact import Artifact
+from weft.cache.entry import CacheEntry
 from weft.cache.structure import Canonicalizer, NotCanonical, Structure, address
 from weft.errors import NeedsMemory
 from weft.ir import dtypes, scope
@@ -53,8 +53,8 @@ class Serializer:
         self._tensors: dict[TensorDescription, int] = {}
         self._arrays: dict[int, tuple[int, Any]] = {}
 
-    def stored(self, code: Any) -> Artifact:
-        """Return the artifact of the program, with the backend's part."""
+    def entry(self, code: Any) -> CacheEntry:
+        """Return the cache entry of the program, with the backend's part."""
         constants = {buffer.owner for buffer in self._buffers if buffer.kind == CONSTANT}
         if not self.structure.unread <= constants:
             raise NotCanonical("a constant whose values were not to count has been replaced")
@@ -65,7 +65,7 @@ class Serializer:
             "buffers": [[b.kind, b.nbytes, self._owner(b)] for b in self._buffers],
             "tensors": [self._place(tensor) for tensor in self._tensors],
         }
-        return Artifact(document, [array for _, array in self._arrays.values()])
+        return CacheEntry(document, [array for _, array in self._arrays.values()])
 
     def _owner(self, buffer: Buffer) -> Any:
         if buffer.kind == STATE:
@@ -83,16 +83,16 @@ class Serializer:
         if source_of(made) is None:
             return {"array": self.array(made.const)}
         steps: dict[Op, int] = {}
-        packed: list[Any] = []
+        serialized: list[Any] = []
         for op in postorder([made], _folded_args):
             source = source_of(op)
             if source is None and not op.is_constant:
                 source = op
             if source is not None:
                 operands = [self._operand(arg, steps) for arg in source.args]
-                steps[op] = len(packed)
-                packed.append([self._op(source), operands])
-        return {"folded": packed}
+                steps[op] = len(serialized)
+                serialized.append([self._op(source), operands])
+        return {"folded": serialized}
 
     def _operand(self, arg: Op, steps: Mapping[Op, int]) -> Any:
         if arg in steps:
@@ -113,7 +113,7 @@ class Serializer:
         return self._origins.get(order, -1)
 
     def array(self, array: Any) -> int:
-        """Return the number of an array in the artifact."""
+        """Return the number of an array in the cache entry."""
         return self._arrays.setdefault(id(array), (len(self._arrays), array))[0]
 
     def value(self, value: Any) -> Any:
@@ -180,11 +180,13 @@ class Deserializer:
         The memory of the program; offsets in the arena count from the start of its only buffer.
     """
 
-    def __init__(self, structure: Structure, stored: Artifact, modules: Iterable[str] = ()) -> None:
+    def __init__(
+        self, structure: Structure, entry: CacheEntry, modules: Iterable[str] = ()
+    ) -> None:
         self.structure = structure
         self._named = {each.partition(".")[0] for each in (*_NAMED, *modules)}
-        self.arrays: list[Any] = stored.arrays
-        document = stored.document
+        self.arrays: list[Any] = entry.arrays
+        document = entry.document
         self.code = document["code"]
         self.order = [structure.ops[number] for number in document["order"]]
         self.arena_size = int(document["arena"])
@@ -217,16 +219,16 @@ class Deserializer:
         """Return the user's line behind an origin."""
         return self.structure.all_ops[origin].location if origin >= 0 else None
 
-    def value(self, packed: Any) -> Any:
+    def value(self, serialized: Any) -> Any:
         """Return a value."""
-        if not isinstance(packed, dict):
-            return packed
-        ((kind, content),) = packed.items()
+        if not isinstance(serialized, dict):
+            return serialized
+        ((kind, content),) = serialized.items()
         return _UNPACK[kind](self, content)
 
-    def values(self, packed: Iterable[Any]) -> list[Any]:
+    def values(self, serialized: Iterable[Any]) -> list[Any]:
         """Return several values."""
-        return [self.value(each) for each in packed]
+        return [self.value(each) for each in serialized]
 
     def name(self, found: Any) -> Any:
         """Return a function or class by module and name, if its package may be named."""
@@ -241,18 +243,18 @@ class Deserializer:
     def folded(self, steps: Any) -> Any:
         """Return the array of a constant, computed by the last of some ops."""
         found: list[Any] = []
-        for packed, operands in steps:
-            op = self.value(packed)
+        for serialized, operands in steps:
+            op = self.value(serialized)
             values = [self._operand(each, found) for each in operands]
             with NeedsMemory(op.explain("its value is constant")), np.errstate(all="ignore"):
                 found.append(np.asarray(op.reference(*values), op.dtype))
         return found[-1]
 
-    def _operand(self, packed: Any, found: Sequence[Any]) -> Any:
-        ((kind, content),) = packed.items()
+    def _operand(self, serialized: Any, found: Sequence[Any]) -> Any:
+        ((kind, content),) = serialized.items()
         if kind == "step":
             return found[content]
-        value = self.value(packed)
+        value = self.value(serialized)
         return value.const if kind == "op" else value
 
     def made_op(self, text: str, origin: int) -> Op:
@@ -305,49 +307,51 @@ def _text_of(op: Op) -> str:
     return Graph(inputs=operands, outputs=[result]).text(full=True)
 
 
-def _packed_partial(packing: Serializer, value: partial[Any]) -> Any:
-    words = [[name, packing.value(each)] for name, each in value.keywords.items()]
-    return {"partial": [packing.value(value.func), packing.values(value.args), words]}
+def _serialize_partial(serializer: Serializer, value: partial[Any]) -> Any:
+    words = [[name, serializer.value(each)] for name, each in value.keywords.items()]
+    return {"partial": [serializer.value(value.func), serializer.values(value.args), words]}
 
 
-def _unpacked_partial(unpacking: Deserializer, content: Any) -> partial[Any]:
+def _deserialize_partial(deserializer: Deserializer, content: Any) -> partial[Any]:
     function, args, words = content
-    options = {name: unpacking.value(each) for name, each in words}
-    return partial(unpacking.value(function), *unpacking.values(args), **options)
+    options = {name: deserializer.value(each) for name, each in words}
+    return partial(deserializer.value(function), *deserializer.values(args), **options)
 
 
-def _packed_dict(packing: Serializer, value: dict[Any, Any]) -> Any:
-    return {"dict": [packing.values(pair) for pair in value.items()]}
+def _serialize_dict(serializer: Serializer, value: dict[Any, Any]) -> Any:
+    return {"dict": [serializer.values(pair) for pair in value.items()]}
 
 
 _PACK: dict[type, Callable[[Serializer, Any], Any]] = {
     float: lambda _, value: {"float": value.hex()},
     complex: lambda _, value: {"complex": [value.real.hex(), value.imag.hex()]},
-    tuple: lambda packing, value: {"tuple": packing.values(value)},
-    list: lambda packing, value: {"list": packing.values(value)},
-    dict: _packed_dict,
-    slice: lambda packing, value: {"slice": packing.values((value.start, value.stop, value.step))},
+    tuple: lambda serializer, value: {"tuple": serializer.values(value)},
+    list: lambda serializer, value: {"list": serializer.values(value)},
+    dict: _serialize_dict,
+    slice: lambda serializer, value: {
+        "slice": serializer.values((value.start, value.stop, value.step))
+    },
     type(...): lambda *_: {"ellipsis": 3},
-    np.ndarray: lambda packing, value: {"array": packing.array(value)},
-    partial: _packed_partial,
+    np.ndarray: lambda serializer, value: {"array": serializer.array(value)},
+    partial: _serialize_partial,
     Kernel: Serializer.kernel,
 }
 
 _UNPACK: dict[str, Callable[[Deserializer, Any], Any]] = {
     "float": lambda _, content: float.fromhex(content),
     "complex": lambda _, content: complex(*map(float.fromhex, content)),
-    "tuple": lambda unpacking, content: tuple(unpacking.values(content)),
-    "list": lambda unpacking, content: unpacking.values(content),
-    "dict": lambda unpacking, content: dict(map(unpacking.values, content)),
-    "slice": lambda unpacking, content: slice(*unpacking.values(content)),
+    "tuple": lambda deserializer, content: tuple(deserializer.values(content)),
+    "list": lambda deserializer, content: deserializer.values(content),
+    "dict": lambda deserializer, content: dict(map(deserializer.values, content)),
+    "slice": lambda deserializer, content: slice(*deserializer.values(content)),
     "ellipsis": lambda *_: ...,
-    "array": lambda unpacking, content: unpacking.arrays[content],
+    "array": lambda deserializer, content: deserializer.arrays[content],
     "folded": Deserializer.folded,
-    "scalar": lambda unpacking, content: unpacking.arrays[content][()],
+    "scalar": lambda deserializer, content: deserializer.arrays[content][()],
     "dtype": lambda _, content: dtypes.as_dtype(content),
     "name": Deserializer.name,
-    "attribute": lambda unpacking, content: getattr(unpacking.value(content[0]), content[1]),
-    "op": lambda unpacking, content: unpacking.structure.all_ops[content],
-    "made": lambda unpacking, content: unpacking.made_op(*content),
-    "partial": _unpacked_partial,
+    "attribute": lambda deserializer, content: getattr(deserializer.value(content[0]), content[1]),
+    "op": lambda deserializer, content: deserializer.structure.all_ops[content],
+    "made": lambda deserializer, content: deserializer.made_op(*content),
+    "partial": _deserialize_partial,
 }

@@ -1,4 +1,4 @@
-"""Sources of large folded constants, kept so that artifacts need not store their values."""
+"""Sources of large folded constants, kept so that cache entries need not store their values."""
 
 from __future__ import annotations
 

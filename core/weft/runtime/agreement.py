@@ -25,7 +25,7 @@ from weft.ranks.collectives import communications, communicators_of
 from weft.runtime.graph_comparison import comparable, graph_digest, listing
 from weft.support.digest import digest_of
 from weft.transforms.capture import capture
-from weft.transforms.initializers import initializers_of
+from weft.transforms.state_initializers import initializers_of
 
 if TYPE_CHECKING:
     from weft.runtime.program import Program

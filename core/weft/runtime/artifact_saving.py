@@ -34,7 +34,7 @@ from weft.support.processor import processor_features
 from weft.text.parser import Parsing
 from weft.text.printer import Listings, new_names
 from weft.transforms.capture import capture
-from weft.transforms.initializers import initial_constants, initializers_of
+from weft.transforms.state_initializers import initial_constants, initializers_of
 
 if TYPE_CHECKING:
     from weft.runtime.computation import Computation
@@ -185,7 +185,9 @@ def _program_parts(
         for symbol, size in program.solution.items()
         if names.get(symbol, symbol.name) in known
     }
-    packed = computation.transformer.compile_cache.packed(program, read.specialized(solution))
+    packed = computation.transformer.compile_cache.entry_content(
+        program, read.specialized(solution)
+    )
     if packed is not None:
         key, parts[f"{folder}/code"] = packed
         document["programs"][folder] = key

@@ -22,7 +22,7 @@ from weft.ranks.collectives import communicators_of
 from weft.runtime.graph_comparison import comparable, graph_digest, kinds
 from weft.support.digest import digest_of
 from weft.support.locks import renewed
-from weft.transforms.initializers import initializers_of
+from weft.transforms.state_initializers import initializers_of
 
 if TYPE_CHECKING:
     from weft.runtime.program import Program

@@ -13,7 +13,7 @@ from weft.ir.graph import Graph
 from weft.ir.lengths import Length, Symbol
 from weft.ops.control.effects import sequential
 from weft.transforms.capture import capture
-from weft.transforms.initializers import initializers_of
+from weft.transforms.state_initializers import initializers_of
 
 HOW_TO_GIVE = "give lengths where it is made, as in transformer.computation(..., axes={axis: 32})"
 """What errors about unknown lengths of a computation end with."""

@@ -28,7 +28,7 @@ from weft.runtime.interface import BackendInterface
 from weft.runtime.program import Program
 from weft.support.locks import renew
 from weft.support.ordered_set import OrderedSet
-from weft.transforms.initializers import initializers_of
+from weft.transforms.state_initializers import initializers_of
 
 FORKED = (
     "another thread used this transformer when the process was forked, so its states may be half "

@@ -40,12 +40,11 @@ from weft.runtime.compiler import Compiler
 from weft.runtime.computation import Computation
 from weft.runtime.device import DeviceTensor
 from weft.runtime.exchanges import is_shared
-from weft.runtime.initialization import initial_values
 from weft.runtime.program import Program
 from weft.runtime.state_store import StateStore
 from weft.support.gc_pause import gc_paused
 from weft.support.ordered_set import OrderedSet
-from weft.transforms.initializers import initial_constants
+from weft.transforms.state_initializers import initial_constants, initialization_op
 
 if TYPE_CHECKING:
     from weft.communicators.interface import Communicator
@@ -394,7 +393,7 @@ class Transformer(StateStore):
         rest = [op for op in ordered if op.args[0] not in self.initial_constants]
         if not rest:
             return []
-        program = self.new_program(name, initial_values(rest, name, given).graph, given)
+        program = self.new_program(name, initialization_op(rest, name, given).graph, given)
         if self.compile_cache.missing([program]):
             self.run_registered_graph_passes([program])
         return [program]
@@ -402,7 +401,7 @@ class Transformer(StateStore):
     def _initial_computation(
         self, initializers: Sequence[Op], name: str, given: Mapping[Symbol, int]
     ) -> Computation:
-        made = Computation(self, initial_values(initializers, name, given), (), name)
+        made = Computation(self, initialization_op(initializers, name, given), (), name)
         made.uncompiled = "initial values are set, compiled when called"
         return made
 

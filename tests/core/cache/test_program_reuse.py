@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import weft
 from weft import plugins
 from weft.cache import compile_cache
-from weft.cache.artifact import Artifact
+from weft.cache.entry import CacheEntry
 from weft.cache.store import Cache, CacheWarning, open_cache
 from weft.cache.structure import NotCanonical
 from weft.errors import CheckFailed
@@ -142,11 +142,11 @@ def rewritten(cache: Cache, change: Callable[[Any], Any]) -> int:
         content = cache.read(key)
         assert content is not None
         try:
-            stored = Artifact.from_content(content)
+            entry = CacheEntry.from_content(content)
         except ValueError:
             continue  # a verdict on a device
-        if isinstance(stored.document, dict):
-            cache.write(key, Artifact(change(stored.document), stored.arrays).content())
+        if isinstance(entry.document, dict):
+            cache.write(key, CacheEntry(change(entry.document), entry.arrays).content())
             count += 1
     return count
 
@@ -638,23 +638,23 @@ def test_a_file_that_makes_no_program_is_not_used_and_written_again(
 
 @pytest.mark.parametrize("name", [("os", "system"), ("shutil", "rmtree"), ("numpy", "nothing")])
 def test_only_functions_of_known_packages_can_be_named(name: Any, cache: Cache) -> None:
-    from weft.cache.artifact import Artifact
+    from weft.cache.entry import CacheEntry
     from weft.cache.serialization import Deserializer
     from weft.cache.structure import structure_of
 
     y, x = model()
     document = {"code": None, "order": [], "arena": 0, "buffers": [], "tensors": []}
     structure = structure_of(weft.capture([y], [x]))
-    unpacking = Deserializer(structure, Artifact(document, []))
+    deserializer = Deserializer(structure, CacheEntry(document, []))
     with pytest.raises((ValueError, AttributeError)):
-        unpacking.value({"name": list(name)})
-    assert unpacking.value({"name": ["numpy", "tanh"]}) is np.tanh
+        deserializer.value({"name": list(name)})
+    assert deserializer.value({"name": ["numpy", "tanh"]}) is np.tanh
     with pytest.raises(KeyError):
-        unpacking.value({"pickle": "gASVBQAAAAAAAABLAS4="})
+        deserializer.value({"pickle": "gASVBQAAAAAAAABLAS4="})
 
 
 def test_what_packing_packs_unpacking_unpacks() -> None:
-    from weft.cache.artifact import Artifact
+    from weft.cache.entry import CacheEntry
     from weft.cache.serialization import Deserializer, Serializer
     from weft.cache.structure import structure_of
 
@@ -662,7 +662,7 @@ def test_what_packing_packs_unpacking_unpacks() -> None:
     graph = weft.capture([y], [x])
     structure = structure_of(graph)
     program = weft.runtime.program.Program("p", graph, {})
-    packing = Serializer(program, structure)
+    serializer = Serializer(program, structure)
     op = structure.ops[-1]
     values: list[Any] = [
         None, True, 1, 10**30, -0.0, 1e-320, float("nan"), float("inf"), 1 + 2j, "é\n", ...,
@@ -672,10 +672,10 @@ def test_what_packing_packs_unpacking_unpacks() -> None:
         np.ones((2, 2), np.complex64), np.tanh, np.take, len, np.add.reduce, Cache,
         partial(np.clip, a_min=0.5), partial(partial(np.full, (2,)), 3.0), op, op.reference,
     ]  # fmt: skip
-    packed = packing.values(values)
-    stored = Artifact.from_content(packing.stored(packed).content())
-    unpacked = Deserializer(structure, stored).values(stored.document["code"])
-    for one, other in zip(unpacked, values, strict=True):
+    serialized = serializer.values(values)
+    entry = CacheEntry.from_content(serializer.entry(serialized).content())
+    deserialized = Deserializer(structure, entry).values(entry.document["code"])
+    for one, other in zip(deserialized, values, strict=True):
         assert type(one) is type(other)
         if isinstance(one, partial):
             assert (one.func, one.args, one.keywords) == (other.func, other.args, other.keywords)
@@ -687,7 +687,7 @@ def test_what_packing_packs_unpacking_unpacks() -> None:
             assert one == other or one != one
     for value in (object(), lambda: 1, {1, 2}, threading.Lock(), iter(())):
         with pytest.raises(NotCanonical):
-            packing.value((1, value))
+            serializer.value((1, value))
 
 
 # Several processes

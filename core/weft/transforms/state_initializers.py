@@ -1,12 +1,18 @@
-"""The initializers of states, in the order in which they must run."""
+"""The initializers of states: their order, and the op that runs them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from weft.ir import scope
+from weft.ir.lengths import Symbol
 from weft.ir.op import Op
 from weft.ir.traversal import dependencies, postorder
+from weft.ops.control.effects import doall, sequential
+from weft.support.gc_pause import gc_paused
+from weft.transforms.capture import capture
+from weft.transforms.computation_op import ComputationOp
 
 
 def initializers_of(ops: Iterable[Op], initialized: Iterable[Any]) -> list[Op]:
@@ -40,3 +46,13 @@ def initial_constants(initializers: Iterable[Op]) -> dict[Any, Op]:
     return {
         state: value for state, value in writes if value.is_constant and value.axes == state.axes
     }
+
+
+def initialization_op(
+    initializers: Sequence[Op], name: str, given: Mapping[Symbol, int]
+) -> ComputationOp:
+    """Return initializers in sequence as one op, captured for given lengths."""
+    with scope.saved_user_deps(), gc_paused():
+        init_op = sequential(initializers) if initializers else doall(())
+        graph = capture((init_op,), (), name).specialized(given)
+        return ComputationOp(results=(init_op,), parameters=(), graph=graph)
