@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -11,6 +11,7 @@ from weakref import ref
 import numpy as np
 
 from weft.errors import StateError
+from weft.plan.plan import Buffer
 from weft.report.recorder import CAPACITY, Recorder
 from weft.runtime.host_threads import available_processors
 from weft.runtime.program import Program
@@ -21,8 +22,15 @@ from weft_c.runtime.segments import Launch, Segment
 from weft_c.runtime.storage import Arrays, Bytes, bytes_of
 from weft_native.binding import binder
 from weft_native.device import Host, Memory
-from weft_native.program_text import FUNCTIONS, INTERRUPTED, RECORD_HEAD, ProgramText
+from weft_native.program_text import (
+    FUNCTIONS,
+    INTERRUPTED,
+    NUMBERS,
+    RECORD_HEAD,
+    ProgramText,
+)
 from weft_native.shared_library import Library, load
+from weft_native.size_classes import Hole, SizeClass, size_class
 
 if TYPE_CHECKING:
     from weft_native.transformer import NativeTransformer
@@ -72,6 +80,8 @@ class NativeKernelGroup(GPUKernelGroup):
         The shared library of the program.
     table
         The addresses of the caller's arrays, the buffers and the error words.
+    size_class, numbers
+        The class of the program, and its table of numbers; None if it shares no code.
     is_bound
         Whether the table has the addresses of the buffers; 1 or 0.
     """
@@ -86,16 +96,57 @@ class NativeKernelGroup(GPUKernelGroup):
         self.text: ProgramText
         self._call: Callable[..., int]
         self._is_direct = False
+        self.size_class: SizeClass | None = None
+        self.numbers = np.empty(0, np.int64)
         self.is_bound = (ctypes.c_int64 * 1)()
         self._record = np.empty(0, np.int64)
+
+    def share(self, texts_for_others: Iterable[str]) -> None:
+        """Find the size class of the program, whose code is that of all programs of the class.
+
+        `texts_for_others` yields the text of the program for other lengths. A restored program is
+        of the class that it was of; it is of none if it was of none.
+        """
+        family = self.program.family
+        if family is None or self.choices == [] or self.recorder is not None:
+            return
+        self.launch_small()
+        units = available_processors() if self.choices is None else self.choices[0]
+        written = ProgramText(self, has_numbers=True)
+        text = written.text(units)
+        found = self._class_of(text, family.shared, texts_for_others)
+        numbers = None if found is None else found.numbers(text)
+        if found is None or numbers is None:
+            self.choices = []
+            return
+        if found not in family.shared:
+            family.shared.append(found)
+        self.choices = [written.units, found.holes, found.kinds]
+        self.text, self.numbers, self.size_class = written, numbers, found
+        self.program.source = text
+
+    def _class_of(
+        self, text: str, known: Sequence[SizeClass], texts_for_others: Iterable[str]
+    ) -> SizeClass | None:
+        if self.choices is not None:
+            _, holes, kinds = self.choices
+            return SizeClass(text.split("\n"), [Hole(*each) for each in holes], kinds)
+        for each in known:
+            if each.numbers(text) is not None:
+                return each
+        compared = (size_class(text, other) for other in texts_for_others)
+        return next((each for each in compared if each is not None), None)
 
     def build(self) -> None:
         """Compile the program after the last `add_kernel`; raises BackendError if that fails."""
         self.launch_small()
-        self.text = ProgramText(self)
-        self.program.source = text = self.text.text(available_processors())
-        self.program.source_locations = self.text.line_locations
         self.program.code = self
+        if self.size_class is None:
+            self.text = ProgramText(self)
+            self.program.source = text = self.text.text(available_processors())
+        else:
+            text = self.size_class.text(self.text.arrays)
+        self.program.source_locations = self.text.line_locations
         self.load(text)
 
     def load(self, text: str) -> None:
@@ -215,9 +266,14 @@ class NativeKernelGroup(GPUKernelGroup):
     def _bind(self) -> None:
         super()._bind()
         for base, number in self.text.buffers.items():
-            memory = self.error_words if base is None else self._places[base].memory
-            self.table[self.text.arrays + number] = memory.address
+            self.table[self.text.arrays + number] = self._address_of(base)
         self.is_bound[0] = 1
+
+    def _address_of(self, base: Buffer | None) -> int:
+        if base is NUMBERS:
+            return int(self.numbers.ctypes.data)
+        memory: Memory = self.error_words if base is None else self._places[base].memory
+        return memory.address
 
     def bind_segments(self, segments: Iterable[Segment]) -> list[BoundSegment]:
         """Bind segments, unless one call runs all of them."""

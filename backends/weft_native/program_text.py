@@ -6,17 +6,20 @@ error words. Nothing in a library depends on the transformer that loaded it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from weft.ir.description import TensorDescription
 from weft.plan.plan import ARENA, INPUT, RESULT, Buffer
 from weft.report.recorder import RESUMED
+from weft.support.quoting import identifier
 from weft.support.source import Location
 from weft_c.matmul import blas
 from weft_c.runtime.control_flow import Conditional, Repeat, While
 from weft_c.runtime.segments import Launch, Segment
 from weft_c.source.functions import HostCall, LibraryCall, Section
+from weft_native.size_classes import TABLE
 
 if TYPE_CHECKING:
     from weft_native.executor import NativeKernelGroup
@@ -26,6 +29,9 @@ ARRAY_DATA = object.__basicsize__
 
 UNIT_SIZE = 24_000
 """The characters of kernels that are worth a unit of their own."""
+
+NUMBERS = Buffer(TABLE, 0, -1)
+"""What stands for the table of numbers among the buffers."""
 
 FUNCTIONS = ("weft_init", "weft_launch", "weft_segment", "weft_program", "weft_call")
 """The functions of a program that Python calls."""
@@ -57,16 +63,26 @@ static void record(int64_t row) {
 """The function that marks the end of a launch; its clock is that of Python's `perf_counter`."""
 
 
+KERNEL_ITEMS = "const i64 item, const i64 items)"
+"""The last parameters of a kernel."""
+
+_DIGITS = re.compile(r"\d+")
+_NAME = re.compile(r"\b\w+_[\da-f]{8}\b")
+
+
 class ProgramText:
     """Writes the C text of a program.
 
     Attributes
     ----------
+    has_numbers
+        Whether kernels have the table of numbers of a `SizeClass` as a parameter, and names that
+        are the same for all programs of a class.
     is_whole
         Whether one call runs the whole program, because no host work stands between segments.
     buffers
         The number of each buffer in the table of addresses, where the arena is one buffer; None
-        stands for the error words.
+        stands for the error words, and `NUMBERS` for the table of numbers.
     segments
         All segments, those inside loops and conditionals included; functions have their numbers.
     launches
@@ -75,11 +91,12 @@ class ProgramText:
         The number of units that the text is compiled in.
     """
 
-    def __init__(self, group: NativeKernelGroup) -> None:
+    def __init__(self, group: NativeKernelGroup, has_numbers: bool = False) -> None:
         self.group = group
+        self.has_numbers = has_numbers
         self.recorder = group.recorder
         self.arrays = len(group.program.captured.inputs) + len(group.program.captured.outputs)
-        self.buffers: dict[Buffer | None, int] = {}
+        self.buffers: dict[Buffer | None, int] = {NUMBERS: 0} if has_numbers else {}
         self._arena: Buffer | None = None
         self.segments = list(_all_segments(group.segments))
         self.is_whole = not any(isinstance(each.host, HostCall) for each in self.segments)
@@ -115,7 +132,7 @@ class ProgramText:
         Unit 0 has everything else.
         """
         sections = list(self.group.source.sections())
-        size = sum(len(each.text) for each in sections if each.name is not None)
+        size = sum(map(self._size, (each.text for each in sections if each.name is not None)))
         self.units = max(min(processors, size // UNIT_SIZE), 1)
         declared = [f"static int segment_{n}(char *const *b);" for n in range(len(self.segments))]
         functions = [self._segment(number, each) for number, each in enumerate(self.segments)]
@@ -128,7 +145,22 @@ class ProgramText:
             program = f"#if UNIT == 0\n{program}\n#endif\n"
         # GCC and Clang differ in their pragmas for unrolling: see UNROLL in prelude.h.
         kernels = "\n".join(each.text for each in self._kernels(sections))
-        return f"{kernels.replace('#pragma unroll', 'UNROLL')}\n{program}"
+        text = f"{kernels.replace('#pragma unroll', 'UNROLL')}\n{program}"
+        return self._with_numbers(text) if self.has_numbers else text
+
+    def _with_numbers(self, text: str) -> str:
+        """Return a text whose kernels take the table of numbers, and are named by their places."""
+        functions = self.group.source.functions.items()
+        names = {
+            name: f"{identifier(function.title)}_{place}"
+            for place, (name, function) in enumerate(functions)
+        }
+        text = text.replace(KERNEL_ITEMS, f"const i64 *{TABLE}, {KERNEL_ITEMS}")
+        return _NAME.sub(lambda found: names.get(found[0], found[0]), text)
+
+    def _size(self, text: str) -> int:
+        """Return the size of a kernel's text, where programs of a class have the same."""
+        return len(_DIGITS.sub("0", text)) if self.has_numbers else len(text)
 
     def line_locations(self) -> list[Sequence[Location]]:
         """Return the user's lines behind each line of the kernels, which come first in the text."""
@@ -143,7 +175,7 @@ class ProgramText:
                 yield Section(name, text, locations)
                 continue
             unit = sizes.index(min(sizes))
-            sizes[unit] += len(text)
+            sizes[unit] += self._size(text)
             shared = text.replace(f"static NOINLINE void {name}(", f"NOINLINE void {name}(", 1)
             start = shared.index(f"NOINLINE void {name}(")
             head = shared[start : shared.index(" {", start)]
@@ -218,7 +250,8 @@ class ProgramText:
     # Launches
 
     def _address(self, layout: TensorDescription | None, offset: int) -> str:
-        return f"b[{self.slot(layout)}] + {offset}" if offset else f"b[{self.slot(layout)}]"
+        address = f"b[{self.slot(layout)}]"
+        return f"{address} + {offset}" if offset or self.has_numbers else address
 
     def _launch(self, launch: Launch, word: int | None) -> int:
         """Return the number of a launch, whose function is written when it is new."""
@@ -229,12 +262,15 @@ class ProgramText:
                 f"({parameter.ctype} *)({self._address(layout, self._start(layout, word))})"
                 for layout, parameter in zip(launch.args, launch.function.parameters, strict=True)
             ]
+            if self.has_numbers:
+                args.append(f"(const i64 *)b[{self.arrays}]")
             call = f"{launch.function.name}({', '.join([*args, 'item', 'items'])});"
             items = launch.items
         number = self._known.setdefault((call, items), len(self._known))
         self.launches[id(launch)] = number
         if number == len(self._calls):
-            self._calls.append(_launch_function(number, call, items))
+            is_alone = items == 1 and not self.has_numbers
+            self._calls.append(_launch_function(number, call, items, is_alone))
         return number
 
     def _start(self, layout: TensorDescription | None, word: int | None) -> int:
@@ -246,7 +282,8 @@ class ProgramText:
     def _library(self, launch: LibraryCall) -> str:
         places = ", ".join(self._address(layout, layout.offset) for layout in launch.args)
         shape = ", ".join(map(str, gemm_shape(*launch.args)))
-        return f"    static const i64 shape[] = {{{shape}}};\n    runtime->gemm(shape, {places});"
+        kind = "const i64" if self.has_numbers else "static const i64"
+        return f"    {kind} shape[] = {{{shape}}};\n    runtime->gemm(shape, {places});"
 
 
 def gemm_shape(
@@ -264,16 +301,19 @@ def gemm_shape(
     )  # fmt: skip
 
 
-def _launch_function(number: int, call: str, items: int) -> str:
-    """Return the function of a launch; a library call, which has no items, divides its own work."""
+def _launch_function(number: int, call: str, items: int, is_alone: bool) -> str:
+    """Return the function of a launch; a library call, which has no items, divides its own work.
+
+    A launch that `is_alone` has one item, whatever the lengths are.
+    """
     head = f"static void launch_{number}(char *const *b)"
     if not items:
         return f"{head} {{\n{call}\n}}\n"
-    if items == 1:
+    if is_alone:
         return f"{head} {{\n    const i64 item = 0, items = 1;\n    {call}\n}}\n"
     part = f"static void part_{number}(char *const *b, i64 item, i64 items)"
     run = f"runtime->run(part_{number}, b, {items});"
-    return f"{part} {{\n    {call}\n}}\n{head} {{ {run} }}\n"
+    return f"{part} {{\n    {call}\n}}\n{head} {{\n    {run}\n}}\n"
 
 
 def _all_segments(segments: Iterable[Segment]) -> Iterator[Segment]:

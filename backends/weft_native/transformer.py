@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from weft.errors import WeftError
 from weft.ir.op import Op
 from weft.runtime.computation import Computation
+from weft.runtime.host_threads import available_processors
 from weft.runtime.program import Program
 from weft_c.runtime.kernel_group import GPUKernelGroup
 from weft_c.runtime.storage import Bytes, CopiedStorage, bytes_of
@@ -18,6 +21,13 @@ from weft_native.device import Host, Memory
 from weft_native.executor import NativeKernelGroup
 from weft_native.export import export_c
 from weft_native.library import runtime
+from weft_native.program_text import ProgramText
+
+DIFFERENCES = (48, 8, -8)
+"""From what lengths a program's differ with which it is compared, to find its size class.
+
+The remainders by the widths of vectors stay as they are, and those by the rows of tiles with 48.
+"""
 
 
 class NativeComputation(Computation):
@@ -74,9 +84,26 @@ class NativeTransformer(DeviceTransformer):
             group.unbind()
 
     def _built(self, group: GPUKernelGroup) -> Callable[..., None]:
-        run = super()._built(group)
         assert isinstance(group, NativeKernelGroup), "the transformer makes no others"
+        group.share(self._texts_for_others(group.program))
+        run = super()._built(group)
         return group.entry() if group.recorder is None else run
+
+    def _texts_for_others(self, program: Program) -> Iterator[str]:
+        """Yield the text of a program for lengths that may be of its size class."""
+        for difference in DIFFERENCES:
+            others = {symbol: n + difference for symbol, n in program.solution.items()}
+            if min(others.values()) < 1:
+                continue
+            try:
+                other = self.planned_for(program, others)
+            except WeftError:  # a length that other lengths, or states, determine
+                continue
+            group = self.kernel_group(other)
+            for step in other.plan.steps:
+                group.add_kernel(step)
+            group.launch_small()
+            yield ProgramText(group, has_numbers=True).text(available_processors())
 
     @classmethod
     def probe(cls) -> tuple[str | None, str]:
@@ -105,7 +132,10 @@ class NativeTransformer(DeviceTransformer):
 
     def kernel_group(self, program: Program) -> NativeKernelGroup:
         """Return a new, empty executor of a program."""
-        return NativeKernelGroup(self, program)
+        group = NativeKernelGroup(self, program)
+        if program.family is not None:
+            group.processor = replace(group.processor, is_generic=True)
+        return group
 
 
 class NativeStorage(CopiedStorage[Memory]):

@@ -167,7 +167,9 @@ class KernelBuilder:
         self.lowering = lowering
         self.processor = lowering.processor
         self.title = title
-        self.code: Code = Code() if within is None else within.code
+        self.code: Code = (
+            Code(is_generic=self.processor.is_generic) if within is None else within.code
+        )
         self._parameters: list[Parameter] = [] if within is None else within._parameters
         self._args: list[TensorDescription | None] = [] if within is None else within._args
         self._known: dict[tuple[TensorDescription, bool], Array] = (

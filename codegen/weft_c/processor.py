@@ -55,6 +55,8 @@ class Processor:
     cases
         The most functions that are merged as cases of one kernel; above 1 for drivers with a high
         fixed cost for each kernel.
+    is_generic
+        Whether the same text for many lengths is worth more than the best text for each.
     """
 
     dialect: Dialect
@@ -76,6 +78,7 @@ class Processor:
     vector_registers: int = 26
     merges_launches: bool = True
     cases: int = 1
+    is_generic: bool = False
 
     @property
     def alone(self) -> Processor:

@@ -75,6 +75,17 @@ def parallel_items(points: int, processor: Processor) -> int:
     return max(1, min(groups, processor.units * GROUPS_PER_UNIT)) * processor.group
 
 
+def task_index(code: Code, grid: Sequence[int], task: str, kind: str) -> tuple[str, ...]:
+    """Write the index along each dimension of a grid of tasks, whose lengths follow from others."""
+    if not code.is_generic:
+        return unravel_index(code, grid, task, kind)
+    names: list[str] = []
+    for length in reversed(grid):
+        names.append(code.define(f"const {kind}", "i", f"{task} % {length}"))
+        task = code.define(f"const {kind}", "r", f"{task} / {length}")
+    return tuple(reversed(names))
+
+
 def unravel_index(code: Code, shape: Sequence[int], place: str, kind: str) -> tuple[str, ...]:
     """Write the index along each dimension of the point with flat row-major index `place`."""
     names: list[str] = []
@@ -92,7 +103,7 @@ def unravel_index(code: Code, shape: Sequence[int], place: str, kind: str) -> tu
 
 def work_item_bounds(code: Code, count: int, items: int, kind: str) -> tuple[str, str]:
     """Write the bounds of a work item's share of `count` iterations."""
-    if items == 1:
+    if items == 1 and not code.is_generic:
         return "0", str(count)
     return part_bounds(code, count, "GLOBAL_ID", "GLOBAL_SIZE", kind)
 
@@ -102,7 +113,7 @@ def part_bounds(code: Code, count: int, number: str, parts: str, kind: str) -> t
 
     `number` must be of 64 bits, since its product with `count` may need them.
     """
-    if parts == "1":
+    if parts == "1" and not code.is_generic:
         return "0", str(count)
     first, last = f"{number} * {count} / {parts}", f"({number} + 1) * {count} / {parts}"
     begin = code.define(f"const {kind}", "begin", f"({kind})({first})")
@@ -144,7 +155,7 @@ def _contiguous_shares(
 ) -> None:
     *outer, length = shape
     rows = prod(outer)
-    by_rows = rows >= items
+    by_rows = rows >= (max(items, 2) if code.is_generic else items)
     begin, end = work_item_bounds(code, rows if by_rows else length, items, kind)
     first, last = ("0", str(length)) if by_rows else (begin, end)
     with ExitStack() as stack:

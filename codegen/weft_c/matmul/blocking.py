@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from math import isqrt
 
 from weft_c.loops.parallel import serial_items
@@ -113,7 +114,7 @@ def blocking(
     work = batch * m * n * k
     if panel:
         vectors = panel // lanes
-        tile = Tile(_balanced(m, acc.tile_rows(vectors)), vectors, lanes)
+        tile = Tile(_tile_rows(m, acc.tile_rows(vectors), processor), vectors, lanes)
         depth = min(DEPTH if shares_cache_sets(k, acc) else PACKED_DEPTH, k)
         items = 1 if work <= MAX_SINGLE_ITEM_WORK else serial_items(work // GRAIN, processor)
     elif m == 1:
@@ -122,7 +123,9 @@ def blocking(
     else:
         is_short = work <= MAX_SINGLE_ITEM_WORK and is_stored
         most = min(MAX_TILE_ROWS, acc.registers // 2)
-        tile = _best_tile(m, n, lanes, MIN_TILE_ROWS if is_short else most)
+        is_short = is_short and not processor.is_generic
+        rows = _tile_rows(m, MIN_TILE_ROWS if is_short else most, processor)
+        tile = Tile(rows, 2 if n > lanes else 1, lanes) if lanes > 1 else _scalar_tile(m, n)
         depth = min(DEPTH, k) if acc.is_plain else k
         items = 1 if work <= MAX_SINGLE_ITEM_WORK else serial_items(work // GRAIN, processor)
     wanted = -(-items // batch)
@@ -142,10 +145,13 @@ def _tile_of_a_row(n: int, lanes: int) -> Tile:
     return Tile(1, evenly if evenly * lanes <= n else -(-vectors // 2), lanes)
 
 
-def _best_tile(m: int, n: int, lanes: int, rows: int) -> Tile:
-    if lanes == 1:
-        return Tile(_balanced(m, 4), 8 if n > 4 else 4, 1)
-    return Tile(_balanced(m, rows), 2 if n > lanes else 1, lanes)
+def _scalar_tile(m: int, n: int) -> Tile:
+    return Tile(_balanced(m, 4), 8 if n > 4 else 4, 1)
+
+
+def _tile_rows(m: int, most: int, processor: Processor) -> int:
+    """Return the rows of a tile: as even as possible, or the most for generic code."""
+    return min(m, most) if processor.is_generic else _balanced(m, most)
 
 
 def _balanced(length: int, most: int) -> int:
@@ -177,10 +183,15 @@ def tiles_bytes(
     has_prologue: bool,
     panel: int = 0,
 ) -> int:
-    """Return the most bytes of scratch memory that `multiply_tiles` needs, for any layout."""
+    """Return the most bytes of scratch memory that `multiply_tiles` needs, for any layout.
+
+    That is enough for generic code too.
+    """
     batch, m, k, n = lengths
     size = 0
-    for lanes in {acc.lanes, 1} if m == 1 else {acc.lanes}:
+    widths = {acc.lanes, 1} if m == 1 else {acc.lanes}
+    for lanes, is_generic in product(widths, (False, True)):
+        processor = replace(processor, is_generic=is_generic)
         cut = blocking(lengths, acc, processor, is_stored, lanes, panel)
         tile, depth = cut.tile, cut.depth
         columns = depth * tile.width if m > 1 and not panel else 0

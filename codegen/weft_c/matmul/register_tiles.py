@@ -16,7 +16,7 @@ from math import prod
 
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import DType
-from weft_c.loops.parallel import part_bounds, unravel_index, work_item_bounds
+from weft_c.loops.parallel import part_bounds, task_index, work_item_bounds
 from weft_c.lowering import Array, Lowering
 from weft_c.matmul.blocking import MAX_UNPACKED_BYTES, MIN_PACKED_ROWS, blocking, packs_rows
 from weft_c.matmul.epilogues import Epilogue
@@ -108,7 +108,7 @@ class _RegisterTileKernel:
         if prologue or packs_rows(self.m, self.k, self.n, acc, panel):
             pointer = self._scratch("rows", self.cut.rows * depth)
             self.packed = RowTiles(pointer, depth, self.tile.rows)
-        has_rest = self.m % self.tile.rows or self.n % width
+        has_rest = self.m % self.tile.rows or self.n % width or self.code.is_generic
         self.in_vectors = epilogue.takes_vectors(self.builder)
         # The epilogue is written once for a tile, not for each of its vectors.
         fits = is_stored and self.in_vectors and not has_rest and self.k <= depth
@@ -151,7 +151,7 @@ class _RegisterTileKernel:
             task = code.name("task")
             head = f"for ({self.kind} {task} = {begin}; {task} < {end}; {task}++)"
             stack.enter_context(code.block(head))
-            *at, down, across = unravel_index(code, (*self.batch, *grid), task, self.kind)
+            *at, down, across = task_index(code, (*self.batch, *grid), task, self.kind)
             tiles = self.part(cut.tiles, down, cut.down)
             terms = stack.enter_context(self.blocks())
             if self.packed:
@@ -189,7 +189,7 @@ class _RegisterTileKernel:
         head = f"for ({self.kind} {tile} = {tiles[0]}; {tile} < {tiles[1]}; {tile}++)"
         with code.block(head):
             start, rows = f"{tile} * {self.tile.rows}", self.tile.rows
-            if self.m % rows:
+            if self.m % rows or code.is_generic:
                 start = minimum(start, str(self.m - rows))
             yield tile, code.define(f"const {self.kind}", "i", start)
 

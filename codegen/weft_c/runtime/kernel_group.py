@@ -45,6 +45,8 @@ class GPUKernelGroup(SegmentBuilder, ABC):
         The launch that is being bound or started; None outside of launches. Errors name it.
     recorder
         What records the launches; None for an ordinary program.
+    choices
+        What `build` chose, as JSON, where a restored program must choose the same.
     error_words
         The memory of the error words, once the group is bound, if any launch may report an error.
     """
@@ -64,6 +66,7 @@ class GPUKernelGroup(SegmentBuilder, ABC):
         self.workspace_pool = transformer.workspace_pool
         self.starting: Launch | None = None
         self.recorder = program.recorder
+        self.choices: Any = None
         self._bound_to: int | None = None
         self._is_closed = False
 

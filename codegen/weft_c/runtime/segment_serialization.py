@@ -14,9 +14,10 @@ from weft_c.source.functions import Function, GPUKernel, HostCall, LibraryCall, 
 
 if TYPE_CHECKING:
     from weft.cache.serialization import Deserializer, Serializer
+    from weft_c.runtime.kernel_group import GPUKernelGroup
 
 
-def serialize(group: SegmentBuilder, serializer: Serializer) -> Any:
+def serialize(group: GPUKernelGroup, serializer: Serializer) -> Any:
     """Return the functions and segments of a group; raises NotCanonical for unsupported values."""
     called = {each.name: each for f in group.source.functions.values() for each in f.callees}
     functions = {**called, **group.source.functions}
@@ -36,6 +37,7 @@ def serialize(group: SegmentBuilder, serializer: Serializer) -> Any:
             for f in functions.values()
         ],
         "segments": _SegmentSerializer(group, serializer, numbers).segments(group.segments),
+        "choices": group.choices,
     }
 
 
@@ -94,8 +96,9 @@ class _SegmentSerializer:
         return [self.serializer.origin(each.order) for op in ops for each in op.contained or (op,)]
 
 
-def restore(group: SegmentBuilder, deserializer: Deserializer) -> None:
+def restore(group: GPUKernelGroup, deserializer: Deserializer) -> None:
     """Add the functions and segments that `serialize` returned to an empty group."""
+    group.choices = deserializer.code["choices"]
     functions: list[Function] = []
     for each in deserializer.code["functions"]:
         title, parameters, body, size, called, calls, shuffles, origins = each

@@ -145,7 +145,7 @@ class DeviceTransformer(Transformer):
         """Generate, compile and return the program."""
         group = self.kernel_group(program)
         if len(ordered_ops) == 1 and not ordered_ops[0].op.graphs:
-            group.processor = self.processor.alone
+            group.processor = group.processor.alone
         for step in ordered_ops:
             group.add_kernel(step)
         return self._built(group)

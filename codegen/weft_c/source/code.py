@@ -45,9 +45,12 @@ class Code:
         The names of the helpers that it calls, as keys.
     shuffles
         Whether it uses warp shuffles.
+    is_generic
+        Whether it has no shortcuts for some lengths that code for others lacks.
     """
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
+    def __init__(self, taken: Iterable[str] = (), is_generic: bool = False) -> None:
+        self.is_generic = is_generic
         self.lines: list[str] = []
         self.calls: dict[str, None] = {}
         self.shuffles = False

@@ -9,7 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from weft_c.loops.parallel import GROUPS_PER_UNIT, part_bounds, unravel_index, work_item_bounds
+from weft_c.loops.parallel import (
+    GROUPS_PER_UNIT,
+    part_bounds,
+    task_index,
+    unravel_index,
+    work_item_bounds,
+)
 from weft_c.lowering import KernelBuilder, Lowering
 from weft_c.matmul.accumulators import VECTOR, Accumulator
 from weft_c.processor import Processor
@@ -142,7 +148,7 @@ class _DirectConvolutionKernel(KernelBuilder):
                     text = ", ".join(map(str, values))
                     code.line(f"const i32 {name}[{len(values)}] = {{{text}}};")
         with code.block(f"for ({kind} task = {begin}; task < {end}; task++)"):
-            image, group, portion = unravel_index(code, grid, "task", kind)
+            image, group, portion = task_index(code, grid, "task", kind)
             channels = (f"{group} * {task.channels}", task.channels)
             copy_planes(code, self.acc, self.source, image, channels, self.planes, task.planes)
             for number, output_phase in enumerate(task.output_phases):

@@ -21,7 +21,7 @@ from weft.runtime.arguments import Arguments, Array
 from weft.runtime.call_path import make_executor
 from weft.runtime.exchanges import Exchange
 from weft.runtime.given_lengths import HOW_TO_GIVE, given_lengths
-from weft.runtime.program import Program
+from weft.runtime.program import Family, Program
 from weft.support.gc_pause import gc_paused
 from weft.transforms.capture import capture
 from weft.transforms.computation_op import ComputationOp, resolved, structure
@@ -88,6 +88,7 @@ class Computation:
         self.results, self.pack = structure(results)
         self.arguments = Arguments(name, parameters, given_lengths(axes, self.graph, name))
         self.programs: dict[tuple[tuple[int, ...], ...], Program] = {}
+        self._family = Family(self.graph)
         self.arity = len(parameters)
         self.is_static = not set(self.graph.symbols) - set(self.arguments.given)
         self.executor: Callable[..., Any] = self._first_call if self.is_static else self._dispatch
@@ -101,7 +102,8 @@ class Computation:
 
     def _new_program(self, solution: Mapping[Symbol, int]) -> Program:
         graph = self.graph.specialize(solution) if self.graph.symbols else self.graph
-        return self.transformer.new_program(self.name, graph, solution, self.recorder)
+        family = None if self.is_static else self._family
+        return self.transformer.new_program(self.name, graph, solution, self.recorder, family)
 
     def number_calls(self, given_name: str) -> None:
         """Number its calls from now on, if other ranks take part, as one of a name or of none."""

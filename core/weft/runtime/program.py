@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from weft.errors import StateError
@@ -13,6 +14,22 @@ from weft.plan.plan import STATE, Buffer, Plan
 from weft.report.recorder import Recorder
 from weft.runtime.device import DeviceBufferStorage, DeviceTensor
 from weft.support.source import Location
+
+
+@dataclass(frozen=True)
+class Family:
+    """The programs of a computation with unknown lengths.
+
+    Attributes
+    ----------
+    graph
+        The graph, with unknown lengths.
+    shared
+        The backend's own data on code that several of the programs share.
+    """
+
+    graph: Graph
+    shared: list[Any] = field(default_factory=list)
 
 
 class Program:
@@ -44,6 +61,8 @@ class Program:
         The backend's own data on its generated code.
     recorder
         What its launches are recorded by; None for an ordinary program.
+    family
+        The programs of the same computation; None if its lengths are all known.
     is_compiled
         Whether it can run: its code, its memory and the first values of its states are there.
     is_restored, later
@@ -59,11 +78,13 @@ class Program:
         graph: Graph,
         solution: Mapping[Symbol, int],
         recorder: Recorder | None = None,
+        family: Family | None = None,
     ) -> None:
         self.name = name
         self.captured = graph
         self.solution = solution
         self.recorder = recorder
+        self.family = family
         self.arena_size = 0
         self.buffers: Sequence[Buffer] = ()
         self.storages: dict[Buffer, DeviceBufferStorage] = {}

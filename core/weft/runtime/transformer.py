@@ -40,7 +40,7 @@ from weft.runtime.compiler import Compiler
 from weft.runtime.computation import Computation
 from weft.runtime.device import DeviceTensor
 from weft.runtime.exchanges import is_shared
-from weft.runtime.program import Program
+from weft.runtime.program import Family, Program
 from weft.runtime.state_store import StateStore
 from weft.support.gc_pause import gc_paused
 from weft.support.ordered_set import OrderedSet
@@ -183,11 +183,21 @@ class Transformer(StateStore):
         graph: Graph,
         solution: Mapping[Symbol, int],
         recorder: Recorder | None = None,
+        family: Family | None = None,
     ) -> Program:
         """Return a program for a graph whose lengths are known, with a number in its name."""
         with self.state_lock:
             self._program_count += 1
-            return Program(f"{name}_{self._program_count}", graph, solution, recorder)
+            return Program(f"{name}_{self._program_count}", graph, solution, recorder, family)
+
+    def planned_for(self, program: Program, solution: Mapping[Symbol, int]) -> Program:
+        """Return the program of the same family for other lengths, with a plan but no code."""
+        assert program.family is not None, "programs of a family have unknown lengths"
+        graph = program.family.graph.specialize(solution)
+        found = Program(program.name, graph, solution, family=program.family)
+        found.graph = self.graph_compiler.run_passes(graph, self.target, found.name)
+        found.plan = self.graph_compiler.plan(found.graph, self.target)
+        return found
 
     @property
     def graph_passes(self) -> list[GraphPass]:

@@ -1,0 +1,210 @@
+"""Size classes: programs for other lengths, whose texts differ in numbers alone, share their code.
+
+A program is generated for known lengths. Where its computation has unknown ones, its text is
+generated for a second set of lengths too. Numbers that differ follow from the lengths: the text
+that is compiled reads them from a table, and serves all lengths that lead to it. A text that
+differs in more, such as a loop over the remainder of a row, is of another class.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+TABLE = "numbers"
+"""The name of the table in C."""
+
+_TOKEN = re.compile(
+    r"0[xX][\da-fA-F]+[uUlL]*|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFuUlL]*"
+    r"|[A-Za-z_]\w*|\s+|."
+)
+_KINDS = {
+    "i32": re.compile(r"\d+"),
+    "i64": re.compile(r"\d+L"),
+    "f32": re.compile(r"(?:\d+\.\d*|\d+(?=e))(?:e[+-]?\d+)?f"),
+    "f64": re.compile(r"(?:\d+\.\d*|\d+(?=e))(?:e[+-]?\d+)?"),
+}
+"""The types of the numbers that a table can hold, and how C writes them."""
+
+_LARGEST_I32 = 2**31 - 1
+_CONSTANT = re.compile(r"\s*(?:#|case\b|typedef\b|static\b|UNROLL\b)|.*__attribute__")
+"""Lines whose numbers must be known when they are compiled."""
+_UNROLLED = re.compile(r"\s*UNROLL\s*$")
+_ARRAY = re.compile(r"\s*(?:const )?(\w+) \w+((?:\[[^\]]*\])+)( = \{)?")
+_SCALARS = frozenset(f"{kind}{bits}" for kind in "iu" for bits in (8, 16, 32, 64)) | {"f32", "f64"}
+_HEAD = re.compile(r"\w[^;]*\(.*\) \{$")
+"""The line that begins a function; its last line is a brace."""
+
+
+class Hole(NamedTuple):
+    """A number that the table holds: its line in the text, its token there, its place there."""
+
+    line: int
+    token: int
+    place: int
+
+
+@dataclass(frozen=True)
+class SizeClass:
+    """The programs whose texts differ from one text in some numbers alone.
+
+    Attributes
+    ----------
+    lines
+        The lines of that text.
+    holes
+        The numbers that differ, in order.
+    kinds
+        The C type of each number of the table.
+    """
+
+    lines: Sequence[str]
+    holes: Sequence[Hole]
+    kinds: Sequence[str]
+
+    def numbers(self, text: str) -> np.ndarray[Any, Any] | None:
+        """Return the table for a text of the class; None for a text that is of another one."""
+        lines = text.split("\n")
+        if len(lines) != len(self.lines):
+            return None
+        literals: list[str | None] = [None] * len(self.kinds)
+        holes = self._holes_by_line()
+        for number, (line, known) in enumerate(zip(lines, self.lines, strict=True)):
+            at = holes.get(number)
+            if at is None:
+                if line != known:
+                    return None
+                continue
+            tokens, known_tokens = _TOKEN.findall(line), _TOKEN.findall(known)
+            if len(tokens) != len(known_tokens):
+                return None
+            for place, (token, known_token) in enumerate(zip(tokens, known_tokens, strict=True)):
+                slot = at.get(place)
+                if slot is None:
+                    if token != known_token:
+                        return None
+                elif literals[slot] is None and _kind(token) == self.kinds[slot]:
+                    literals[slot] = token
+                elif literals[slot] != token:
+                    return None
+        return _table(self.kinds, literals)
+
+    def _holes_by_line(self) -> dict[int, dict[int, int]]:
+        found: dict[int, dict[int, int]] = {}
+        for line, token, place in self.holes:
+            found.setdefault(line, {})[token] = place
+        return found
+
+    def text(self, slot: int) -> str:
+        """Return the text that reads the numbers.
+
+        Kernels have the table as a parameter. Other functions find it at a place of their table of
+        addresses. A function loads its numbers in its first line, so that lines keep their places.
+        """
+        lines = list(self.lines)
+        used: dict[int, set[int]] = {}
+        heads = _heads(lines)
+        for line, at in self._holes_by_line().items():
+            tokens = _TOKEN.findall(lines[line])
+            for token, place in at.items():
+                tokens[token] = _name(place)
+            lines[line] = "".join(tokens)
+            used.setdefault(heads[line], set()).update(at.values())
+        for head, places in used.items():
+            loads = [_load(self.kinds[place], place) for place in sorted(places)]
+            if f"*{TABLE}" not in lines[head]:
+                loads.insert(0, f"const i64 *const {TABLE} = (const i64 *)b[{slot}];")
+            lines[head] = " ".join([lines[head], *loads])
+        return "\n".join(lines)
+
+
+def size_class(text: str, other: str) -> SizeClass | None:
+    """Return the class of two texts; None if they are of different ones."""
+    lines, others = text.split("\n"), other.split("\n")
+    if len(lines) != len(others):
+        return None
+    heads = _heads(lines)
+    holes: list[Hole] = []
+    places: dict[tuple[str, str, str], int] = {}
+    for number, pair in enumerate(zip(lines, others, strict=True)):
+        if pair[0] == pair[1]:
+            continue
+        tokens, other_tokens = map(_TOKEN.findall, pair)
+        if len(tokens) != len(other_tokens) or heads[number] < 0 or _is_constant(lines, number):
+            return None
+        for token, literals in enumerate(zip(tokens, other_tokens, strict=True)):
+            if literals[0] == literals[1]:
+                continue
+            kind, other_kind = map(_kind, literals)
+            if kind is None or kind != other_kind:
+                return None
+            place = places.setdefault((kind, *literals), len(places))
+            holes.append(Hole(number, token, place))
+    return SizeClass(lines, holes, [kind for kind, *_ in places])
+
+
+def _is_constant(lines: Sequence[str], number: int) -> bool:
+    """Whether the numbers of a line must be constants, or are better so.
+
+    Loops that are unrolled and arrays of vectors, which are registers, have their lengths from the
+    tile. An array of scalars, such as a row of a softmax, may have any length.
+    """
+    line = lines[number]
+    if _CONSTANT.match(line) or (number and _UNROLLED.match(lines[number - 1])):
+        return True
+    array = _ARRAY.match(line)
+    if array is None:
+        return False
+    kind, dimensions, values = array.groups()
+    if values is not None:
+        return bool(dimensions != "[]")
+    return kind not in _SCALARS or dimensions.count("[") > 1
+
+
+def _heads(lines: Sequence[str]) -> list[int]:
+    """Return for each line the line that begins its function; -1 outside of functions."""
+    return list(_each_head(lines))
+
+
+def _each_head(lines: Sequence[str]) -> Iterator[int]:
+    head = -1
+    for number, line in enumerate(lines):
+        yield head
+        if line == "}":
+            head = -1
+        elif _HEAD.match(line):
+            head = number
+
+
+def _kind(literal: str) -> str | None:
+    kind = next((kind for kind, form in _KINDS.items() if form.fullmatch(literal)), None)
+    return None if kind == "i32" and int(literal) > _LARGEST_I32 else kind
+
+
+def _table(kinds: Sequence[str], literals: Sequence[str | None]) -> np.ndarray[Any, Any]:
+    """Return numbers in words of 64 bits."""
+    table = np.zeros(max(len(kinds), 1), np.int64)
+    for place, (kind, literal) in enumerate(zip(kinds, literals, strict=True)):
+        assert literal is not None, "each number has a place in the text"
+        digits = literal.rstrip("Lf")
+        if kind.startswith("i"):
+            table[place] = int(digits)
+        elif kind == "f32":
+            table.view(np.float32)[2 * place] = np.float32(digits)
+        else:
+            table.view(np.float64)[place] = float(digits)
+    return table
+
+
+def _name(place: int) -> str:
+    return f"given{place}"
+
+
+def _load(kind: str, place: int) -> str:
+    if kind.startswith("i"):
+        return f"const {kind} {_name(place)} = ({kind}){TABLE}[{place}];"
+    return f"const {kind} {_name(place)} = *(const {kind} *)({TABLE} + {place});"
