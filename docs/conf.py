@@ -69,6 +69,22 @@ intersphinx_mapping = {
 default_role = "py:obj"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+# Signatures name these types, which `reference/graphs.md` describes, rather than spell them out.
+autodoc_type_aliases = {
+    name.rpartition(".")[2]: name
+    for name in (
+        "weft.ir.tensor.TensorLike",
+        "weft.ir.axes.AxesLike",
+        "weft.ir.axes.AxisKey",
+        "weft.ir.axes.AxisKeys",
+        "weft.ir.dtypes.DTypeLike",
+        "weft.ir.storage.InitialValue",
+        "weft.nn.spatial.geometry.Padding",
+        "weft.nn.spatial.geometry.PerAxis",
+        "weft.ops.reductions.reduced_axes.OutAxes",
+        "weft.ops.shape.joining.PadWidth",
+    )
+}
 maximum_signature_line_length = 88
 python_use_unqualified_type_names = True
 

@@ -17,7 +17,7 @@ from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.shape.movement import cast_axes, transpose
 
 OutAxes = Axis | SupportsIndex | Iterable[Axis | SupportsIndex]
-"""The axes that a reduction keeps, of a positional tensor by their positions."""
+"""The axes that a reduction keeps: axes of a named tensor, positions in another."""
 
 Function = Callable[..., TensorOp]
 
