@@ -388,7 +388,7 @@ class _Arrangement:
         named = explained(self.function, self.named, Axes, several)
         pairs = zip(left, entries, strict=True) if len(left) == len(entries) else ()
         replaced = {old.role: new.role for old, new in pairs if old.role not in mine}
-        return transpose(cast_axes(result, named), map(str, self._order(mine, replaced)))
+        return transpose(cast_axes(result, named), self._order(mine, replaced))
 
     def _renamed(self, entry: SignatureEntry, lengths: list[Any]) -> list[Axis]:
         """Return the named axes of a result for a role, with these lengths."""
@@ -416,16 +416,16 @@ class _Arrangement:
             for x, entries, found in others
         )
 
-    def _order(self, mine: dict[str, list[Axis]], replaced: Mapping[str, str]) -> list[str | None]:
+    def _order(self, mine: dict[str, list[Axis]], replaced: Mapping[str, str]) -> list[str]:
         """Return the axis names of a result in the order of the first operand."""
         left, found = self.operands[0], self.found[0]
         assert left is not None
         assert found is not None
         role_of = {axis.name: role for role, axes in found.items() for axis in axes}
-        order: list[str | None] = []
+        order: list[str] = []
         for axis in left.axes:
             role = role_of[axis.name]
-            names = [each.name for each in mine.get(replaced.get(role, role), [])]
-            order += [axis.name] if role in mine and axis.name in names else names
-        order += [axis.name for axes in mine.values() for axis in axes]
+            names = [str(each.name) for each in mine.get(replaced.get(role, role), [])]
+            order += [str(axis.name)] if role in mine and axis.name in names else names
+        order += [str(axis.name) for axes in mine.values() for axis in axes]
         return list(dict.fromkeys(order))
