@@ -13,6 +13,7 @@ from weft.ir.axes import Axes
 from weft.ir.dtypes import DType
 from weft.ir.op import Op
 from weft.ir.tensor import TensorOp
+from weft.support.backports import override
 
 
 class TupleOp(Op):
@@ -51,8 +52,8 @@ class ResultOp(TensorOp):
 
     index: int
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Take the type that the operand declares."""
         (made,) = self.args
         types = made.result_types if isinstance(made, TupleOp) else ()
         if not 0 <= self.index < len(types):

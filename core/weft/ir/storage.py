@@ -26,6 +26,7 @@ from weft.ir.dtypes import Array, DType, DTypeLike
 from weft.ir.lengths import Length
 from weft.ir.op import Op
 from weft.ir.tensor import TensorLike, TensorOp
+from weft.support.backports import override
 from weft.support.locks import renewed
 from weft.support.ordered_set import OrderedSet
 
@@ -79,8 +80,8 @@ class AssignableTensorOp(TensorOp):
         is_constant = self.kind == CONSTANT
         self.__dict__.update(is_constant=is_constant, is_state=not is_constant)
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Take the declared axes and dtype."""
         return self.target_axes, self.target_dtype
 
     @property
@@ -126,8 +127,8 @@ class AssignableTensorOp(TensorOp):
             write = AssignOp(self, value)
         self._kept[INITIALIZERS] = (write,)
 
+    @override
     def reference(self) -> Any:
-        """Return the value of a constant."""
         return self.const
 
     @property
@@ -396,8 +397,8 @@ class ReadOp(TensorOp):
     state: Any
     target_axes: Axes
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Take the declared axes and the state's dtype."""
         return self.target_axes, self.state.dtype
 
 
@@ -415,6 +416,6 @@ class ParameterOp(TensorOp):
     source: Any
     target_axes: Axes
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Take the declared axes and the placeholder's dtype."""
         return self.target_axes, self.source.dtype

@@ -14,6 +14,7 @@ from weft.ir.op import Op
 from weft.ir.results import TupleOp
 from weft.kernels.kernel import Kernel
 from weft.kernels.verifier import problem
+from weft.support.backports import override
 
 __all__ = ["FusedOp"]
 
@@ -29,8 +30,8 @@ class FusedOp(TupleOp):
 
     kernel: Kernel
 
+    @override
     def infer(self) -> tuple[Axes, None]:
-        """Check the kernel and its operands."""
         found = problem(self.kernel)
         if found is not None:
             raise ArgumentError(f"the kernel is malformed: {found}")
@@ -41,31 +42,31 @@ class FusedOp(TupleOp):
         return Axes(), None
 
     @property
+    @override
     def contained(self) -> tuple[Op, ...]:
-        """The ops of the kernel."""
         return tuple(each.op for each in self.kernel.body)
 
     @property
+    @override
     def result_types(self) -> tuple[tuple[Axes, DType], ...]:
-        """The result types of the kernel."""
         return self.kernel.result_types
 
     @property
+    @override
     def flops(self) -> int:
-        """Those of the ops of the kernel."""
         return sum(op.flops for op in self.contained)
 
+    @override
     def may_overwrite_with(self, result: int, index: int) -> bool:
-        """Whether a result may overwrite an operand, according to the kernel."""
         return self.kernel.may_overwrite(result, index)
 
+    @override
     def reference(self, *args: Any) -> tuple[Any, ...]:
-        """Evaluate the references of its ops."""
         arrays = [np.asarray(arg) for arg in args]
         return self.interpret(arrays, lambda op, values: np.asarray(op.reference(*values)))
 
+    @override
     def interpret(self, args: Sequence[Any], compute: Callable[..., Any]) -> tuple[Any, ...]:
-        """Interpret the ops of the kernel."""
         values = list(args)
         for each in self.kernel.body:
             values.append(compute(each.op, [values[number] for number in each.args]))

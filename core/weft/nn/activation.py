@@ -38,6 +38,7 @@ from weft.ops.pointwise.math import exp, expm1, log1p, tanh
 from weft.ops.pointwise.polynomials import Coefficients, polynomial
 from weft.ops.pointwise.special import erfc, wide
 from weft.ops.pointwise.trigonometry import cosh
+from weft.support.backports import override
 
 __all__ = [
     "EluOp",
@@ -98,12 +99,12 @@ def _number(function: str, name: str, value: float, above: float = -math.inf) ->
 class ReluOp(RealNumberOp, CompositeOp):
     """The rectifier max(x, 0); its gradient at 0 is 0."""
 
+    @override
     def reference(self, x: Array) -> Any:
-        """Call NumPy's maximum."""
         return np.maximum(x, np.zeros((), np.asarray(x).dtype))
 
+    @override
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Take the maximum with 0."""
         return maximum(x, 0)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
@@ -122,12 +123,12 @@ class LeakyReluOp(FloatOp, CompositeOp):
 
     negative_slope: float
 
+    @override
     def reference(self, x: Array) -> Any:
-        """Select by sign in NumPy."""
         return np.where(np.greater(x, 0), x, x * np.asarray(self.negative_slope, x.dtype))
 
+    @override
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Select by sign."""
         return where(greater(x, 0), x, x * self.negative_slope)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
@@ -146,13 +147,13 @@ class EluOp(FloatOp, CompositeOp):
 
     alpha: float
 
+    @override
     def reference(self, x: Array) -> Any:
-        """Select by sign in NumPy."""
         alpha = np.asarray(self.alpha, x.dtype)
         return np.where(np.greater(x, 0), x, alpha * np.expm1(np.minimum(x, np.zeros_like(x))))
 
+    @override
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Select by sign."""
         return where(greater(x, 0), x, expm1(minimum(x, 0)) * self.alpha)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
@@ -215,8 +216,8 @@ def _half_values(x: Array) -> tuple[Any, Any, Any]:
 class SoftplusOp(FloatOp, CompositeOp):
     """log(1 + exp(x)), without overflow."""
 
+    @override
     def reference(self, x: Array) -> Any:
-        """Call NumPy's logaddexp with 0."""
         return np.logaddexp(x, np.zeros((), np.asarray(x).dtype))
 
     def decompose(self, x: TensorOp) -> TensorOp:

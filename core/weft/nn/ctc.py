@@ -53,6 +53,7 @@ from weft.ops.shape.movement import (
     transpose,
     zeros_like,
 )
+from weft.support.backports import override
 
 __all__ = ["CtcLossOp", "CtcOp", "CtcPosteriorOp", "ctc_loss"]
 
@@ -149,8 +150,8 @@ class CtcOp(CompositeOp):
     blank: int
     may_raise = True
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Check that the operands fit together."""
         x, labels, times, counts = self.args
         ranks = [each.rank for each in self.args]
         if ranks != [3, 2, 1, 1] or any(each.axes.is_named for each in self.args):
@@ -252,8 +253,8 @@ def _forward(emissions: Any, classes: Any, blank: int) -> tuple[Any, Any]:
 class CtcLossOp(CtcOp):
     """The negative log probability of all paths, for each sample; infinite without a path."""
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Return the axis of samples."""
         axes, dtype = super().infer()
         return axes[1:2], dtype
 

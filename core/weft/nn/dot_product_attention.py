@@ -41,6 +41,7 @@ from weft.ops.reductions.probabilities import SoftmaxOp
 from weft.ops.reductions.reduction import MaxOp, SumOp
 from weft.ops.shape.movement import BroadcastOp, IotaOp, broadcast, cast_axes, size_of, transpose
 from weft.ops.shape.views import WriteTarget
+from weft.support.backports import override
 
 __all__ = [
     "AttentionOp",
@@ -72,8 +73,8 @@ class AttentionOp(CompositeOp):
     is_causal: bool
     scale: float
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Check that axes and dtypes fit together."""
         query, key, value, *extras = self.args
         ranks = {query.rank, key.rank, value.rank}
         if len(ranks) != 1 or query.rank < 3:
@@ -131,8 +132,8 @@ class AttentionOp(CompositeOp):
         total = np.sum(powers, axis=-1, keepdims=True)
         return (powers / np.where(total == 0, 1, total) @ value).astype(self.dtype)
 
+    @override
     def decompose(self, *args: TensorOp) -> TensorOp:
-        """Multiply the weights by the values."""
         query, key, value = self._wide(*args[:3])
         weights = self._grouped(self._weights(query, key, args[3:]))
         return cast(cast_axes(MatmulOp(weights, value), self.axes), self.dtype)

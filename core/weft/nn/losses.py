@@ -52,6 +52,7 @@ from weft.ops.reductions.probabilities import (
 from weft.ops.reductions.reduced_axes import OutAxes
 from weft.ops.reductions.reduction import MeanOp, SumOp
 from weft.ops.shape.movement import IotaOp, broadcast, cast_axes, size_of
+from weft.support.backports import override
 
 __all__ = [
     "BinaryCrossEntropyLogitsOp",
@@ -189,8 +190,8 @@ class PickOp(IndexedOp, CompositeOp):
             )
         return labels, dtype
 
+    @override
     def reference(self, x: Array, labels: Array) -> Any:
-        """Call NumPy's take_along_axis."""
         places = np.expand_dims(self.places(labels), self.position)
         taken = np.take_along_axis(x, places, self.position)
         return np.squeeze(taken, self.position)

@@ -43,6 +43,7 @@ from weft.ops.reductions.statistics import norm
 from weft.ops.shape.joining import pad
 from weft.ops.shape.movement import broadcast, cast_axes, size_of
 from weft.ranks.collectives import all_reduce
+from weft.support.backports import override
 
 __all__ = [
     "NormalizeOp",
@@ -76,8 +77,8 @@ class NormalizeOp(CompositeOp):
     positions: tuple[int, ...]
     epsilon: float
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Check that all operands agree."""
         x = self.args[0]
         for other in self.args[1:]:
             if other.axes != x.axes or other.dtype != x.dtype:
@@ -120,8 +121,8 @@ class NormalizeOp(CompositeOp):
 class StandardizeOp(NormalizeOp):
     """The standardization (x - mean) / sqrt(variance + epsilon), times a scale, plus a bias."""
 
+    @override
     def centered(self, x: TensorOp) -> TensorOp:
-        """Return the deviation from the mean."""
         return subtract(x, self.mean(x))
 
     def reference(self, x: Array, scale: Array, bias: Array) -> Any:
@@ -139,8 +140,8 @@ class StandardizeOp(NormalizeOp):
 class RmsNormOp(NormalizeOp):
     """The operand divided by its root mean square over some axes, times a scale."""
 
+    @override
     def centered(self, x: TensorOp) -> TensorOp:
-        """Return x unchanged."""
         return x
 
     def reference(self, x: Array, scale: Array) -> Any:

@@ -34,6 +34,7 @@ from weft.nn.cells import (
 from weft.ops.products.roles import RoleSignature, SequenceRoles, by_roles, is_named
 from weft.ops.shape.joining import concat, stack
 from weft.ops.shape.movement import broadcast, cast_axes, transpose
+from weft.support.backports import override
 
 __all__ = [
     "GruOp",
@@ -64,8 +65,8 @@ class RecurrentOp(CompositeOp):
     gates_products: ClassVar[bool] = False
     """Whether products with recurrent weights are gated, so that their bias must be separate."""
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Check that the shapes fit together."""
         x, initial, weight, *bias = self.args
         if (x.rank, initial.rank, weight.rank) != (3, 3, 2) or any(b.rank != 1 for b in bias):
             raise AxesError("inputs and states must have 3 axes, weights 2, and a bias 1")
@@ -102,13 +103,13 @@ class RecurrentOp(CompositeOp):
             after[place] = states = self.step(functions, CellOperands(inputs[place], states, *rest))
         return [state for states in after for state in states]
 
+    @override
     def reference(self, x: Array, initial: Array, *rest: Any) -> Any:
-        """Run the steps in NumPy."""
         found = np.stack(self.run(ARRAYS, x, initial, *rest))
         return found.reshape(self.axes.shape).astype(self.dtype)
 
+    @override
     def decompose(self, x: TensorOp, *rest: TensorOp) -> TensorOp:
-        """Unroll the steps."""
         return self._unrolled([x[place] for place in range(x.axes[0].length)], *rest)
 
     def _unrolled(self, inputs: Sequence[TensorOp], *rest: TensorOp) -> TensorOp:
@@ -134,8 +135,8 @@ class RnnOp(RecurrentOp):
     gates = RNN_GATES
     states = 1
 
+    @override
     def step(self, functions: Functions, given: CellOperands) -> list[Any]:
-        """Return the hidden state after one step."""
         return rnn_step(functions, given, self.activation)
 
 
@@ -153,8 +154,8 @@ class GruOp(RecurrentOp):
     states = 1
     gates_products = True
 
+    @override
     def step(self, functions: Functions, given: CellOperands) -> list[Any]:
-        """Return the hidden state after one step."""
         return gru_step(functions, given, self.linear_before_reset)
 
 
@@ -164,8 +165,8 @@ class LstmOp(RecurrentOp):
     gates = LSTM_GATES
     states = 2
 
+    @override
     def step(self, functions: Functions, given: CellOperands) -> list[Any]:
-        """Return the hidden and the cell state after one step."""
         return lstm_step(functions, given)
 
 

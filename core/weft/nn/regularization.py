@@ -19,6 +19,7 @@ from weft.ops.random.distributions import probability, threshold
 from weft.ops.random.philox import RandomBitsOp, bits_of, call_number, key_of
 from weft.ops.shape.movement import zeros_like
 from weft.ranks.collectives import rank_index
+from weft.support.backports import override
 
 __all__ = ["DropoutOp", "dropout"]
 
@@ -43,8 +44,8 @@ class DropoutOp(CompositeOp):
     seed: int
     stream: int
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Keep the operand's axes and dtype."""
         x, call = self.args
         if not dtypes.is_inexact(x.dtype):
             raise DTypeError(f"dropout takes floats, not {x.dtype}: cast them")
@@ -52,8 +53,8 @@ class DropoutOp(CompositeOp):
             raise AxesError(f"the call's number is a uint32 scalar, not {call.dtype} {call.axes}")
         return x.axes, x.dtype
 
+    @override
     def may_overwrite(self, index: int) -> bool:
-        """Allow the first operand."""
         return index == 0
 
     @property

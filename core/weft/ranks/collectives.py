@@ -39,6 +39,7 @@ from weft.ops.pointwise.comparison import equal, where
 from weft.ops.pointwise.elementwise import cast, divide
 from weft.ops.shape.arrangement import moveaxis
 from weft.ops.shape.movement import reshape
+from weft.support.backports import override
 from weft.support.locks import renewed
 
 __all__ = [
@@ -82,8 +83,8 @@ class CommunicationOp(TensorOp):
     takes_contiguous = True
 
     @property
+    @override
     def is_exchange(self) -> bool:
-        """Whether there are other ranks."""
         return self.ranks > 1
 
     def exchanged(self, *values: Any) -> Any:
@@ -98,8 +99,8 @@ class CommunicationOp(TensorOp):
         *values, out = arrays
         np.copyto(out, self.exchanged(*values))
 
+    @override
     def reference(self, *values: Any) -> Any:
-        """Exchange arrays with other ranks."""
         return self.exchanged(*map(np.asarray, values))
 
     def _collective(self, kind: Kind, **options: Any) -> Collective:
@@ -116,12 +117,12 @@ class RankOp(CommunicationOp):
         """False: each rank knows its number."""
         return False
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Return a scalar."""
         return Axes(), dtypes.int32
 
+    @override
     def exchanged(self, *values: Any) -> Any:
-        """Return the rank."""
         return np.array(connected(self.communicator).rank, self.dtype)
 
 
@@ -140,8 +141,8 @@ class CollectiveOp(CommunicationOp):
         (x,) = self.args
         return _exchanged_axes(self.kind, x, self.ranks), x.dtype
 
+    @override
     def exchanged(self, *values: Any) -> Any:
-        """Run the collective."""
         (x,) = values
         return connected(self.communicator).run(self.collective, x)
 
@@ -167,8 +168,8 @@ class AllReduceOp(CollectiveOp):
     reduction: Reduction
 
     @property
+    @override
     def collective(self) -> Collective:
-        """What the communicator has to do."""
         return self._collective("all_reduce", reduction=self.reduction)
 
     def infer(self) -> tuple[Axes, DType]:
@@ -222,8 +223,8 @@ class BroadcastFromOp(CollectiveOp):
     root: int
 
     @property
+    @override
     def collective(self) -> Collective:
-        """What the communicator has to do."""
         return self._collective("broadcast", root=self.root)
 
     def infer(self) -> tuple[Axes, DType]:
@@ -264,12 +265,12 @@ class SendReceiveOp(CollectiveOp):
     wraps: bool
 
     @property
+    @override
     def collective(self) -> Collective:
-        """What the communicator has to do."""
         return self._collective("shift", offset=self.offset, wraps=self.wraps)
 
+    @override
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Send the adjoint back."""
         return (self._same(SendReceiveOp, delta, offset=-self.offset, wraps=self.wraps),)
 
 
@@ -326,8 +327,8 @@ class WaitCollectiveOp(CommunicationOp):
         """What the communicator does until then."""
         return self._collective(self.kind)
 
+    @override
     def exchanged(self, *values: Any) -> Any:
-        """Return the received array."""
         return _started.wait(int(values[0]))
 
     def write(self, *arrays: Any) -> None:

@@ -38,6 +38,7 @@ from weft.ops.pointwise.elementwise import cast, common_dtype
 from weft.ops.products.linalg import MatmulOp, matrix_transpose
 from weft.ops.products.roles import FilterRoles, RoleSignature, by_roles
 from weft.ops.shape.movement import BroadcastOp, cast_axes, transpose
+from weft.support.backports import override
 
 __all__ = [
     "BilinearConvolutionOp",
@@ -132,8 +133,8 @@ class ConvolutionOp(BilinearConvolutionOp):
     """The convolution of images with filters."""
 
     @property
+    @override
     def products(self) -> tuple[TensorOp, TensorOp]:
-        """The result, and the second operand."""
         return self, self.args[1]
 
     def infer(self) -> tuple[Axes, DType]:
@@ -178,12 +179,12 @@ class ConvolutionInputOp(BilinearConvolutionOp):
     lengths: tuple[Size, ...]
 
     @property
+    @override
     def products(self) -> tuple[TensorOp, TensorOp]:
-        """The operands."""
         return self.args[0], self.args[1]
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Take the declared lengths."""
         outputs, filters = self.operand_lengths()
         images = (outputs[0], filters[1] * self.groups, *self.lengths)
         self.check(images, filters, outputs)
@@ -225,12 +226,12 @@ class ConvolutionFilterOp(BilinearConvolutionOp):
     kernel: Numbers
 
     @property
+    @override
     def products(self) -> tuple[TensorOp, TensorOp]:
-        """The second operand, and the result."""
         return self.args[1], self
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Take the declared lengths."""
         images, outputs = self.operand_lengths()
         filters = (outputs[1], floor_divide(images[1], self.groups), *self.kernel)
         self.check(images, filters, outputs)

@@ -47,6 +47,7 @@ from weft.ops.products.roles import IMAGES, ImageRoles, by_roles
 from weft.ops.reductions import reduction
 from weft.ops.reductions.reduction import ArgmaxOp, MaxOp, SumOp
 from weft.ops.shape.movement import BroadcastOp, IotaOp, broadcast, cast_axes, transpose
+from weft.support.backports import override
 
 __all__ = [
     "AvgPoolOp",
@@ -150,8 +151,8 @@ class MaxPoolOp(PoolingOp):
             result[at] = np.maximum(result[at], x[elements])
         return result
 
+    @override
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Compute the maximum over the window elements."""
         return MaxOp(self.windows(x, dtypes.least(x.dtype)), positions=self.inner)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
@@ -166,8 +167,8 @@ class MaxPoolInputOp(PoolingOp):
     NaN to all of its elements.
     """
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Return the axes and dtype of the images."""
         delta, x, maxima = self.args
         counts = self.sliding.counts(x.axes.lengths[2:])
         if not delta.axes == maxima.axes == make_axes((*x.axes.lengths[:2], *counts)):
@@ -213,8 +214,8 @@ class MaxPoolInputOp(PoolingOp):
 class MaxPoolIndexOp(PoolingOp):
     """The flat index, in the spatial axes, of the first maximum of each window, as int64."""
 
+    @override
     def result_dtype(self, x: TensorOp) -> DType:
-        """Return int64."""
         return dtypes.int64
 
     def reference(self, x: Array) -> Any:
@@ -259,8 +260,8 @@ class MaxPoolIndexOp(PoolingOp):
         flat = cast_axes(windows, (math.prod(self.kernel), *self.axes.lengths))
         return ArgmaxOp(flat, positions=(0,))
 
+    @override
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
-        """Return None: there is no gradient."""
         return (None,)
 
 

@@ -24,6 +24,7 @@ from weft.ops.indexing.slicing import SliceOp, slice_along_axis, tensor_slice, u
 from weft.ops.pointwise.elementwise import add, cast
 from weft.ops.shape.joining import pad
 from weft.ops.shape.movement import broadcast, cast_axes, transpose
+from weft.support.backports import override
 
 __all__ = [
     "FoldOp",
@@ -57,14 +58,14 @@ class WindowsOp(CompositeOp):
         """Return the layout, in which overlapping windows share memory."""
         return operand.windows(self.spans)
 
+    @override
     def reference(self, x: Array) -> Any:
-        """Gather the windows along one axis after the other in NumPy."""
         for place, span in enumerate(self.spans):
             x = np.take(x, _indices(span), axis=2 * place)
         return x
 
+    @override
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Gather the windows along one axis after the other."""
         for place, span in enumerate(self.spans):
             at = 2 * place
             if is_whole(span, x.axes[at].length):
@@ -104,8 +105,8 @@ class FoldOp(CompositeOp):
             raise DTypeError("a sum needs numbers, not bool: cast them")
         return self.target_axes, x.dtype
 
+    @override
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Return the windows of the adjoint."""
         return (WindowsOp(delta, spans=self.spans),)
 
     def parts(self) -> Iterator[tuple[Any, Any]]:
@@ -125,15 +126,15 @@ class FoldOp(CompositeOp):
         for chosen in itertools.product(*choices):
             yield tuple(where for where, *_ in chosen), tuple(i for _, *at in chosen for i in at)
 
+    @override
     def reference(self, x: Array) -> Any:
-        """Sum the parts in NumPy."""
         result = np.zeros(self.axes.shape, accumulator_dtype(self.dtype))
         for where, part in self.parts():
             result[where] += x[part]
         return result.astype(self.dtype)
 
+    @override
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Sum the windows along one axis after the other."""
         result = cast(x, accumulator_dtype(x.dtype))
         for place, (span, axis) in enumerate(zip(self.spans, self.target_axes, strict=True)):
             result = _folded_along(result, place, span, axis.length)

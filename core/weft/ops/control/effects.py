@@ -17,6 +17,7 @@ from weft.ir.storage import AssignOp, as_op
 from weft.ir.tensor import TensorLike, TensorOp, operators
 from weft.ir.traversal import dependencies, postorder
 from weft.ops.shape.movement import IdentityOp
+from weft.support.backports import override
 
 __all__ = [
     "AssertOp",
@@ -47,8 +48,8 @@ class SequentialOp(TensorOp):
         super().__init__(*args, **options)
         object.__setattr__(self, "is_tensor", args[-1].is_tensor)
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Take the last member's axes and dtype."""
         return self.args[-1].axes, self.args[-1].dtype
 
     def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> list[TensorOp | None]:
@@ -95,8 +96,8 @@ class EffectOp(IdentityOp):
         """Perform the effect on NumPy arrays of the operands; an exception ends the call."""
         raise NotImplementedError
 
+    @override
     def reference(self, x: Array, *others: Any) -> Any:
-        """Perform the effect and return the first operand."""
         self.perform(x, *others)
         return x
 
@@ -108,8 +109,8 @@ class DecisionOp(EffectOp):
     chosen otherwise, neither gets the other's tensors.
     """
 
+    @override
     def perform(self, *values: Any) -> None:
-        """Take note of the bool."""
         current_call().decided(bool(values[0]))
 
 
@@ -124,8 +125,8 @@ class PrintOp(EffectOp):
 
     prefix: str | None
 
+    @override
     def perform(self, *values: Any) -> None:
-        """Print the value, after the prefix."""
         (value,) = values
         print(value if self.prefix is None else f"{self.prefix} {value}", flush=True)
 
@@ -177,8 +178,8 @@ def _places(wrong: Array) -> str:
 class StopGradientOp(IdentityOp):
     """The operand, as a constant for differentiation."""
 
+    @override
     def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> tuple[None]:
-        """Return None: there is no gradient."""
         return (None,)
 
 

@@ -17,6 +17,7 @@ from weft.ir.interpreter import evaluate
 from weft.ir.results import TupleOp, results_of
 from weft.ir.tensor import TensorOp
 from weft.ops.shape.movement import IdentityOp
+from weft.support.backports import override
 from weft.support.locks import cached_property
 
 Evaluate = Callable[[Graph, tuple[Any, ...]], tuple[Any, ...]]
@@ -44,8 +45,8 @@ class GraphsOp(TupleOp):
         return any(graph.may_raise for graph in self.graphs)
 
     @cached_property
+    @override
     def result_types(self) -> tuple[tuple[Axes, DType], ...]:
-        """The axes and dtypes of the last graph's outputs."""
         return tuple((op.axes, op.dtype) for op in self.graphs[-1].outputs)
 
     @property
@@ -57,8 +58,8 @@ class GraphsOp(TupleOp):
         """Return the results for operands, using a function that evaluates graphs."""
         raise NotImplementedError
 
+    @override
     def reference(self, *args: Any) -> tuple[Any, ...]:
-        """Run with the references of the inner ops."""
         return self.run(_evaluated, args)
 
     def generate_adjoints(self, delta: Any, *args: Any) -> Iterable[Any]:
@@ -82,13 +83,13 @@ class CallOp(GraphsOp):
         """The called graph."""
         return (self.graph,)
 
+    @override
     def infer(self) -> tuple[Axes, Any]:
-        """Check operands against inputs."""
         _check_operands(self.graph, self.args)
         return super().infer()
 
+    @override
     def run(self, evaluate: Evaluate, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Evaluate the graph."""
         return evaluate(self.graph, args)
 
 
@@ -121,8 +122,8 @@ class LoopOp(GraphsOp):
         _check_carried(self.graph)
         return super().infer()
 
+    @override
     def run(self, evaluate: Evaluate, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Evaluate the graph in each iteration."""
         carried = len(self.graph.outputs)
         for _ in range(self.count):
             args = (*evaluate(self.graph, args), *args[carried:])
@@ -165,8 +166,8 @@ class CondOp(GraphsOp):
         place = 1 + len(self.then_graph.inputs)
         return self.args[1:place] if which else self.args[place:]
 
+    @override
     def run(self, evaluate: Evaluate, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Evaluate the selected graph."""
         condition, place = bool(args[0]), 1 + len(self.then_graph.inputs)
         chosen = args[1:place] if condition else args[place:]
         return evaluate(self.graphs[not condition], chosen)
@@ -206,8 +207,8 @@ class WhileOp(GraphsOp):
         _check_bool("the output of the condition", self.condition.outputs[0])
         return super().infer()
 
+    @override
     def run(self, evaluate: Evaluate, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Evaluate condition and body in turn."""
         carried = len(self.body.outputs)
         while bool(evaluate(self.condition, args)[0]):
             args = (*evaluate(self.body, args), *args[carried:])
@@ -230,8 +231,8 @@ class SavedOp(TensorOp):
     inner: Any
     turn: int
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Return the axes and dtype of the inner op."""
         return self.inner.axes, self.inner.dtype
 
     @property

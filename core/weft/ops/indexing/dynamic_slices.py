@@ -21,6 +21,7 @@ from weft.ops.indexing.slicing import with_lengths
 from weft.ops.pointwise.comparison import greater_equal, less, logical_and, maximum, minimum, where
 from weft.ops.pointwise.elementwise import add, cast, subtract
 from weft.ops.shape.movement import BroadcastOp, IotaOp, cast_axes, zeros_like
+from weft.support.backports import override
 
 __all__ = [
     "DynamicBlockOp",
@@ -90,38 +91,38 @@ class DynamicSliceOp(DynamicBlockOp):
 
     sizes: tuple[Size, ...]
 
+    @override
     def lengths(self) -> tuple[Any, ...]:
-        """Return the declared sizes."""
         return self.sizes
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Return the axes with the lengths of the block."""
         axes, dtype = super().infer()
         if len(self.args) != 1 + len(axes):
             raise AxesError(f"{len(self.args) - 1} starts for the {len(axes)} axes {axes}")
         return with_lengths(axes, self.sizes), dtype
 
+    @override
     def reference(self, x: Array, *starts: Any) -> Any:
-        """Slice."""
         return x[self.block(*starts)]
 
+    @override
     def decompose(self, x: TensorOp, *starts: TensorOp) -> TensorOp:
-        """Gather along one axis after the other."""
         x = without_names(x)
         for place, length, start in self.partial_axes():
             x = TakeOp(x, add(_count(length), start), position=place)
         return cast_axes(x, self.axes)
 
+    @override
     def generate_adjoints(self, delta: TensorOp, x: TensorOp, *starts: TensorOp) -> Any:
-        """Write the adjoint into zeros."""
         return DynamicUpdateSliceOp(zeros_like(x), delta, *starts), *(None for _ in starts)
 
 
 class DynamicUpdateSliceOp(DynamicBlockOp):
     """The first operand with a block of it replaced by the second."""
 
+    @override
     def lengths(self) -> tuple[Any, ...]:
-        """Return the lengths of the second operand."""
         lengths: tuple[Any, ...] = self.args[1].axes.lengths
         return lengths
 
@@ -139,8 +140,8 @@ class DynamicUpdateSliceOp(DynamicBlockOp):
         """Allow the first operand: the block can be written into it."""
         return index == 0
 
+    @override
     def reference(self, x: Array, update: Array, *starts: Any) -> Any:
-        """Copy and assign the block."""
         result = np.array(x)
         result[self.block(*starts)] = update
         return result

@@ -23,6 +23,7 @@ from weft.ops.pointwise.comparison import WhereOp, equal, greater_equal, maximum
 from weft.ops.pointwise.elementwise import add, cast, divide, multiply
 from weft.ops.reductions.reduction import MaxOp, MinOp, ProdOp, ReductionOp, SumOp
 from weft.ops.shape.movement import BroadcastOp, IotaOp, broadcast, cast_axes, size_of, zeros_like
+from weft.support.backports import override
 
 __all__ = [
     "IndexedOp",
@@ -104,8 +105,8 @@ class TakeOp(IndexedOp):
         axes, dtype = super().infer()
         return taken_axes(axes, self.args[1].axes, self.position), dtype
 
+    @override
     def reference(self, x: Array, indices: Array) -> Any:
-        """Call NumPy's take."""
         return np.take(x, self.places(indices), axis=self.position)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp, indices: TensorOp) -> Any:
@@ -128,12 +129,12 @@ class TakeAlongAxisOp(IndexedOp, CompositeOp):
         _require_same_others(axes, indices, self.position)
         return indices, dtype
 
+    @override
     def reference(self, x: Array, indices: Array) -> Any:
-        """Call NumPy's take_along_axis."""
         return np.take_along_axis(x, self.places(indices), axis=self.position)
 
+    @override
     def decompose(self, x: TensorOp, indices: TensorOp) -> TensorOp:
-        """Gather from the flattened tensor."""
         linear = _linear_along(x.axes, indices, self.position)
         return cast_axes(TakeOp(_flat(x), linear, position=0), self.axes)
 
@@ -191,8 +192,8 @@ class ScatterOp(IndexedOp, CompositeOp):
             raise DTypeError(f"{dtype} numbers have no order, which {self.reduction} needs")
         return axes, dtype
 
+    @override
     def may_overwrite(self, index: int) -> bool:
-        """Allow the first operand."""
         return index == 0
 
     @property
@@ -208,8 +209,8 @@ class ScatterOp(IndexedOp, CompositeOp):
         """
         return np.asarray(super().places(indices), order="C")
 
+    @override
     def reference(self, x: Array, indices: Array, updates: Array) -> Any:
-        """Assign or combine with NumPy."""
         result = np.array(x, self.accumulator_dtype)
         at = (*(slice(None),) * self.position, self.places(indices))
         if self.reduction == "set":

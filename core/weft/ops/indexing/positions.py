@@ -22,6 +22,7 @@ from weft.ops.pointwise.math import sin as sine
 from weft.ops.products.linalg import require_positional
 from weft.ops.shape.joining import concat, stack
 from weft.ops.shape.movement import BroadcastOp, IotaOp, broadcast, cast_axes, size_of
+from weft.support.backports import override
 
 __all__ = ["RotaryOp", "alibi_bias", "rotary_embedding", "sinusoidal_positions"]
 
@@ -55,8 +56,8 @@ class RotaryOp(CompositeOp):
             raise AxesError(f"cosine {cos.axes} and sine {sin.axes} must have the axes {halves}")
         return x.axes, x.dtype
 
+    @override
     def reference(self, x: Array, cos: Array, sin: Array) -> Any:
-        """Rotate the pairs in NumPy."""
         wide = np.asarray(x, accumulator_dtype(self.dtype))
         half = wide.shape[-1] // 2
         first, second = (
@@ -69,8 +70,8 @@ class RotaryOp(CompositeOp):
         result[second] = wide[second] * cos + wide[first] * sin
         return result.astype(self.dtype)
 
+    @override
     def decompose(self, x: TensorOp, cos: TensorOp, sin: TensorOp) -> TensorOp:
-        """Rotate the pairs with elementwise ops."""
         first, second = self._pairs(x)
         rotated = (first * cos - second * sin, second * cos + first * sin)
         if self.interleaved:

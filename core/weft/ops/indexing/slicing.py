@@ -16,6 +16,7 @@ from weft.ir.lengths import Length, Size, floor_divide
 from weft.ir.storage import as_op
 from weft.ir.tensor import TensorLike, TensorOp, operators
 from weft.ops.shape.movement import broadcast, cast_axes, with_names, zeros_like
+from weft.support.backports import override
 
 __all__ = [
     "SliceOp",
@@ -39,23 +40,23 @@ class SliceOp(TensorOp):
 
     bounds: Bounds
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Return the axes with the lengths of the slices."""
         (x,) = self.args
         if len(self.bounds) != x.rank:
             raise AxesError(f"{len(self.bounds)} slices for the {x.rank} axes {x.axes}")
         return _sliced_axes(x.axes, self.bounds), x.dtype
 
+    @override
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Write the adjoint into zeros."""
         return (UpdateSliceOp(zeros_like(x), delta, bounds=self.bounds),)
 
+    @override
     def reference(self, x: Array) -> Any:
-        """Index with Python slices."""
         return x[python_slices(self.bounds)]
 
+    @override
     def view(self, operand: TensorDescription) -> TensorDescription:
-        """Return the sliced layout of the operand."""
         return operand.slice(self.bounds)
 
 
@@ -89,8 +90,8 @@ class UpdateSliceOp(TensorOp):
         zeros = zeros_like(value)
         return UpdateSliceOp(delta, zeros, bounds=self.bounds), SliceOp(delta, bounds=self.bounds)
 
+    @override
     def reference(self, x: Array, value: Array) -> Any:
-        """Copy and assign the slice."""
         result = np.array(x)
         result[python_slices(self.bounds)] = value
         return result

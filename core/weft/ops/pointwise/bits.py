@@ -14,6 +14,7 @@ from weft.ir.dtypes import Array, DType, DTypeLike
 from weft.ir.storage import as_op
 from weft.ir.tensor import CompositeOp, TensorLike, TensorOp, operators
 from weft.ops.pointwise.elementwise import ElementwiseOp, build, meaning
+from weft.support.backports import override
 
 __all__ = [
     "BitcastOp",
@@ -58,8 +59,8 @@ class BitwiseOp(ElementwiseOp):
 
     operand_dtype = staticmethod(_bits)
 
+    @override
     def partials(self, delta: TensorOp, *args: TensorOp) -> list[None]:
-        """Return None: there is no gradient."""
         return [None] * len(args)
 
 
@@ -86,8 +87,8 @@ class BitwiseNotOp(BitwiseOp, CompositeOp):
 
     reference = meaning(np.bitwise_not)
 
+    @override
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Flip each bit."""
         every = np.bitwise_not(np.zeros((), x.dtype))
         return BitwiseXorOp(x, as_op(every))
 
@@ -134,12 +135,12 @@ class BitcastOp(TensorOp):
         bits = np.ascontiguousarray(x, self.args[0].dtype)
         return bits.view(dtypes.as_dtype(self.target)).astype(self.dtype).reshape(np.shape(x))
 
+    @override
     def view(self, operand: TensorDescription) -> TensorDescription:
-        """Return the operand's layout in the target dtype."""
         return operand.with_dtype(dtypes.as_dtype(self.target))
 
+    @override
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
-        """Return None: there is no gradient."""
         return (None,)
 
 

@@ -16,6 +16,7 @@ from weft.ir.tensor import CompositeOp, TensorLike, TensorOp, operators
 from weft.ops.pointwise.bits import bitwise_and, bitwise_or, bitwise_xor
 from weft.ops.pointwise.elementwise import ElementwiseOp, OrderedOp, align, build, meaning
 from weft.ops.shape.movement import broadcast
+from weft.support.backports import override
 
 __all__ = [
     "ComparisonOp",
@@ -57,12 +58,12 @@ __all__ = [
 class ComparisonOp(ElementwiseOp):
     """Comparisons: ops that yield bool and have no gradient."""
 
+    @override
     def result_dtype(self, operand: DType) -> DType:
-        """Return bool."""
         return dtypes.bool_
 
+    @override
     def partials(self, delta: TensorOp, *args: TensorOp) -> list[None]:
-        """Return None: there is no gradient."""
         return [None] * len(args)
 
 
@@ -75,8 +76,8 @@ class LogicalNotOp(ComparisonOp, CompositeOp):
 
     reference = meaning(np.logical_not)
 
+    @override
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Compare with 0."""
         return equal(x, constant(0, dtype=x.dtype))
 
 
@@ -117,8 +118,8 @@ class NotEqualOp(ComparisonOp, CompositeOp):
 
     reference = meaning(np.not_equal)
 
+    @override
     def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
-        """Negate equality."""
         return logical_not(equal(x, y))
 
 
@@ -127,8 +128,8 @@ class GreaterOp(OrderOp, CompositeOp):
 
     reference = meaning(np.greater)
 
+    @override
     def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
-        """Swap the operands of less."""
         return LessOp(y, x)
 
 
@@ -137,8 +138,8 @@ class GreaterEqualOp(OrderOp, CompositeOp):
 
     reference = meaning(np.greater_equal)
 
+    @override
     def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
-        """Swap the operands of less_equal."""
         return LessEqualOp(y, x)
 
 
@@ -177,8 +178,8 @@ class WhereOp(ElementwiseOp):
         """Allow the second operand only: the condition and the third are read to the end."""
         return index == 1
 
+    @override
     def partials(self, delta: TensorOp, condition: TensorOp, x: TensorOp, y: TensorOp) -> Any:
-        """Send the adjoint to the selected operand."""
         return None, where(condition, delta, 0), where(condition, 0, delta)
 
 

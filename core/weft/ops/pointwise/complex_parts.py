@@ -25,6 +25,7 @@ from weft.ops.pointwise.elementwise import (
     real_dtype,
 )
 from weft.ops.shape.movement import zeros_like
+from weft.support.backports import override
 
 __all__ = [
     "ComplexOp",
@@ -101,8 +102,8 @@ class ConjOp(ArithmeticOp, CompositeOp):
         """Negate the imaginary part; a real number is its own conjugate."""
         return ComplexOp(RealOp(x), -ImagOp(x)) if x.dtype.kind == "c" else x
 
+    @override
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Return the conjugate of the adjoint."""
         return (conj(delta),)
 
 

@@ -19,6 +19,7 @@ from weft.ir.op import explain
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import CompositeOp, TensorLike, TensorOp, operators
 from weft.ops.shape.movement import broadcast
+from weft.support.backports import override
 
 __all__ = [
     "Absolute",
@@ -96,13 +97,13 @@ class ElementwiseOp(TensorOp):
         return axes
 
     @property
+    @override
     def flops(self) -> int:
-        """One for each element."""
         size: int = self.axes.size
         return size
 
+    @override
     def may_overwrite(self, index: int) -> bool:
-        """Allow every operand."""
         return True
 
     def result_dtype(self, operand: DType) -> DType:
@@ -203,8 +204,8 @@ class NegativeOp(ArithmeticOp, CompositeOp):
         """Return 0 - x for integers, and -1 times x for floats, so that 0 gives -0."""
         return x * -1 if dtypes.is_inexact(x.dtype) else subtract(0, x)
 
+    @override
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Negate the adjoint."""
         return (-delta,)
 
 
@@ -213,8 +214,8 @@ class AbsoluteOp(ArithmeticOp):
 
     reference = meaning(np.absolute)
 
+    @override
     def result_dtype(self, operand: DType) -> DType:
-        """Return the real dtype."""
         return real_dtype(operand)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
@@ -253,8 +254,8 @@ class SquareOp(ArithmeticOp, CompositeOp):
 
     reference = meaning(np.square)
 
+    @override
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Multiply the operand by itself."""
         return x * x
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
@@ -265,12 +266,12 @@ class SquareOp(ArithmeticOp, CompositeOp):
 class ReciprocalOp(InexactOp, CompositeOp):
     """The reciprocal 1 / x; infinite at 0."""
 
+    @override
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Divide 1 by the operand, as an op."""
         return divide(1, x)
 
+    @override
     def reference(self, x: Array) -> Any:
-        """Divide 1 by the operand."""
         return np.divide(np.ones((), np.asarray(x).dtype), x)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
@@ -315,8 +316,8 @@ class AddOp(ArithmeticOp):
 
     reference = meaning(np.add)
 
+    @override
     def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
-        """Return the adjoint for both operands."""
         return delta, delta
 
 
@@ -325,8 +326,8 @@ class SubtractOp(ArithmeticOp):
 
     reference = meaning(np.subtract)
 
+    @override
     def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
-        """Return the adjoint, and its negative."""
         return delta, -delta
 
 
@@ -335,8 +336,8 @@ class MultiplyOp(ArithmeticOp):
 
     reference = meaning(np.multiply)
 
+    @override
     def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, TensorOp]:
-        """Multiply the adjoint by the other operand."""
         return delta * y, delta * x
 
 
@@ -356,8 +357,8 @@ class FloorDivideOp(RealNumberOp):
 
     reference = meaning(np.floor_divide)
 
+    @override
     def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[None, None]:
-        """Return None: there is no gradient."""
         return None, None
 
 

@@ -24,6 +24,7 @@ from weft.ops.pointwise.elementwise import (
     square,
 )
 from weft.ops.pointwise.rounding import IsinfOp
+from weft.support.backports import override
 
 __all__ = [
     "AtanOp",
@@ -178,12 +179,12 @@ class PowerOp(ArithmeticOp):
 class RsqrtOp(InexactOp, CompositeOp):
     """The reciprocal square root; infinite at 0 and NaN below."""
 
+    @override
     def reference(self, x: Array) -> Any:
-        """Divide 1 by the square root in NumPy."""
         return np.divide(np.ones((), np.asarray(x).dtype), np.sqrt(x))
 
+    @override
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Return the reciprocal of the square root."""
         return reciprocal(sqrt(x))
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
@@ -254,8 +255,8 @@ class Log2Op(InexactOp, CompositeOp):
 
     reference = meaning(np.log2)
 
+    @override
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Divide by the logarithm of the base."""
         return log(x) / math.log(2)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
@@ -268,8 +269,8 @@ class Log10Op(InexactOp, CompositeOp):
 
     reference = meaning(np.log10)
 
+    @override
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Divide by the logarithm of the base."""
         return log(x) / math.log(10)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:

@@ -35,6 +35,7 @@ from weft.ops.pointwise.elementwise import (
     mod,
 )
 from weft.ops.shape.movement import broadcast
+from weft.support.backports import override
 
 __all__ = [
     "CeilOp",
@@ -68,8 +69,8 @@ __all__ = [
 class RoundingOp(RealNumberOp):
     """Ops that round to integers; the gradient is 0."""
 
+    @override
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
-        """Return None: there is no gradient."""
         return (None,)
 
 
@@ -175,16 +176,16 @@ class SignbitOp(FloatOp, CompositeOp):
 
     reference = meaning(np.signbit)
 
+    @override
     def result_dtype(self, operand: DType) -> DType:
-        """Return bool."""
         return dtypes.bool_
 
     def decompose(self, x: TensorOp) -> TensorOp:
         """Bitcast to a signed integer and compare with 0."""
         return less(_as_bits(x), 0)
 
+    @override
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
-        """Return None: there is no gradient."""
         return (None,)
 
 
@@ -193,8 +194,8 @@ class CopysignOp(FloatOp, CompositeOp):
 
     reference = meaning(np.copysign)
 
+    @override
     def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
-        """Combine the bits of both operands."""
         size = _as_bits(x)
         every = int(np.iinfo(size.dtype).max)
         return bitcast((size & every) | (_as_bits(y) & ~every), x.dtype)
@@ -220,8 +221,8 @@ class NextafterOp(FloatOp, CompositeOp):
         same = where(equal(x, y), y, x + y)
         return where(is_below | less(y, x), moved, same)
 
+    @override
     def partials(self, delta: TensorOp, x: TensorOp, y: TensorOp) -> tuple[TensorOp, None]:
-        """Return the adjoint for the first operand, and None for the second."""
         return delta, None
 
 

@@ -29,6 +29,7 @@ from weft.ops.pointwise.error_functions import complement, error_function
 from weft.ops.pointwise.math import cos, exp, log, log1p, sin, sqrt
 from weft.ops.pointwise.polynomials import Coefficients, polynomial
 from weft.ops.pointwise.rounding import FloorOp, round
+from weft.support.backports import override
 
 __all__ = [
     "DigammaOp",
@@ -120,8 +121,8 @@ _ERFINV_FAR: Coefficients = (
 class ErfinvOp(FloatOp, CompositeOp):
     """The inverse error function; infinite at -1 and 1, NaN outside."""
 
+    @override
     def reference(self, x: Array) -> Any:
-        """Evaluate the polynomials in NumPy."""
         w = -np.log((1 - x) * (1 + x))
         root = np.sqrt(w)
         near, middle, far = (
@@ -135,8 +136,8 @@ class ErfinvOp(FloatOp, CompositeOp):
         slope = np.where(w < 6.25, near, np.where(w < 16, middle, far))
         return np.where(np.abs(x) == 1, x * np.inf, x * slope).astype(x.dtype)
 
+    @override
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Evaluate the polynomials."""
         x = wide(x)
         w = -log((1 - x) * (x + 1))
         root = sqrt(w)
@@ -286,8 +287,8 @@ class DigammaOp(FloatOp, CompositeOp):
         is_pole = equal(angle, 0) | equal(x, -math.inf)
         return cast(where(is_pole, math.nan, where(is_low, low, high)), self.dtype)
 
+    @override
     def partials(self, delta: TensorOp, x: TensorOp) -> Iterable[Any]:
-        """Differentiate the decomposition."""
         return CompositeOp.generate_adjoints(self, delta, x)
 
 

@@ -37,6 +37,7 @@ from weft.ops.products.linalg import (
     require_positional,
 )
 from weft.ops.shape.movement import BroadcastOp, IotaOp, broadcast, cast_axes
+from weft.support.backports import override
 
 __all__ = [
     "CholeskyOp",
@@ -106,8 +107,8 @@ class SolveOp(TensorOp):
         """Those of an LU factorization, and of two substitutions for each right-hand side."""
         return 2 * _cubes(self.args[0]) // 3 + 2 * int(self.axes.size) * int(self.axes.shape[-2])
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Take the axes of b."""
         return _check_system(*self.args)
 
     def reference(self, a: Array, b: Array) -> Any:
@@ -139,8 +140,8 @@ class DeterminantOp(TensorOp):
         _check_square(x)
         return Axes((*x.axes[:-2], Axis(2))), x.dtype
 
+    @override
     def reference(self, x: Array) -> Any:
-        """Call NumPy's slogdet."""
         return np.stack(np.linalg.slogdet(x), axis=-1).astype(self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
@@ -173,8 +174,8 @@ class InverseOp(CompositeOp):
         """Invert, with NaN in place of an error."""
         return _or_nan(np.linalg.inv, x)
 
+    @override
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Solve for the identity."""
         return SolveOp(x, _identity_like(x))
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
@@ -196,8 +197,8 @@ class TriangularSolveOp(CompositeOp):
 
     lower: bool
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Take the axes of b."""
         return _check_system(*self.args)
 
     def reference(self, a: Array, b: Array) -> Any:

@@ -23,6 +23,7 @@ from weft.ops.reductions.reduced_axes import OutAxes
 from weft.ops.reductions.reduction import SumOp
 from weft.ops.shape.joining import stack
 from weft.ops.shape.movement import TransposeOp, broadcast, cast_axes, transpose
+from weft.support.backports import override
 
 __all__ = [
     "ContractionOp",
@@ -78,8 +79,8 @@ class MatmulOp(ContractionOp):
             raise DTypeError(f"a product needs numbers of one dtype, not {x.dtype} and {y.dtype}")
         return Axes((*x.axes[:-1], y.axes[-1])), x.dtype
 
+    @override
     def reference(self, x: Array, y: Array) -> Any:
-        """Multiply matrices."""
         wide = accumulator_dtype(self.dtype)
         return np.matmul(np.asarray(x, wide), np.asarray(y, wide)).astype(self.dtype)
 
@@ -139,8 +140,8 @@ class DotOp(CompositeOp):
             tuple(i for i in range(y.rank) if i not in self.contracted[1] + self.batched[1]),
         )
 
+    @override
     def reference(self, x: Array, y: Array) -> Any:
-        """Contract with NumPy's einsum."""
         letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
         left = list(letters[: np.ndim(x)])
         right = list(letters[np.ndim(x) : np.ndim(x) + np.ndim(y)])

@@ -27,6 +27,7 @@ from weft.ops.pointwise.elementwise import cast, multiply
 from weft.ops.pointwise.math import cos, log, sqrt
 from weft.ops.shape.joining import stack
 from weft.ops.shape.movement import IotaOp, broadcast, cast_axes, reshape
+from weft.support.backports import override
 
 __all__ = [
     "RandomBitsOp",
@@ -121,8 +122,8 @@ class RandomBitsOp(CompositeOp):
         bits = cast(stack(words, pos=1), dtypes.uint32)
         return cast_axes(reshape(bits, (-1,))[:size], self.axes)
 
+    @override
     def generate_adjoints(self, delta: TensorOp, call: TensorOp) -> tuple[None]:
-        """Return None: there is no gradient."""
         return (None,)
 
 

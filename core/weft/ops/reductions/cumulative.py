@@ -25,6 +25,7 @@ from weft.ops.pointwise.elementwise import ArithmeticOp, FloatOp, add, align, ca
 from weft.ops.pointwise.math import LogaddexpOp, exp
 from weft.ops.pointwise.rounding import isnan
 from weft.ops.shape.joining import pad
+from weft.support.backports import override
 
 __all__ = [
     "CummaxOp",
@@ -119,8 +120,8 @@ class LinearRecurrenceOp(RunningOp):
     The first element is that of b; the first weight is ignored.
     """
 
+    @override
     def reference(self, weights: Array, terms: Array) -> Any:
-        """Iterate along the axis."""
         factors, result = self.scan_order(weights), np.array(self.scan_order(terms))
         for k in range(1, len(result)):
             result[k] += factors[k] * result[k - 1]
@@ -177,8 +178,8 @@ class CumulativeOp(RunningOp):
         """Return the inclusive op on x."""
         return type(self)(x, position=self.position, reverse=self.reverse, exclusive=False)
 
+    @override
     def reference(self, x: Array) -> Any:
-        """Accumulate with the NumPy ufunc."""
         wide = self.scan_order(np.asarray(x, accumulator_dtype(self.dtype)))
         result = self.ufunc.accumulate(wide, axis=0, dtype=wide.dtype)
         if self.exclusive and len(result):
@@ -213,12 +214,12 @@ class CumsumOp(CumulativeOp):
     combine = staticmethod(add)
 
     @staticmethod
+    @override
     def nothing(dtype: DType) -> Any:
-        """Return 0."""
         return 0
 
+    @override
     def adjoint(self, delta: TensorOp, x: TensorOp) -> TensorOp:
-        """Sum the adjoint in reverse."""
         return CumsumOp(delta, position=self.position, reverse=not self.reverse, exclusive=False)
 
 
@@ -229,8 +230,8 @@ class CumprodOp(CumulativeOp):
     combine = staticmethod(multiply)
 
     @staticmethod
+    @override
     def nothing(dtype: DType) -> Any:
-        """Return 1."""
         return 1
 
     def adjoint(self, delta: TensorOp, x: TensorOp) -> TensorOp:
@@ -267,8 +268,8 @@ class CummaxOp(RunningExtremumOp):
     combine = staticmethod(maximum)
 
     @staticmethod
+    @override
     def nothing(dtype: DType) -> Any:
-        """Return the least number."""
         return dtypes.least(dtype)
 
 
@@ -279,8 +280,8 @@ class CumminOp(RunningExtremumOp):
     combine = staticmethod(minimum)
 
     @staticmethod
+    @override
     def nothing(dtype: DType) -> Any:
-        """Return the greatest number."""
         return dtypes.greatest(dtype)
 
 
@@ -291,8 +292,8 @@ class LogCumSumExpOp(CumulativeOp):
     combine = LogaddexpOp
 
     @staticmethod
+    @override
     def nothing(dtype: DType) -> Any:
-        """Return the logarithm of 0."""
         return -np.inf
 
     def adjoint(self, delta: TensorOp, x: TensorOp) -> TensorOp:

@@ -21,6 +21,7 @@ from weft.ops.pointwise.rounding import isfinite
 from weft.ops.reductions.reduced_axes import reduced_positions, takes_axis
 from weft.ops.reductions.reduction import MaxOp, ReductionOp, SumOp
 from weft.ops.shape.movement import BroadcastOp
+from weft.support.backports import override
 
 __all__ = [
     "LogSoftmaxOp",
@@ -81,8 +82,8 @@ class LogitsOp(CompositeOp):
 
     positions: tuple[int, ...]
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Return the operand's axes and dtype."""
         return self.args[0].axes, self.args[0].dtype
 
     def widened(self, *operands: TensorOp) -> tuple[TensorOp, ...]:
@@ -107,13 +108,13 @@ class LogitsOp(CompositeOp):
 class SoftmaxOp(LogitsOp):
     """The softmax: exp(x) divided by its sum over some axes, after subtracting the maximum."""
 
+    @override
     def reference(self, x: Array) -> Any:
-        """Exponentiate and normalize in NumPy."""
         below, total = self.normalized(x)
         return (np.exp(below) / total).astype(self.dtype)
 
+    @override
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Exponentiate and normalize."""
         (wide,) = self.widened(x)
         powers = exp(self.below_largest(wide))
         return cast(powers / self.total(powers), self.dtype)

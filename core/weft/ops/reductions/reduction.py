@@ -38,6 +38,7 @@ from weft.ops.reductions.reduced_axes import (
     takes_axis,
 )
 from weft.ops.shape.movement import BroadcastOp, size_of
+from weft.support.backports import override
 
 __all__ = [
     "AllOp",
@@ -79,16 +80,16 @@ class ReductionOp(TensorOp):
 
     positions: tuple[int, ...]
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Return the kept axes and the dtype of the result."""
         (x,) = self.args
         if self.positions != tuple(i for i in range(x.rank) if i in self.positions):
             raise AxesError(f"{self.positions} are not increasing positions in {x.axes}")
         return Axes(x.axes[place] for place in self.kept()), self.result_dtype(x.dtype)
 
     @property
+    @override
     def flops(self) -> int:
-        """One for each element of the operand."""
         size: int = self.args[0].axes.size
         return size
 
@@ -113,17 +114,17 @@ class SumOp(ReductionOp):
     16-bit floats are summed in float32.
     """
 
+    @override
     def result_dtype(self, operand: DType) -> DType:
-        """Keep the dtype, with bool as int32."""
         return dtypes.int32 if dtypes.is_bool(operand) else operand
 
+    @override
     def reference(self, x: Array) -> Any:
-        """Call NumPy's sum."""
         wide = accumulator_dtype(self.dtype)
         return np.sum(x, axis=self.positions, dtype=wide).astype(self.dtype)
 
+    @override
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Broadcast the adjoint."""
         return (self.spread(delta, x),)
 
 
@@ -133,12 +134,12 @@ class ProdOp(ReductionOp):
     16-bit floats are multiplied in float32.
     """
 
+    @override
     def result_dtype(self, operand: DType) -> DType:
-        """Keep the dtype, with bool as int32."""
         return dtypes.int32 if dtypes.is_bool(operand) else operand
 
+    @override
     def reference(self, x: Array) -> Any:
-        """Call NumPy's prod."""
         wide = accumulator_dtype(self.dtype)
         return np.prod(x, axis=self.positions, dtype=wide).astype(self.dtype)
 
@@ -189,20 +190,20 @@ class ExtremumOp(ReductionOp):
 class MaxOp(ExtremumOp):
     """The maximum; NaN if an element is NaN."""
 
+    @override
     def reference(self, x: Array) -> Any:
-        """Call NumPy's max."""
         return np.max(x, axis=self.positions)
 
 
 class MinOp(ExtremumOp, CompositeOp):
     """The minimum; NaN if an element is NaN."""
 
+    @override
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Compute the maximum in the reversed order."""
         return reversed_order(MaxOp(reversed_order(x), positions=self.positions))
 
+    @override
     def reference(self, x: Array) -> Any:
-        """Call NumPy's min."""
         return np.min(x, axis=self.positions)
 
 
@@ -215,64 +216,64 @@ class ArgExtremumOp(ExtremumOp):
             raise AxesError("exactly one axis must be reduced: flatten several first")
         return super().infer()
 
+    @override
     def result_dtype(self, operand: DType) -> DType:
-        """Return int64."""
         return dtypes.int64
 
+    @override
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
-        """Return None: there is no gradient."""
         return (None,)
 
 
 class ArgmaxOp(ArgExtremumOp):
     """The index of the first maximum, or of the first NaN."""
 
+    @override
     def reference(self, x: Array) -> Any:
-        """Call NumPy's argmax."""
         return np.argmax(x, axis=self.positions[0])
 
 
 class ArgminOp(ArgExtremumOp, CompositeOp):
     """The index of the first minimum, or of the first NaN."""
 
+    @override
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Compute the argmax in the reversed order."""
         return ArgmaxOp(reversed_order(x), positions=self.positions)
 
+    @override
     def reference(self, x: Array) -> Any:
-        """Call NumPy's argmin."""
         return np.argmin(x, axis=self.positions[0])
 
 
 class AnyOp(ReductionOp, CompositeOp):
     """Whether any element is true: nonzero or NaN; False for no elements."""
 
+    @override
     def result_dtype(self, operand: DType) -> DType:
-        """Return bool."""
         return dtypes.bool_
 
+    @override
     def reference(self, x: Array) -> Any:
-        """Call NumPy's any."""
         return np.any(np.not_equal(x, 0), axis=self.positions)
 
+    @override
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Compare the number of true elements with 0."""
         return greater(SumOp(truth(x), positions=self.positions), 0)
 
+    @override
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
-        """Return None: there is no gradient."""
         return (None,)
 
 
 class AllOp(AnyOp):
     """Whether all elements are true: nonzero or NaN; True for no elements."""
 
+    @override
     def reference(self, x: Array) -> Any:
-        """Call NumPy's all."""
         return np.all(np.not_equal(x, 0), axis=self.positions)
 
+    @override
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Negate any over the negated elements."""
         return logical_not(AnyOp(logical_not(truth(x)), positions=self.positions))
 
 
@@ -301,14 +302,14 @@ class MeanOp(ReductionOp, CompositeOp):
         reduced = Axes(x.axes[place] for place in self.positions)
         return reciprocal(size_of(reduced, self.accumulator_dtype))
 
+    @override
     def reference(self, x: Array) -> Any:
-        """Divide the sum by the count."""
         total = np.sum(x, axis=self.positions, dtype=self.accumulator_dtype)
         count = np.asarray(np.asarray(x).size / (total.size or 1), total.dtype)
         return (total / count).astype(self.dtype)
 
+    @override
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Multiply the sum by the reciprocal of the count."""
         total = SumOp(cast(x, self.accumulator_dtype), positions=self.positions)
         return cast(multiply(total, self.share(x)), self.dtype)
 

@@ -31,6 +31,7 @@ from weft.ops.pointwise.elementwise import cast, common_dtype
 from weft.ops.pointwise.rounding import isnan
 from weft.ops.reductions.cumulative import place
 from weft.ops.shape.movement import broadcast, cast_axes
+from weft.support.backports import override
 
 __all__ = [
     "ArgsortOp",
@@ -76,29 +77,29 @@ class SortingOp(TensorOp):
 class ArgsortOp(SortingOp):
     """The indices along an axis that sort it, as int64; stable, NaN counts as the largest."""
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Return the operand's axes, and int64."""
         return super().infer()[0], dtypes.int64
 
+    @override
     def reference(self, x: Array) -> Any:
-        """Sort indices in NumPy."""
         return sorted_indices(x, self.position, self.descending)
 
+    @override
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
-        """Return None: there is no gradient."""
         return (None,)
 
 
 class SortOp(SortingOp, CompositeOp):
     """The elements sorted along an axis; the gradient is permuted back."""
 
+    @override
     def reference(self, x: Array) -> Any:
-        """Sort in NumPy."""
         result = np.sort(comparable(x), axis=self.position).astype(self.dtype)
         return np.flip(result, self.position) if self.descending else result
 
+    @override
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Gather the elements by the result of argsort."""
         order = ArgsortOp(x, position=self.position, descending=self.descending)
         return TakeAlongAxisOp(x, order, position=self.position)
 
@@ -114,8 +115,8 @@ class TopKIndicesOp(SortingOp, CompositeOp):
 
     k: int
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Return the axes with length k, and int64."""
         axes, _ = super().infer()
         length = axes[self.position].length
         if self.k < 0 or (isinstance(length, int) and self.k > length):
@@ -124,18 +125,18 @@ class TopKIndicesOp(SortingOp, CompositeOp):
             )
         return with_length(axes, self.position, self.k), dtypes.int64
 
+    @override
     def reference(self, x: Array) -> Any:
-        """Sort indices in NumPy, and slice."""
         order = sorted_indices(x, self.position, self.descending)
         return np.take(order, range(self.k), axis=self.position)
 
+    @override
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Slice the result of argsort."""
         order = ArgsortOp(x, position=self.position, descending=self.descending)
         return SliceOp(order, bounds=tuple((0, axis.length, 1) for axis in self.axes))
 
+    @override
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
-        """Return None: there is no gradient."""
         return (None,)
 
 
@@ -150,8 +151,8 @@ class SearchSortedOp(CompositeOp):
 
     side: Side
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Return the axes of the second operand, and int64."""
         ordered, values = self.args
         if ordered.rank != 1:
             raise AxesError(f"the sorted operand must be a vector, not {ordered.axes}")
@@ -163,8 +164,8 @@ class SearchSortedOp(CompositeOp):
             )
         return values.axes, dtypes.int64
 
+    @override
     def reference(self, ordered: Array, values: Array) -> Any:
-        """Call NumPy's searchsorted."""
         return np.searchsorted(comparable(ordered), comparable(values), self.side).astype(np.int64)
 
     def decompose(self, ordered: TensorOp, values: TensorOp) -> TensorOp:
@@ -185,8 +186,8 @@ class SearchSortedOp(CompositeOp):
             return logical_not(_precedes(y, x))
         return _precedes(x, y)
 
+    @override
     def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> tuple[None, None]:
-        """Return None: there is no gradient."""
         return None, None
 
 

@@ -47,6 +47,7 @@ from weft.ops.reductions.reduction import (
 )
 from weft.ops.reductions.sorting import SortOp
 from weft.ops.shape.movement import size_of
+from weft.support.backports import override
 
 __all__ = [
     "L1_norm",
@@ -83,8 +84,8 @@ class NormOp(ReductionOp, CompositeOp):
 
     exponent: float
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Check the exponent."""
         if not math.isfinite(self.exponent) or self.exponent == 0:
             raise ArgumentError(f"the exponent must be finite and not 0, not {self.exponent}")
         return super().infer()
@@ -231,8 +232,8 @@ class QuantileOp(ReductionOp, CompositeOp):
         low = math.floor(place)
         return low, math.ceil(place), place - low
 
+    @override
     def reference(self, x: Array) -> Any:
-        """Sort and interpolate."""
         kept = self.kept()
         shape = (*(np.shape(x)[place] for place in kept), -1)
         rows = np.transpose(np.asarray(x, accumulator_dtype(self.dtype)), (*kept, *self.positions))
@@ -243,8 +244,8 @@ class QuantileOp(ReductionOp, CompositeOp):
             result = result * (1 - weight) + ordered[..., high] * weight
         return np.where(np.isnan(ordered[..., -1]), np.nan, result).astype(self.dtype)
 
+    @override
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Sort and interpolate."""
         rows, _ = joined(x, self.positions)
         count = rows.axes[-1].length
         if not isinstance(count, int):

@@ -25,6 +25,7 @@ from weft.ops.shape.movement import (
     new_place,
     transpose,
 )
+from weft.support.backports import override
 
 __all__ = [
     "ConcatOp",
@@ -51,8 +52,8 @@ class PadOp(CompositeOp):
     widths: tuple[tuple[int, int], ...]
     fill: float
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Return the axes with the padded lengths."""
         (x,) = self.args
         if len(self.widths) != x.rank or any(min(pair) < 0 for pair in self.widths):
             raise AxesError(
@@ -64,8 +65,8 @@ class PadOp(CompositeOp):
         )
         return with_lengths(x.axes, lengths), x.dtype
 
+    @override
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Slice off the padding."""
         return (SliceOp(delta, bounds=self.inner_bounds(x.axes)),)
 
     def inner_bounds(self, axes: Axes) -> Bounds:
@@ -74,13 +75,13 @@ class PadOp(CompositeOp):
             (before, axis.length, 1) for axis, (before, _) in zip(axes, self.widths, strict=True)
         )
 
+    @override
     def decompose(self, x: TensorOp) -> TensorOp:
-        """Write the operand into the constant."""
         around = broadcast(constant(self.fill, dtype=x.dtype), self.axes)
         return UpdateSliceOp(around, x, bounds=self.inner_bounds(x.axes))
 
+    @override
     def reference(self, x: Array) -> Any:
-        """Pad with the constant."""
         result = np.full(self.axes.shape, self.fill, np.asarray(x).dtype)
         result[python_slices(self.inner_bounds(make_axes(np.shape(x))))] = x
         return result
@@ -125,20 +126,20 @@ class ConcatOp(TensorOp):
             found.append(tuple(bounds))
         return found
 
+    @override
     def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> list[TensorOp]:
-        """Return the slice of the adjoint for each operand."""
         return [
             cast_axes(SliceOp(delta, bounds=bounds), x.axes)
             for x, bounds in zip(args, self.parts(), strict=True)
         ]
 
+    @override
     def reference(self, *args: Any) -> Any:
-        """Call NumPy's concatenate."""
         return np.concatenate(args, axis=self.position)
 
 
 PadWidth = SupportsIndex | Sequence[SupportsIndex]
-"""The number of elements before and after along an axis, or one number for both."""
+"""The numbers of elements before and after along an axis, or one number for both."""
 
 
 def pad(
@@ -259,7 +260,7 @@ def concat(tensors: Sequence[Any], axis: AxisKey = 0) -> TensorOp:
     name = getattr(axis, "name", axis)
     position = first.axes.position(name)
     if first.axes.is_named:
-        xs = [transpose(x, map(str, first.axes.names)) for x in xs]
+        xs = [transpose(x, list(map(str, first.axes.names))) for x in xs]
     return ConcatOp(*(operators["cast"](x, dtype) for x in xs), position=position)
 
 

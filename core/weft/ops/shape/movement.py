@@ -15,6 +15,7 @@ from weft.ir.lengths import Length, floor_divide, product
 from weft.ir.op import Op, explain
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import CompositeOp, TensorLike, TensorOp, operators
+from weft.support.backports import override
 
 __all__ = [
     "BroadcastOp",
@@ -54,8 +55,8 @@ class ReshapeOp(TensorOp):
 
     target_axes: Axes
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Check that the sizes agree."""
         (x,) = self.args
         if x.axes.size != self.target_axes.size:
             raise AxesError(
@@ -63,12 +64,12 @@ class ReshapeOp(TensorOp):
             )
         return self.target_axes, x.dtype
 
+    @override
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Reshape the adjoint to the operand's axes."""
         return (cast_axes(delta, x.axes),)
 
+    @override
     def reference(self, x: Array) -> Any:
-        """Reshape in row-major order."""
         return np.reshape(x, self.axes.shape)
 
     def view(self, operand: TensorDescription) -> TensorDescription | None:
@@ -87,24 +88,24 @@ class TransposeOp(TensorOp):
 
     permutation: tuple[int, ...]
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Permute the axes."""
         (x,) = self.args
         if sorted(self.permutation) != list(range(x.rank)):
             raise AxesError(f"{self.permutation} does not permute the {x.rank} axes {x.axes}")
         return Axes(x.axes[place] for place in self.permutation), x.dtype
 
+    @override
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Apply the inverse permutation to the adjoint."""
         inverse = tuple(map(int, np.argsort(self.permutation)))
         return (TransposeOp(delta, permutation=inverse),)
 
+    @override
     def reference(self, x: Array) -> Any:
-        """Call NumPy's transpose."""
         return np.transpose(x, self.permutation)
 
+    @override
     def view(self, operand: TensorDescription) -> TensorDescription:
-        """Return the transposed layout of the operand."""
         return operand.transpose(self.permutation)
 
 
@@ -133,8 +134,8 @@ class BroadcastOp(TensorOp):
                 raise AxesError(f"{x.axes} does not broadcast to {self.target_axes}")
         return self.target_axes, x.dtype
 
+    @override
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
-        """Sum the adjoint over the broadcast axes."""
         kept = {
             place
             for axis, place in zip(x.axes, self.dims, strict=True)
@@ -143,8 +144,8 @@ class BroadcastOp(TensorOp):
         gone = tuple(place for place in range(self.rank) if place not in kept)
         return (cast_axes(operators["sum_over"](delta, gone), x.axes),)
 
+    @override
     def reference(self, x: Array) -> Any:
-        """Insert dimensions of length 1, then broadcast."""
         shape = [1] * self.rank
         for place, length in zip(self.dims, np.shape(x), strict=True):
             shape[place] = length
@@ -158,28 +159,28 @@ class BroadcastOp(TensorOp):
 class IdentityOp(TensorOp):
     """The operand itself; subclasses add a meaning."""
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Keep axes and dtype."""
         return self.args[0].axes, self.args[0].dtype
 
+    @override
     def reference(self, x: Array, *others: Any) -> Any:
-        """Return the first operand."""
         return x
 
+    @override
     def view(self, operand: TensorDescription) -> TensorDescription | None:
-        """Return the operand's layout."""
         return operand
 
+    @override
     def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> tuple[TensorOp | None, ...]:
-        """Return the adjoint for the first operand, and None for the others."""
         return (delta, *(None for _ in args[1:]))
 
 
 class ContiguousOp(IdentityOp):
     """A copy of the operand in row-major order."""
 
+    @override
     def reference(self, x: Array, *others: Any) -> Any:
-        """Copy in C order."""
         return np.array(x, order="C")
 
     def view(self, operand: TensorDescription) -> None:
@@ -201,12 +202,12 @@ class IotaOp(TensorOp):
     target_dtype: DType
     position: int
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Return the declared axes and dtype."""
         return self.target_axes, self.target_dtype
 
+    @override
     def reference(self) -> Any:
-        """Broadcast NumPy's arange."""
         shape = [1] * self.rank
         shape[self.position] = -1
         count = np.arange(self.axes.shape[self.position], dtype=self.dtype)
@@ -227,16 +228,16 @@ class SizeOp(CompositeOp):
     counted: Axes
     target_dtype: DType
 
+    @override
     def infer(self) -> tuple[Axes, DType]:
-        """Return no axes, and the declared dtype."""
         return Axes(), self.target_dtype
 
+    @override
     def decompose(self) -> TensorOp:
-        """Return the constant."""
         return constant(self.counted.size, dtype=self.dtype)
 
+    @override
     def reference(self) -> Any:
-        """Multiply the lengths."""
         return np.asarray(product(self.counted.shape), self.dtype)
 
 
