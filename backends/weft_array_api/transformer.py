@@ -22,6 +22,7 @@ from weft.report.recorder import Recorder
 from weft.runtime.device import DeviceBufferStorage, DeviceTensor
 from weft.runtime.program import Program
 from weft.runtime.transformer import Transformer
+from weft.support.backports import override
 from weft.support.interrupts import held
 from weft.support.locks import cached_property
 from weft_array_api.rules import Array, ArrayLibrary, Rule, rules
@@ -36,13 +37,13 @@ class ArrayBuffer(DeviceBufferStorage):
     def allocate(self) -> None:
         """Do nothing: arrays are created when they are first needed."""
 
+    @override
     def detach(self) -> None:
-        """Hold the array no longer."""
         super().detach()
         self.value = None
 
+    @override
     def make_tensor(self, description: TensorDescription) -> ArrayTensor:
-        """Return a tensor on the buffer's array."""
         return ArrayTensor(self, description)
 
 
@@ -62,8 +63,8 @@ class ArrayTensor(DeviceTensor):
             self[...] = np.zeros(self.shape, self.dtype)
         return self.storage.value
 
+    @override
     def get(self, out: Any = None) -> np.ndarray[Any, Any]:
-        """Copy the elements into `out`, or into a new array, and return it."""
         host = self.storage.transformer.library.to_host(self.array)
         if out is None:
             return np.array(host)
@@ -128,8 +129,8 @@ class ArrayTransformer(Transformer):
             fast_math=self.fast_math,
         )
 
+    @override
     def device_buffer_storage(self, nbytes: int, name: str) -> ArrayBuffer:
-        """Return a new buffer."""
         return ArrayBuffer(self, nbytes, name)
 
     def transform_ordered_ops(

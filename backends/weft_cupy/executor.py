@@ -14,6 +14,7 @@ from weft.communicators import DeviceArray, DeviceCommunicator
 from weft.ir.description import TensorDescription
 from weft.plan.plan import INPUT, RESULT
 from weft.runtime.program import Program
+from weft.support.backports import override
 from weft_c.matmul import blas
 from weft_c.runtime.bound_segment import BoundSegment
 from weft_c.runtime.control_flow import Bound
@@ -178,16 +179,16 @@ class CUDAKernelGroup(GPUKernelGroup):
 
     # Error words
 
+    @override
     def make_error_words(self) -> Memory:
-        """Allocate the error words."""
         return self.device.memory(len(self.reports) * WORD, "error words")
 
     def _word(self, word: int | None) -> int:
         assert word is not None
         return self.error_words.address + word * WORD
 
+    @override
     def clear_error_words(self) -> None:
-        """Set all error words to 0."""
         self.queue.clear(self._word(0), len(self.reports) * WORD)
 
     def read_error_words(self) -> list[int]:

@@ -7,6 +7,7 @@ from itertools import accumulate
 import numpy as np
 
 from weft.ir.graph import Graph
+from weft.support.backports import override
 from weft_c.runtime.host_io import HostIO
 from weft_c.runtime.storage import Arrays, Bytes, bytes_of
 from weft_c.runtime.workspace_pool import WorkspacePool
@@ -32,8 +33,8 @@ class CuPyHostIO(HostIO):
         self._sources = [number for number in filled if number < self.inputs]
         self._targets = [number for number in filled if number >= self.inputs]
 
+    @override
     def begin(self, arrays: Arrays) -> None:
-        """Copy the inputs to the device."""
         for number in self._sources:
             self.queue.upload(self.addresses[number], bytes_of(arrays[number]))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from weft.cache.store import Cache, is_off
 from weft.runtime.program import Program
+from weft.support.backports import override
 from weft.support.locks import cached_property
 from weft_c.runtime.kernel_group import GPUKernelGroup
 from weft_c.runtime.storage import CopiedStorage
@@ -56,8 +57,8 @@ class CuPyTransformer(DeviceTransformer):
         """The collectives that are under way, made when a program first needs them."""
         return Exchanges(self.device, self.queue)
 
+    @override
     def device_buffer_storage(self, nbytes: int, name: str) -> CuPyStorage:
-        """Return a new, unallocated buffer."""
         return CuPyStorage(self, nbytes, name)
 
     def make_workspace(self, nbytes: int, what: str) -> Memory:
@@ -69,8 +70,8 @@ class CuPyTransformer(DeviceTransformer):
         """The cache of machine code; None if caching is off."""
         return None if self.compile_cache.option is False or is_off() else self.compile_cache.cache
 
+    @override
     def kernel_group(self, program: Program) -> CUDAKernelGroup:
-        """Return a new, empty executor of a program."""
         return CUDAKernelGroup(self, program)
 
     def give_back(

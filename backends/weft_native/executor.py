@@ -15,6 +15,7 @@ from weft.plan.plan import Buffer
 from weft.report.recorder import CAPACITY, Recorder
 from weft.runtime.host_threads import available_processors
 from weft.runtime.program import Program
+from weft.support.backports import override
 from weft_c.runtime.bound_segment import BoundSegment
 from weft_c.runtime.host_io import HostIO
 from weft_c.runtime.kernel_group import GPUKernelGroup
@@ -258,8 +259,8 @@ class NativeKernelGroup(GPUKernelGroup):
         """Bind the table again before the next call: memory has moved."""
         self.is_bound[0] = 0
 
+    @override
     def close(self) -> None:
-        """Release all memory."""
         self.unbind()
         super().close()
 
@@ -283,8 +284,8 @@ class NativeKernelGroup(GPUKernelGroup):
         """Bind a segment, whose launches are one call."""
         return NativeSegment(self, segment, is_last)
 
+    @override
     def bind_launch(self, launch: Launch, word: int | None) -> Callable[[], Any]:
-        """Return a function that runs a launch."""
         return partial(self.launch_again, launch)
 
     def launch_again(self, launch: Launch) -> None:
@@ -296,15 +297,15 @@ class NativeKernelGroup(GPUKernelGroup):
 
     # Error words
 
+    @override
     def make_error_words(self) -> Memory:
-        """Allocate the error words."""
         return self.device.memory(4 * len(self.reports), "error words")
 
+    @override
     def clear_error_words(self) -> None:
-        """Set all error words to 0."""
         self.error_words.host[:] = 0
 
+    @override
     def read_error_words(self) -> list[int]:
-        """Return the error words."""
         found: list[int] = self.error_words.host.view(np.int32).tolist()
         return found

@@ -13,6 +13,7 @@ from weft.ir.op import Op
 from weft.runtime.computation import Computation
 from weft.runtime.host_threads import available_processors
 from weft.runtime.program import Program
+from weft.support.backports import override
 from weft_c.runtime.kernel_group import GPUKernelGroup
 from weft_c.runtime.storage import Bytes, CopiedStorage, bytes_of
 from weft_c.runtime.transformer import DeviceTransformer
@@ -74,8 +75,8 @@ class NativeTransformer(DeviceTransformer):
         self.workspace_pool.on_release = self._unbind
 
     @property
+    @override
     def threads(self) -> int:
-        """The most threads of a call."""
         return self.processor.units
 
     def _unbind(self) -> None:
@@ -118,20 +119,20 @@ class NativeTransformer(DeviceTransformer):
         runtime()
         return " ".join(compiler.command()), ""
 
+    @override
     def device_buffer_storage(self, nbytes: int, name: str) -> NativeStorage:
-        """Return a new, unallocated buffer."""
         return NativeStorage(self, nbytes, name)
 
+    @override
     def new_constant_storage(self, op: Op) -> NativeStorage:
-        """Return a new, unallocated buffer for a constant."""
         return NativeConstantStorage(self, op.const.nbytes, f"constant {op.name}")
 
     def make_workspace(self, nbytes: int, what: str) -> Memory:
         """Allocate memory; raises DeviceMemoryError if there is not enough."""
         return self.device.memory(nbytes, what)
 
+    @override
     def kernel_group(self, program: Program) -> NativeKernelGroup:
-        """Return a new, empty executor of a program."""
         group = NativeKernelGroup(self, program)
         if program.family is not None:
             group.processor = replace(group.processor, is_generic=True)

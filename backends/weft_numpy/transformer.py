@@ -24,6 +24,7 @@ from weft.runtime.device import DeviceBufferStorage, DeviceTensor, host_view
 from weft.runtime.out_of_memory import note_largest_tensors
 from weft.runtime.program import Program
 from weft.runtime.transformer import Transformer
+from weft.support.backports import override
 from weft.support.interrupts import held, interruptible
 from weft.support.locks import cached_property
 from weft_numpy.blas_threads import blas
@@ -53,8 +54,8 @@ class NumPyDeviceTensor(DeviceTensor):
         assert isinstance(storage, NumPyDeviceBufferStorage)
         self.array = host_view(self.description, storage.memory)
 
+    @override
     def detach(self) -> None:
-        """Hold the memory no longer."""
         vars(self).pop("array", None)
 
     def __getattr__(self, name: str) -> Any:
@@ -62,8 +63,8 @@ class NumPyDeviceTensor(DeviceTensor):
             self.storage.require_allocated()
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
+    @override
     def get(self, out: Any = None) -> np.ndarray[Any, Any]:
-        """Copy the elements into `out`, or into a new array, and return it."""
         if out is None:
             return self.array.copy()
         np.copyto(out, self.array)
@@ -102,8 +103,8 @@ class NumPyDeviceBufferStorage(DeviceBufferStorage):
         else:
             self.memory = self.zeros()
 
+    @override
     def detach(self) -> None:
-        """Hold the memory no longer."""
         super().detach()
         vars(self).pop("memory", None)
 
@@ -138,8 +139,8 @@ class NumPyDeviceBufferStorage(DeviceBufferStorage):
         self.transformer.moves += 1
         self.initial, self.is_shared = None, False  # until here an interrupt changes nothing
 
+    @override
     def make_tensor(self, description: TensorDescription) -> NumPyDeviceTensor:
-        """Return a tensor on this buffer."""
         return NumPyDeviceTensor(self, description)
 
 
@@ -213,8 +214,8 @@ class NumPyTransformer(Transformer):
         self._arenas: weakref.WeakSet[Arena] = weakref.WeakSet()
 
     @property
+    @override
     def threads(self) -> int:
-        """The most threads of a call."""
         return self.machine.threads
 
     @cached_property
@@ -257,12 +258,12 @@ class NumPyTransformer(Transformer):
     def _workspace(self, op: Op) -> int:
         return self.kernels.workspace(op)
 
+    @override
     def device_buffer_storage(self, nbytes: int, name: str) -> NumPyDeviceBufferStorage:
-        """Return a new, unallocated buffer."""
         return NumPyDeviceBufferStorage(self, nbytes, name)
 
+    @override
     def arena_storage(self, program: Program) -> NumPyDeviceBufferStorage:
-        """Return a new, unallocated arena."""
         storage = self.device_buffer_storage(program.arena_size, "arena")
         storage.program = program
         return storage
@@ -292,12 +293,12 @@ class NumPyTransformer(Transformer):
         code = ProgramWriter(program, self.kernels).write(ordered_ops, rules.find)
         return self._runner(program, self._linked(program, code))
 
+    @override
     def code_options(self) -> Sequence[Any]:
-        """Return the rules."""
         return [self.machine, CHUNK, [(kind, rules[kind]) for kind in rules]]
 
+    @override
     def export(self, program: Program, serializer: Serializer) -> Any:
-        """Return the generated code."""
         return serialize(program.code, serializer)
 
     def restore(self, program: Program, deserializer: Deserializer) -> Callable[..., None]:

@@ -13,6 +13,7 @@ from weft.errors import BackendError
 from weft.plan.plan import INPUT, RESULT
 from weft.report.progress import Stage
 from weft.runtime.program import Program
+from weft.support.backports import override
 from weft_c.runtime.bound_segment import BoundSegment
 from weft_c.runtime.errors import kernel_and_lines
 from weft_c.runtime.kernel_group import GPUKernelGroup
@@ -183,24 +184,24 @@ class OpenCLKernelGroup(GPUKernelGroup):
 
     # Error words, each at an aligned offset, where a sub-buffer can begin
 
+    @override
     def make_error_words(self) -> Memory:
-        """Allocate the error words."""
         return self.device.memory(self._error_words_size, "error words", self.processor.shares_host)
 
     @property
     def _error_words_size(self) -> int:
         return len(self.reports) * self.processor.alignment
 
+    @override
     def clear_error_words(self) -> None:
-        """Set all error words to 0."""
         if self.error_words.host is not None:
             self.error_words.host[:] = 0
         else:
             zeros = np.zeros(self._error_words_size, np.uint8)
             self.cl.enqueue_copy(self.queue, self.error_words.buffer, zeros)
 
+    @override
     def read_error_words(self) -> list[int]:
-        """Return the error words."""
         found = self.error_words.host
         if found is None:
             found = np.empty(self._error_words_size, np.uint8)

@@ -11,6 +11,7 @@ from weakref import ref
 
 import numpy as np
 
+from weft.support.backports import override
 from weft_c.runtime.host_io import HostIO
 from weft_c.runtime.storage import Arrays, Bytes, bytes_of
 from weft_opencl.device import Memory
@@ -100,8 +101,8 @@ class SharedHostIO(OpenCLHostIO):
     def write(self, number: int, start: int, bytes_: Bytes) -> None:
         """Do nothing: the bytes were written in place."""
 
+    @override
     def release(self) -> None:
-        """Release memory."""
         self._arguments = KernelArguments(len(self.ops))
         self._nothing.release()
 
@@ -141,8 +142,8 @@ class CopiedHostIO(OpenCLHostIO):
         """Set the argument once for all calls."""
         kernel.set_arg(index, self.copy_of(number).part(start, size))
 
+    @override
     def begin(self, arrays: Arrays) -> Any:
-        """Copy the inputs to the device."""
         copy, queue = self.group.cl.enqueue_copy, self.group.queue
         sources = [(n, bytes_of(arrays[n])) for n in range(self.inputs) if self.is_copied(n)]
         for number, source in sources:

@@ -7,6 +7,7 @@ from typing import Any
 
 from weft.ir.op import Op
 from weft.runtime.program import Program
+from weft.support.backports import override
 from weft_c.runtime.transformer import DeviceTransformer
 from weft_opencl.device import Device, Memory
 from weft_opencl.devices import choose, summary
@@ -49,20 +50,20 @@ class OpenCLTransformer(DeviceTransformer):
         """Return the device that would be selected, and why others are not usable."""
         return summary()
 
+    @override
     def device_buffer_storage(self, nbytes: int, name: str) -> OpenCLStorage:
-        """Return a new, unallocated buffer."""
         return OpenCLStorage(self, nbytes, name)
 
+    @override
     def new_constant_storage(self, op: Op) -> OpenCLStorage:
-        """Return a new, unallocated buffer for a constant."""
         return OpenCLConstantStorage(self, op.const.nbytes, f"constant {op.name}")
 
     def make_workspace(self, nbytes: int, what: str) -> Memory:
         """Allocate uninitialized memory; raises DeviceMemoryError if there is not enough."""
         return self.device.memory(nbytes, what, self.processor.shares_host)
 
+    @override
     def kernel_group(self, program: Program) -> OpenCLKernelGroup:
-        """Return a new, empty executor of a program."""
         return OpenCLKernelGroup(self, program)
 
     def enqueued(self, enqueue: Callable[..., Any], *args: Any, doing: str, **options: Any) -> None:

@@ -35,6 +35,7 @@ from weft.communicators.interface import (
     mismatch,
 )
 from weft.errors import BackendError, CommunicationError
+from weft.support.backports import override
 from weft_mpi.transfers import finish, transfer
 
 SPINNING = 10e-3
@@ -122,8 +123,8 @@ class MPICommunicator(Communicator):
         self._requests.put(request)
         return request
 
+    @override
     def abort(self, reason: str) -> None:
-        """End all processes through MPI."""
         atexit.unregister(self._leave)  # the process may live on for a while
         print(f"rank {self._rank}: {reason}", file=sys.stderr, flush=True)
         time.sleep(FORWARDING)

@@ -22,6 +22,7 @@ from weft import settings
 from weft.communicators import Collective, DeviceArray, DeviceCommunicator, Request, connected
 from weft.communicators.interface import Array
 from weft.errors import CommunicationError
+from weft.support.backports import override
 from weft_nccl import library, transfers
 from weft_nccl.connection import Connection
 
@@ -65,8 +66,8 @@ class NCCLCommunicator(DeviceCommunicator):
         """Start a collective of arrays of the host through MPI."""
         return self._control.start(collective, x, out)
 
+    @override
     def abort(self, reason: str) -> None:
-        """End all processes through MPI."""
         self._control.abort(reason)
 
     def has(self, collective: Collective, dtype: np.dtype[Any]) -> bool:

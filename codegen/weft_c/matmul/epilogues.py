@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from weft.ir.description import TensorDescription
 from weft.kernels.kernel import title_of
+from weft.support.backports import override
 from weft_c.loops.elementwise import ElementWiseKernel, are_contiguous
 from weft_c.loops.loop_nest import LoopNest, View
 from weft_c.lowering import KernelBuilder, Lowering
@@ -71,18 +72,18 @@ class StoreEpilogue(Epilogue):
     acc: Accumulator
 
     @property
+    @override
     def shape(self) -> tuple[int, ...]:
-        """The shape of the tensor."""
         return self.out.shape
 
     @property
+    @override
     def tensors(self) -> tuple[TensorDescription, ...]:
-        """The tensor."""
         return (self.out,)
 
     @property
+    @override
     def target(self) -> TensorDescription:
-        """The tensor."""
         return self.out
 
     def begin(self, lowering: Lowering, title: str) -> KernelBuilder:

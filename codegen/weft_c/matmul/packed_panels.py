@@ -21,6 +21,7 @@ from weft.ir.tensor import TensorOp
 from weft.nn.spatial.geometry import Numbers
 from weft.ops.products.linalg import ContractionOp, MatmulOp
 from weft.ops.shape.movement import BroadcastOp
+from weft.support.backports import override
 from weft_c.loops.parallel import parallel_for, unravel_index
 from weft_c.lowering import Lowering, rules
 from weft_c.matmul.accumulators import accumulator
@@ -58,8 +59,8 @@ class PackPanelsOp(TensorOp):
         groups, results, terms = matrices_of(w.axes.shape, self.groups, self.is_transposed)
         return make_axes((groups, -(-results // self.width), terms, self.width)), w.dtype
 
+    @override
     def reference(self, w: Any) -> Any:
-        """Move the axes."""
         groups, results, terms = matrices_of(w.shape, self.groups, self.is_transposed)
         channels, taps = terms // prod(w.shape[2:]), prod(w.shape[2:])
         if self.is_transposed:
@@ -91,8 +92,8 @@ class PackedMatmulOp(ContractionOp):
         x, _ = self.args
         return Axes((*x.axes[:-1], *make_axes((self.columns,)))), x.dtype
 
+    @override
     def reference(self, x: Any, panels: Any) -> Any:
-        """Unpack the matrix and multiply."""
         _, count, terms, width = panels.shape
         matrix = panels[0].transpose(1, 0, 2).reshape(terms, count * width)
         return np.matmul(x, matrix[:, : self.columns])

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ops.reductions import cumulative
+from weft.support.backports import override
 from weft_c.loops.parallel import parallel_for, unravel_index, work_group_loop
 from weft_c.lowering import Array, KernelBuilder, Lowering, needs_scratch, rules
 from weft_c.ops.combining import combined
@@ -311,16 +312,16 @@ class _CumulativeScan(_Scan):
         self.is_exclusive = op.exclusive
         self.reduction = _REDUCTIONS[type(op)]
 
+    @override
     def element(self, *at: str) -> tuple[str, ...]:
-        """Return the element."""
         return (self.get(self.args[0], *at[1:]),)
 
     def combined(self, x: Sequence[str], y: Sequence[str]) -> tuple[str, ...]:
         """Return the combination by the op's combiner."""
         return (combined(self.code, self.reduction, self.dtype, x[0], y[0]),)
 
+    @override
     def step(self, total: str, at: tuple[str, ...], number: str) -> str:
-        """Return the combination with the element."""
         (value,) = self._variables("value", [self.get(self.args[0], *at)])
         return combined(self.code, self.reduction, self.dtype, total, value)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from math import prod
 
+from weft.support.backports import override
 from weft_c.loops.elementwise import ElementWiseKernel, are_contiguous
 from weft_c.loops.parallel import serial_items, unravel_index, work_item_bounds
 from weft_c.reductions.combiners import accumulation_dtype
@@ -62,8 +63,8 @@ class ColumnReductionLoops(ReductionLoops):
         args = [self.kernel.instruction(n).args[0] for n in reductions]
         return self.builder.lanes_along(self.column, [*plain, *args], reductions)
 
+    @override
     def write(self) -> None:
-        """Write and launch the kernel."""
         code, outer = self.code, self.nest.kept[:-1]
         tiles = prod(outer) * self.tiles
         items = min(tiles, serial_items(prod(self.nest.shape), self.builder.processor))

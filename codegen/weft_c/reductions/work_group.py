@@ -8,6 +8,7 @@ from dataclasses import replace
 from math import prod
 
 from weft.kernels.kernel import Instruction
+from weft.support.backports import override
 from weft_c.loops.elementwise import ElementWiseKernel
 from weft_c.loops.parallel import unravel_index, work_group_loop
 from weft_c.lowering import KernelBuilder
@@ -53,8 +54,8 @@ class WorkGroupReductionLoops(ReductionLoops):
         """The index of a work item among those that share a row."""
         return "LOCAL_ID" if self.width == self.group else f"LOCAL_ID % {self.width}"
 
+    @override
     def write(self) -> None:
-        """Write and launch the kernel."""
         rows, together = prod(self.nest.kept), self.group // self.width
         with work_group_loop(self.builder, -(-rows // together)) as number:
             row = number

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from math import prod
 
+from weft.support.backports import override
 from weft_c.loops.elementwise import ElementWiseKernel
 from weft_c.loops.parallel import unravel_index, work_group_loop
 from weft_c.loops.vectorized_access import find_vector_access
@@ -51,8 +52,8 @@ class WorkGroupColumnReductionLoops(WorkGroupReductionLoops):
         self.lanes_of_rows = self.group // self.width
         self.longest = max(range(len(self.nest.reduced)), key=self.nest.reduced.__getitem__)
 
+    @override
     def write(self) -> None:
-        """Write and launch the kernel."""
         *outer, _ = self.nest.kept
         shape = (*outer, -(-self.column_vectors // self.width))
         with work_group_loop(self.builder, prod(shape)) as number:

@@ -11,6 +11,7 @@ import numpy as np
 from weft.errors import StateError
 from weft.ir.description import TensorDescription
 from weft.runtime.device import DeviceBufferStorage, DeviceTensor, host_view
+from weft.support.backports import override
 from weft_c.runtime.device import DeviceMemory
 
 Arrays = Sequence[np.ndarray[Any, Any]]
@@ -81,8 +82,8 @@ class CopiedStorage(DeviceBufferStorage, Generic[MemoryT]):
     def write(self, start: int, bytes_: Bytes) -> None:
         """Write the changed array that `read` or `space` returned back to the buffer."""
 
+    @override
     def make_tensor(self, description: TensorDescription) -> CopiedTensor:
-        """Return a tensor on this buffer."""
         return CopiedTensor(self, description)
 
 
@@ -100,8 +101,8 @@ class CopiedTensor(DeviceTensor):
         bytes_ = self.storage.read(start, size)
         return start, bytes_, view(self.description, bytes_, start)
 
+    @override
     def get(self, out: Any = None) -> np.ndarray[Any, Any]:
-        """Copy the elements into `out`, or into a new array, and return it."""
         _, _, found = self._read()
         if out is None:
             return found.copy()

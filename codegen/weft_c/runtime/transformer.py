@@ -17,6 +17,7 @@ from weft.plan.plan import Step
 from weft.runtime.device import DeviceTensor
 from weft.runtime.program import Program
 from weft.runtime.transformer import Transformer
+from weft.support.backports import override
 from weft.support.locks import cached_property
 from weft_c.fused import fusible
 from weft_c.legalization import legalized
@@ -72,8 +73,8 @@ class DeviceTransformer(Transformer):
         """Return a new, empty executor of a program."""
 
     @property
+    @override
     def device_name(self) -> str:
-        """The name of the device."""
         return self.device.name
 
     @cached_property

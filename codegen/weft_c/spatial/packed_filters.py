@@ -22,6 +22,7 @@ from weft.nn.spatial.convolutions import (
 )
 from weft.nn.spatial.geometry import Numbers, Pairs, Sliding
 from weft.ops.products.linalg import ContractionOp
+from weft.support.backports import override
 from weft_c.matmul.accumulators import Accumulator, accumulator
 from weft_c.matmul.packed_panels import packed
 from weft_c.processor import Processor
@@ -85,8 +86,8 @@ class PackedConvolutionOp(ContractionOp):
         counts = sliding.lengths(lengths) if self.is_transposed else sliding.counts(lengths)
         return make_axes((batch, self.groups * self.results, *counts)), images.dtype
 
+    @override
     def reference(self, x: Any, packed: Any) -> Any:
-        """Unpack the filters and convolve."""
         groups, panels, terms, width = packed.shape
         channels = terms // prod(self.kernel)
         rows = packed.transpose(0, 1, 3, 2).reshape(groups, panels * width, channels, -1)

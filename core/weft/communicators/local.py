@@ -10,19 +10,20 @@ import numpy as np
 
 from weft.communicators.interface import Array, Collective, Communicator, Request
 from weft.plugins.hookspecs import hookimpl
+from weft.support.backports import override
 
 
 class Local(Communicator):
     """One rank."""
 
     @property
+    @override
     def rank(self) -> int:
-        """Return 0."""
         return 0
 
     @property
+    @override
     def size(self) -> int:
-        """Return 1."""
         return 1
 
     def start(self, collective: Collective, x: Array, out: Array) -> Request:
