@@ -47,7 +47,7 @@ class BufferReuse(NamedTuple):
     """
 
     node: int
-    made: int
+    buffer: int
     old: int | None
     is_partial: bool
     has_state: bool
@@ -156,7 +156,7 @@ class Dataflow:
         self.reads[node] = tuple([newest[number] for number in self.reads[like]])
         pairs = self.overwrites[like]
         if pairs:
-            self.overwrites[node] = tuple([(made, newest[read]) for made, read in pairs])
+            self.overwrites[node] = tuple([(written, newest[read]) for written, read in pairs])
 
     def _repeat(self, like: int, newest: list[int]) -> int:
         """Add a copy of a node; its results are the latest copies from now on."""
@@ -171,7 +171,7 @@ class Dataflow:
         if self.ops[like].graphs:
             self.called.update(self.reads[node], self.writes[node])
         pairs = self.overwrites[node]
-        self.overwrites[node] = tuple([(newest[made], read) for made, read in pairs])
+        self.overwrites[node] = tuple([(newest[written], read) for written, read in pairs])
         return node
 
     def padded(self, nbytes: int) -> int:
@@ -205,7 +205,7 @@ class Dataflow:
         elif isinstance(op, ReadOp):
             self._store(op, STATE, op.state)
         elif isinstance(op, ResultOp):
-            self._sources[op] = self._joint(op)
+            self._sources[op] = self._join_node(op)
         else:
             view = op.view(self.tensors[op.args[0]]) if op.args else None
             if view is not None:
@@ -213,20 +213,20 @@ class Dataflow:
             if view is None or op.has_effect:
                 self._add_step(op, writes=view is None)
             else:
-                self._sources[op] = self._joint(op)
+                self._sources[op] = self._join_node(op)
 
-    def _needed(self, op: Op) -> tuple[int, ...]:
+    def _predecessors(self, op: Op) -> tuple[int, ...]:
         """Return the predecessors of an op."""
         sources = self._sources
         first = self.graph.after.get(op, ())
         if len(op.args) == 1 and not first:
             return sources[op.args[0]]
-        found = [node for arg in (*op.args, *first) for node in sources[arg]]
-        return tuple(dict.fromkeys(found))
+        predecessors = [node for arg in (*op.args, *first) for node in sources[arg]]
+        return tuple(dict.fromkeys(predecessors))
 
-    def _joint(self, op: Op) -> tuple[int, ...]:
+    def _join_node(self, op: Op) -> tuple[int, ...]:
         """Return the node that readers of a view depend on; adds one if there are several."""
-        needed = self._needed(op)
+        needed = self._predecessors(op)
         if len(needed) <= 1:
             return needed
         return (self._add_node(op, needed, is_step=False),)
@@ -241,7 +241,7 @@ class Dataflow:
         return len(self.ops) - 1
 
     def _add_step(self, op: Op, writes: bool) -> None:
-        node = self._add_node(op, self._needed(op), is_step=True)
+        node = self._add_node(op, self._predecessors(op), is_step=True)
         self._sources[op] = (node,)
         tensors = self.tensors
         self.reads[node] = tuple({tensors[arg].base.number for arg in op.args})
@@ -270,23 +270,23 @@ class Dataflow:
     def _overwrites(self, op: Op, values: Iterable[Op]) -> Iterator[tuple[int, int]]:
         """Yield pairs of a buffer that an op writes and one that it reads and may reuse."""
         for value in values:
-            made = self.tensors[value].base
+            base = self.tensors[value].base
             for read in [self.tensors[arg].base for arg in op.args]:
-                fits = read.nbytes == made.nbytes and read.kind == ARENA
+                fits = read.nbytes == base.nbytes and read.kind == ARENA
                 if fits and self._may_overwrite(value, op, read):
-                    yield made.number, read.number
+                    yield base.number, read.number
 
     def _may_overwrite(self, value: Op, op: Op, buffer: Buffer) -> bool:
         """Whether a value may reuse the memory of a buffer that its producer reads."""
-        found = False
+        may_overwrite = False
         for index, arg in enumerate(op.args):
             tensor = self.tensors[arg]
             if tensor.base is not buffer:
                 continue
             if not may_reuse(value, index, tensor):
                 return False
-            found = True
-        return found
+            may_overwrite = True
+        return may_overwrite
 
     def may_replace(self, number: int, read: int | None) -> bool:
         """Whether a result of a step may reuse the memory of a buffer that the step reads."""
@@ -300,16 +300,18 @@ class Dataflow:
         (node,) = self._sources[producer]
         old = self._states.get(state)
         in_place = old is not None and self._may_overwrite(producer, self.ops[node], old)
-        made = self.tensors[value].base.number
-        return Update(state, value, node, made, None if old is None else old.number, in_place)
+        buffer = self.tensors[value].base.number
+        return Update(state, value, node, buffer, None if old is None else old.number, in_place)
 
     def _reuse(self, rewrite: Rewrite) -> BufferReuse:
         (node,) = self._sources[rewrite.value]
-        made = self.tensors[rewrite.value].base
+        buffer = self.tensors[rewrite.value].base
         is_states = rewrite.old is rewrite.state
         old = self._states.get(rewrite.state) if is_states else self.tensors[rewrite.old].base
         number = None if old is None else old.number
-        return BufferReuse(node, made.number, number, rewrite.is_partial, rewrite.state is not None)
+        return BufferReuse(
+            node, buffer.number, number, rewrite.is_partial, rewrite.state is not None
+        )
 
 
 def _nbytes(op: Op) -> int:
@@ -328,13 +330,13 @@ def _never_overwrites(op: Op) -> bool:
 
 def _results(graph: Graph) -> dict[Op, list[Op]]:
     """Return, for each op with several results, the ops that select them, in order."""
-    found: dict[Op, dict[int, Op]] = {}
+    by_index: dict[Op, dict[int, Op]] = {}
     for op in graph.ops:
         if isinstance(op, TupleOp):
-            found[op] = {}
+            by_index[op] = {}
         elif isinstance(op, ResultOp):
-            found[op.args[0]][op.index] = op
-    return {op: _in_order(op, results) for op, results in found.items()}
+            by_index[op.args[0]][op.index] = op
+    return {op: _in_order(op, results) for op, results in by_index.items()}
 
 
 def _in_order(op: Any, results: dict[int, Op]) -> list[Op]:

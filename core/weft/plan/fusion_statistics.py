@@ -79,7 +79,7 @@ def fusion_statistics(captured: Graph, plan: Plan) -> FusionStatistics:
     )
     count, number = (sum(times for times, _ in each) for each in (steps, kernels))
     return FusionStatistics(
-        captured=_captured(captured, {}),
+        captured=_op_count(captured, {}),
         ops=count - number + fused,
         kernels=number,
         fused=fused,
@@ -90,15 +90,15 @@ def fusion_statistics(captured: Graph, plan: Plan) -> FusionStatistics:
     )
 
 
-def _captured(graph: Graph, known: dict[Graph, int]) -> int:
+def _op_count(graph: Graph, known: dict[Graph, int]) -> int:
     """Return the number of ops of a graph, those of called graphs included."""
     ops = [op for op in graph.ops if not (op.is_constant or isinstance(op, _GIVEN))]
-    return sum(_captured_in(op, known) if op.graphs else 1 for op in ops)
+    return sum(_op_count_in(op, known) if op.graphs else 1 for op in ops)
 
 
-def _captured_in(op: Op, known: dict[Graph, int]) -> int:
+def _op_count_in(op: Op, known: dict[Graph, int]) -> int:
     times = op.count if isinstance(op, LoopOp) else 1
-    sizes = [nested(known, graph, partial(_captured, graph, known)) for graph in op.graphs]
+    sizes = [nested(known, graph, partial(_op_count, graph, known)) for graph in op.graphs]
     return max(sizes) if isinstance(op, CondOp) else times * sum(sizes)
 
 
@@ -111,14 +111,14 @@ def _ran(steps: Iterable[Step], known: dict[int, Ran]) -> Ran:
 
     The steps of plans are memoized by number.
     """
-    found: Ran = []
+    ran: Ran = []
     for step in steps:
         if step.op.graphs:
             for part in expand_step(step):
-                found += _ran_in(part, known)
+                ran += _ran_in(part, known)
         else:
-            found.append((1, step))
-    return found
+            ran.append((1, step))
+    return ran
 
 
 def _ran_in(part: Part, known: dict[int, Ran]) -> Ran:
@@ -128,10 +128,10 @@ def _ran_in(part: Part, known: dict[int, Ran]) -> Ran:
         case CopyPart(step):
             return [(1, step)]
         case LoopPart(count, parts):
-            inside = [found for each in parts for found in _ran_in(each, known)]
+            inside = [ran for each in parts for ran in _ran_in(each, known)]
             return [(count * times, step) for times, step in inside]
         case WhilePart(test, _, parts):
-            return [found for each in (test, *parts) for found in _ran_in(each, known)]
+            return [ran for each in (test, *parts) for ran in _ran_in(each, known)]
         case CondPart(_, then, otherwise):
             sides = [[x for one in side for x in _ran_in(one, known)] for side in (then, otherwise)]
             return max(sides, key=lambda side: sum(n * bytes_moved(step) for n, step in side))
@@ -140,7 +140,7 @@ def _ran_in(part: Part, known: dict[int, Ran]) -> Ran:
 def bytes_moved(step: Step) -> int:
     """Return the bytes that a step reads and writes; an effect writes nothing."""
     written = () if step.op.hands_on else step.outs
-    return sum(map(_touched, dict.fromkeys(step.args))) + sum(map(_touched, written))
+    return sum(map(_distinct_bytes, dict.fromkeys(step.args))) + sum(map(_distinct_bytes, written))
 
 
 def _bytes_op_by_op(step: Step) -> int:
@@ -148,7 +148,7 @@ def _bytes_op_by_op(step: Step) -> int:
     if not isinstance(step.op, FusedOp):
         return bytes_moved(step)
     kernel = step.op.kernel
-    sizes = [_touched(arg) for arg in step.args]
+    sizes = [_distinct_bytes(arg) for arg in step.args]
     total = 0
     for each in kernel.body:
         if isinstance(each.op, VIEWS):
@@ -159,7 +159,7 @@ def _bytes_op_by_op(step: Step) -> int:
     return total
 
 
-def _touched(tensor: TensorDescription) -> int:
+def _distinct_bytes(tensor: TensorDescription) -> int:
     """Return the bytes of the distinct elements of a layout."""
     lengths = zip(tensor.shape, tensor.strides, strict=True)
     return prod(length for length, stride in lengths if stride) * tensor.dtype.itemsize

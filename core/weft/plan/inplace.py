@@ -55,20 +55,20 @@ class Rewrite(NamedTuple):
 
 def rewrites(graph: Graph) -> list[Rewrite]:
     """Return the values that should reuse an older value's buffer, in order for each buffer."""
-    found: list[Rewrite] = []
-    kept = {state: buffer_owner(last) for state, last in graph.updates}
-    lasting = {*kept.values()}
-    for state, value in kept.items():
+    result: list[Rewrite] = []
+    owners = {state: buffer_owner(last) for state, last in graph.updates}
+    lasting = {*owners.values()}
+    for state, value in owners.items():
         if value is not None and not _is_given(value):
-            found.extend(reversed([*_versions(state, value, lasting)]))
-    known = {each.value for each in found}
+            result.extend(reversed([*_versions(state, value, lasting)]))
+    known = {each.value for each in result}
     lasting.update(map(buffer_owner, graph.outputs))
     for op in graph.ops:
         if isinstance(op, PARTIAL_UPDATES) and op not in known:
             old = _partially_updated(op)
             if old is not None and old not in lasting and not isinstance(old, ReadOp):
-                found.append(Rewrite(op, old, None, is_partial=True))
-    return found
+                result.append(Rewrite(op, old, None, is_partial=True))
+    return result
 
 
 def _versions(state: Op, last: Op, lasting: Collection[Op | None]) -> Iterator[Rewrite]:
@@ -167,36 +167,36 @@ class InPlaceAnalysis:
         self.apart: set[tuple[Op, Op]] = set()
         self.copied: dict[Op, set[Op]] = {}
         self.states: dict[Op, Op] = {}
-        self._shown: dict[Op, tuple[Op, TensorDescription]] = {}
+        self._viewed: dict[Op, tuple[Op, TensorDescription]] = {}
         self._readers: dict[Op, list[Op]] = {}
         self._barriers = [op for op in graph.ops if op.has_effect or op.may_raise]
-        found = rewrites(graph)
-        if found:
-            self._find_readers({each.old for each in found})
-            wanted = [self._soft_predecessors(each) for each in found]
-            self.order = self._ordered(found, wanted)
-            places = {op: place for place, op in enumerate(self.order)}
-            for each, firsts in zip(found, wanted, strict=True):
-                self._settle(each, firsts, places)
+        candidates = rewrites(graph)
+        if candidates:
+            self._find_readers({each.old for each in candidates})
+            wanted = [self._soft_predecessors(each) for each in candidates]
+            self.order = self._ordered(candidates, wanted)
+            indices = {op: index for index, op in enumerate(self.order)}
+            for each, firsts in zip(candidates, wanted, strict=True):
+                self._settle(each, firsts, indices)
 
     def _find_readers(self, wanted: Collection[Op]) -> None:
         """Find the views of values, and the readers of values, directly or through views."""
         self._readers = {op: [] for op in wanted}
-        shown = self._shown
+        viewed = self._viewed
         for op in self.graph.ops:
             memory = op.state if isinstance(op, ReadOp) else op
             if memory in wanted:
-                shown[op] = memory, contiguous(op.axes.shape, op.dtype)
-            if shown.keys().isdisjoint(op.args):
+                viewed[op] = memory, contiguous(op.axes.shape, op.dtype)
+            if viewed.keys().isdisjoint(op.args):
                 continue
             view = None
-            if op.args[0] in shown:
-                old, tensor = shown[op.args[0]]
+            if op.args[0] in viewed:
+                old, tensor = viewed[op.args[0]]
                 view = op.view(tensor)
                 if view is not None:
-                    shown[op] = old, view
+                    viewed[op] = old, view
             if view is None or op.has_effect:
-                for old in {shown[arg][0] for arg in op.args if arg in shown}:
+                for old in {viewed[arg][0] for arg in op.args if arg in viewed}:
                     self._readers[old].append(op)
 
     def _soft_predecessors(self, rewrite: Rewrite) -> list[Op]:
@@ -208,28 +208,30 @@ class InPlaceAnalysis:
         """Return the last barrier, which must run before an op that writes a state."""
         return self._barriers[-1:] if rewrite.state is not None else ()
 
-    def _ordered(self, found: Iterable[Rewrite], wanted: Iterable[Iterable[Op]]) -> Sequence[Op]:
+    def _ordered(
+        self, candidates: Iterable[Rewrite], wanted: Iterable[Iterable[Op]]
+    ) -> Sequence[Op]:
         """Return program order, or one that keeps more soft edges."""
         ops = self.graph.ops
-        places = {op: place for place, op in enumerate(ops)}
+        indices = {op: index for index, op in enumerate(ops)}
         soft_edges: dict[int, set[int]] = {}
-        for each, firsts in zip(found, wanted, strict=True):
-            soft_edges.setdefault(places[each.producer], set()).update(
-                [places[op] for op in firsts]
+        for each, firsts in zip(candidates, wanted, strict=True):
+            soft_edges.setdefault(indices[each.producer], set()).update(
+                [indices[op] for op in firsts]
             )
         if are_satisfied(soft_edges):
             return ops
-        before = [[places[first] for first in self.graph.children(op)] for op in ops]
+        before = [[indices[first] for first in self.graph.children(op)] for op in ops]
         for one, other in pairwise(self._barriers):
-            before[places[other]].append(places[one])
+            before[indices[other]].append(indices[one])
         return [ops[node] for node in topological_order(before, soft_edges)]
 
-    def _settle(self, rewrite: Rewrite, wanted: Sequence[Op], places: Mapping[Op, int]) -> None:
+    def _settle(self, rewrite: Rewrite, wanted: Sequence[Op], indices: Mapping[Op, int]) -> None:
         """Decide whether a value can reuse an older buffer, and record what that requires."""
         producer, value = rewrite.producer, rewrite.value
-        if any(places[op] >= places[producer] for op in self._before_writes(rewrite)):
+        if any(indices[op] >= indices[producer] for op in self._before_writes(rewrite)):
             return
-        late = [op for op in wanted if places[op] > places[producer]]
+        late = [op for op in wanted if indices[op] > indices[producer]]
         copied = {
             _before_broadcast(op, arg)
             for op in (*late, producer)
@@ -250,8 +252,8 @@ class InPlaceAnalysis:
     def _operands(self, op: Op, old: Op) -> Iterator[tuple[int, Op, TensorDescription]]:
         """Yield the operands of an op that are views of a value, with their indices."""
         for index, arg in enumerate(op.args):
-            shown, tensor = self._shown.get(arg, (None, None))
-            if shown is old and tensor is not None:
+            viewed, tensor = self._viewed.get(arg, (None, None))
+            if viewed is old and tensor is not None:
                 yield index, arg, tensor
 
     def _reads_elsewhere(self, op: Op, rewrite: Rewrite) -> bool:
@@ -313,10 +315,10 @@ def _satisfiable(
     bits = {node: 1 << number for number, node in enumerate(soft_edges)}
     needed = [0] * len(before)
     for node, others in enumerate(before):
-        found = bits.get(node, 0)
+        mask = bits.get(node, 0)
         for other in others:
-            found |= needed[other]
-        needed[node] = found
+            mask |= needed[other]
+        needed[node] = mask
     return {
         node: [each for each in nodes if not needed[each] & bits[node]]
         for node, nodes in soft_edges.items()

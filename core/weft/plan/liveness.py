@@ -51,16 +51,16 @@ class Liveness:
     def _walk(self) -> None:
         first, last = self.first, self.last
         reads, writes = self.flow.reads, self.flow.writes
-        for place, node in enumerate(self.order):
+        for position, node in enumerate(self.order):
             for number in reads[node]:
-                last[number] = place
+                last[number] = position
             for number in writes[node]:
-                first[number] = last[number] = place
+                first[number] = last[number] = position
 
     def _last_barrier(self) -> int:
         barriers = set(self.flow.barriers)
-        places = range(len(self.order) - 1, -1, -1) if barriers else ()
-        return next((place for place in places if self.order[place] in barriers), -1)
+        positions = range(len(self.order) - 1, -1, -1) if barriers else ()
+        return next((position for position in positions if self.order[position] in barriers), -1)
 
     def _place_updates(self) -> None:
         """Write a state's new value into the state's buffer directly, or copy it there at the end.
@@ -83,20 +83,20 @@ class Liveness:
                 self.last[buffer.number] = end
 
     def _may_write(self, update: Update) -> bool:
-        place = self.first[update.buffer]
-        if place <= self.last_barrier:
+        position = self.first[update.buffer]
+        if position <= self.last_barrier:
             return False
         read = -1 if update.old is None else self.last[update.old]
-        return read < place or (read == place and update.in_place)
+        return read < position or (read == position and update.in_place)
 
     def _overwrite(self) -> None:
         """Let ops reuse the buffers of operands that they are the last to read."""
         first, last, home, in_arena = self.first, self.last, self.home, self.in_arena
         overwrites, order, early = self.flow.overwrites, self.order, self.early
-        for place in range(len(order) - 1, -1, -1):
-            for made, read in overwrites[order[place]]:
-                root = home[made]
-                if first[root] != place or last[read] != place:
+        for position in range(len(order) - 1, -1, -1):
+            for written, read in overwrites[order[position]]:
+                root = home[written]
+                if first[root] != position or last[read] != position:
                     continue
                 if home[read] != read or not in_arena[read]:
                     continue
@@ -109,11 +109,11 @@ class Liveness:
 
     def _may_begin(self, update: Update, number: int) -> bool:
         """Whether an earlier value may use a state's buffer already."""
-        place = self.first[number]
-        if place <= self.last_barrier:
+        position = self.first[number]
+        if position <= self.last_barrier:
             return False
         read = -1 if update.old is None else self.last[update.old]
-        return read < place or (read == place and self.flow.may_replace(number, update.old))
+        return read < position or (read == position and self.flow.may_replace(number, update.old))
 
     @cached_property
     def arena(self) -> list[int]:
@@ -135,9 +135,9 @@ class Liveness:
     def blocks(self) -> list[Block]:
         """The blocks to place: the buffers of the arena, then scratch memory."""
         flow, first, last = self.flow, self.first, self.last
-        found = [Block(flow.sizes[each], first[each], last[each]) for each in self.arena]
-        found += [Block(flow.padded(flow.scratch[node]), p, p) for p, node in self.scratch]
-        return found
+        blocks = [Block(flow.sizes[each], first[each], last[each]) for each in self.arena]
+        blocks += [Block(flow.padded(flow.scratch[node]), p, p) for p, node in self.scratch]
+        return blocks
 
     @cached_property
     def live_bytes(self) -> list[int]:
@@ -157,13 +157,17 @@ class Liveness:
     def copied(self) -> int:
         """The bytes copied because values could not reuse an older buffer."""
         nbytes = [buffer.nbytes for buffer in self.flow.buffers]
-        elsewhere = [c.made for c in self.flow.reuses if c.is_partial and not self._is_in_place(c)]
+        elsewhere = [
+            reuse.buffer
+            for reuse in self.flow.reuses
+            if reuse.is_partial and not self._is_in_place(reuse)
+        ]
         return sum(nbytes[update.buffer] for update in self.late) + sum(
             nbytes[number] for number in elsewhere
         )
 
     def _is_in_place(self, reuse: BufferReuse) -> bool:
-        home = self.home[reuse.made]
+        home = self.home[reuse.buffer]
         if home in self.early and self.early[home].old == reuse.old:
             return True
         return reuse.old is not None and home == self.home[reuse.old]

@@ -38,30 +38,30 @@ def _with_early_starts(flow: Dataflow, starts: Sequence[int], order: Sequence[in
 
 
 def _with_late_waits(flow: Dataflow, order: Sequence[int]) -> list[int]:
-    places = {node: place for place, node in enumerate(order)}
+    positions = {node: position for position, node in enumerate(order)}
     writers = [update.node for update in flow.updates]
     writers += [reuse.node for reuse in flow.reuses if reuse.has_state]
-    end = min([places[node] for node in writers if node in places], default=len(order))
+    end = min([positions[node] for node in writers if node in positions], default=len(order))
     first: dict[int, int] = {}
-    keys = {node: (place, 1) for node, place in places.items()}
-    for node in reversed(list(_topological(flow, places))):
+    keys = {node: (position, 1) for node, position in positions.items()}
+    for node in reversed(list(_topological(flow, positions))):
         limit = first.get(node, len(order))
-        if node in places and isinstance(flow.ops[node], WaitCollectiveOp):
-            place = max(min(limit, end), places[node])
-            keys[node] = place, 0
+        if node in positions and isinstance(flow.ops[node], WaitCollectiveOp):
+            position = max(min(limit, end), positions[node])
+            keys[node] = position, 0
         else:
-            place = places.get(node, limit)
+            position = positions.get(node, limit)
         for each in flow.before[node]:
-            first[each] = min(first.get(each, len(order)), place)
-    return sorted(order, key=lambda node: (keys[node], places[node]))
+            first[each] = min(first.get(each, len(order)), position)
+    return sorted(order, key=lambda node: (keys[node], positions[node]))
 
 
-def _topological(flow: Dataflow, places: dict[int, int]) -> list[int]:
+def _topological(flow: Dataflow, positions: dict[int, int]) -> list[int]:
     """Return all nodes after their predecessors, the steps in the order of their places."""
     keys: dict[int, int] = {}
     for node in range(len(flow.ops)):
-        if node in places:
-            keys[node] = places[node]
+        if node in positions:
+            keys[node] = positions[node]
         else:
             keys[node] = max((keys[first] for first in flow.before[node]), default=-1)
-    return sorted(range(len(flow.ops)), key=lambda node: (keys[node], node not in places, node))
+    return sorted(range(len(flow.ops)), key=lambda node: (keys[node], node not in positions, node))

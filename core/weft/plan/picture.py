@@ -70,20 +70,21 @@ def boxes(plan: Plan) -> list[BufferBox]:
 
     A tensor that is overwritten ends where its successor in the same memory begins.
     """
-    found = []
+    result = []
     writes: dict[Buffer, list[tuple[int, Step, TensorDescription]]] = {}
-    for place, step in enumerate(plan.steps):
+    for position, step in enumerate(plan.steps):
         if step.workspace is not None:
-            found.append(BufferBox(step, step.workspace, place, place))
+            result.append(BufferBox(step, step.workspace, position, position))
         for out in () if step.op.hands_on else step.outs:
             if out.base.kind == ARENA and out.base.nbytes:
-                writes.setdefault(out.base, []).append((place, step, out))
-    for buffer, made in writes.items():
-        ends = [*(place - 1 for place, *_ in made[1:]), buffer.last]
-        found += [
-            BufferBox(s, t, place, end) for (place, s, t), end in zip(made, ends, strict=True)
+                writes.setdefault(out.base, []).append((position, step, out))
+    for buffer, versions in writes.items():
+        ends = [*(position - 1 for position, *_ in versions[1:]), buffer.last]
+        result += [
+            BufferBox(s, t, position, end)
+            for (position, s, t), end in zip(versions, ends, strict=True)
         ]
-    return sorted(found, key=lambda box: (box.first, box.tensor.base.offset))
+    return sorted(result, key=lambda box: (box.first, box.tensor.base.offset))
 
 
 def write_picture(plan: Plan, path: str | os.PathLike[str]) -> None:
@@ -130,12 +131,12 @@ class _Picture:
         )
 
     def _legend(self) -> Iterator[str]:
-        shown = dict.fromkeys(box.kind for box in boxes(self.plan))
-        place = float(LEFT)
-        for name, color in shown:
-            yield _rectangle(place, 32, 10, 10, color)
-            yield _text(place + 14, 41, name)
-            place += 28 + 6 * len(name)
+        kinds = dict.fromkeys(box.kind for box in boxes(self.plan))
+        x = float(LEFT)
+        for name, color in kinds:
+            yield _rectangle(x, 32, 10, 10, color)
+            yield _text(x + 14, 41, name)
+            x += 28 + 6 * len(name)
 
     def _axes(self) -> Iterator[str]:
         for level in _ticks(self.top, 6):
@@ -195,22 +196,22 @@ class _Picture:
             state = buffer.owner
             label = f"{state}\n{state.dtype} {state.axes}, {_bytes(buffer.nbytes)}\n{_where(state)}"
             yield _rectangle(LEFT, y, WIDTH, ROW - 3, "#dde3e8", label)
-            for place, step in writes:
-                box = BufferBox(step, step.out, place, place)
+            for position, step in writes:
+                box = BufferBox(step, step.out, position, position)
                 label = "\n".join([f"writes {state}", *_label(box)[:2], _where(step.op)])
-                yield _rectangle(self._x(place), y, self.across, ROW - 3, box.kind[1], label)
+                yield _rectangle(self._x(position), y, self.across, ROW - 3, box.kind[1], label)
 
 
 def _states(plan: Plan) -> dict[Buffer, list[tuple[int, Step]]]:
-    found: dict[Buffer, list[tuple[int, Step]]] = {}
+    writes: dict[Buffer, list[tuple[int, Step]]] = {}
     for buffer in plan.buffers:
         if buffer.kind == STATE:
-            found[buffer] = []
-    for place, step in enumerate(plan.steps):
+            writes[buffer] = []
+    for position, step in enumerate(plan.steps):
         for out in () if step.op.hands_on else step.outs:
-            if out.base in found:
-                found[out.base].append((place, step))
-    return found
+            if out.base in writes:
+                writes[out.base].append((position, step))
+    return writes
 
 
 def _label(box: BufferBox) -> list[str]:
@@ -263,8 +264,8 @@ def _bytes(count: int) -> str:
 
 
 def _text(x: float, y: float, text: str, anchor: str = "start", size: int = 11) -> str:
-    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}"'
-    return f"<text {place}>{escaped(text)}</text>"
+    attributes = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}"'
+    return f"<text {attributes}>{escaped(text)}</text>"
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, color: str, dashed: bool = False) -> str:
@@ -274,7 +275,7 @@ def _line(x1: float, y1: float, x2: float, y2: float, color: str, dashed: bool =
 
 
 def _rectangle(x: float, y: float, width: float, height: float, color: str, label: str = "") -> str:
-    place = f'x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}"'
+    attributes = f'x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}"'
     title = f"<title>{escaped(label)}</title>" if label else ""
     border = ' stroke="white" stroke-width="0.4"' if label else ""
-    return f'<rect {place} fill="{color}"{border}>{title}</rect>'
+    return f'<rect {attributes} fill="{color}"{border}>{title}</rect>'

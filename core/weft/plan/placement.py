@@ -69,9 +69,9 @@ def place(blocks: Sequence[Block], quick: Placed | None = None) -> Placed:
     offsets, size = [0] * len(blocks), bound
     for members in _independent_groups(blocks):
         enough = size if len(members) < MANY else int(size * CLOSE)
-        found, needed = _best([blocks[index] for index in members], enough)
+        member_offsets, needed = _best([blocks[index] for index in members], enough)
         size = max(size, needed)
-        for index, offset in zip(members, found, strict=True):
+        for index, offset in zip(members, member_offsets, strict=True):
             offsets[index] = offset
     return min(first, (offsets, size), key=lambda placed: placed[1])
 
@@ -181,9 +181,9 @@ class _FreeList:
     def allocate(self, size: int) -> int:
         if not size:
             return 0
-        place = bisect_left(self.by_size, (size, 0))
-        if place < len(self.by_size):
-            room, offset = self.by_size[place]
+        index = bisect_left(self.by_size, (size, 0))
+        if index < len(self.by_size):
+            room, offset = self.by_size[index]
             self._remove(offset, room)
             if room > size:
                 self._insert(offset + size, room - size)
@@ -243,9 +243,9 @@ def _in_order(
     top = 0
     for index in order:
         size = blocks[index].size
-        taken = [span for each in interference[index] if (span := spans[each])]
-        taken.sort()
-        offset = _tightest(taken, size) if tightest else _lowest(taken, size)
+        spans_in_use = [span for each in interference[index] if (span := spans[each])]
+        spans_in_use.sort()
+        offset = _tightest(spans_in_use, size) if tightest else _lowest(spans_in_use, size)
         offsets[index] = offset
         if size:
             spans[index] = offset, offset + size
@@ -253,42 +253,42 @@ def _in_order(
     return offsets, top
 
 
-def _lowest(taken: Sequence[tuple[int, int]], size: int) -> int:
+def _lowest(spans: Sequence[tuple[int, int]], size: int) -> int:
     """Return the start of the first gap of at least a size between sorted spans."""
     offset = 0
-    for start, end in taken:
+    for start, end in spans:
         if start - offset >= size:
             return offset
         offset = max(offset, end)
     return offset
 
 
-def _tightest(taken: Sequence[tuple[int, int]], size: int) -> int:
+def _tightest(spans: Sequence[tuple[int, int]], size: int) -> int:
     """Return the start of the smallest gap of at least a size between sorted spans."""
-    found, room, offset = -1, 0, 0
-    for start, end in taken:
-        if start - offset >= size and (found < 0 or start - offset < room):
-            found, room = offset, start - offset
+    tightest, room, offset = -1, 0, 0
+    for start, end in spans:
+        if start - offset >= size and (tightest < 0 or start - offset < room):
+            tightest, room = offset, start - offset
         offset = max(offset, end)
-    return offset if found < 0 else found
+    return offset if tightest < 0 else tightest
 
 
 def _interference_graph(blocks: Sequence[Block]) -> list[list[int]] | None:
     """Return the interference graph of the blocks; None if it has too many edges."""
-    found: list[list[int]] = [[] for _ in blocks]
+    neighbors: list[list[int]] = [[] for _ in blocks]
     live: list[int] = []
     pairs = 0
     for index in sorted(range(len(blocks)), key=lambda index: blocks[index].first):
         first = blocks[index].first
         live = [each for each in live if blocks[each].last >= first]
         for each in live:
-            found[each].append(index)
-        found[index] = live.copy()
+            neighbors[each].append(index)
+        neighbors[index] = live.copy()
         live.append(index)
         pairs += len(live)
         if pairs > PAIRS_LIMIT:
             return None
-    return found
+    return neighbors
 
 
 class _Search:

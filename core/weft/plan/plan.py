@@ -149,7 +149,7 @@ class Plan:
             "steps": f"{len(self.steps):,}",
             "arena": f"{self.arena_size:,} bytes",
             "most live": f"{self.peak_live:,} bytes, {self.peak_as_written:,} as written",
-            **{f"{kind}s": _held(self.buffers, kind) for kind in (STATE, CONSTANT)},
+            **{f"{kind}s": _buffer_totals(self.buffers, kind) for kind in (STATE, CONSTANT)},
         }
         rows = (
             (
@@ -190,7 +190,7 @@ class Plan:
         return lines
 
 
-def _held(buffers: Iterable[Buffer], kind: str) -> str:
+def _buffer_totals(buffers: Iterable[Buffer], kind: str) -> str:
     """Return how many buffers of a kind there are, and their bytes."""
     sizes = [buffer.nbytes for buffer in buffers if buffer.kind == kind]
     return f"{len(sizes):,} of {sum(sizes):,} bytes" if sizes else ""
@@ -203,12 +203,12 @@ def _addresses(tensors: Iterable[TensorDescription]) -> str:
 def _address(tensor: TensorDescription) -> str:
     buffer = tensor.base
     if buffer.kind == ARENA:
-        place = f"arena[{tensor.offset}]"
+        text = f"arena[{tensor.offset}]"
     elif buffer.kind in (INPUT, RESULT):
-        place = f"{buffer.kind}{buffer.owner}"
+        text = f"{buffer.kind}{buffer.owner}"
     else:
-        place = str(buffer.owner)
-    return f"{place}:{tensor.dtype}{list(tensor.shape)}"
+        text = str(buffer.owner)
+    return f"{text}:{tensor.dtype}{list(tensor.shape)}"
 
 
 def make_plan(graph: Graph, target: Target, memory_limit: int | None = None) -> Plan:
@@ -227,11 +227,11 @@ def _planned(
 ) -> Plan:
     """Return a plan for a graph whose called graphs are planned."""
     lends = target.lends_results and not is_called
-    found = schedules(Dataflow(with_copies(graph, is_called, lends), target))
-    best = _smallest(found)
+    candidates = schedules(Dataflow(with_copies(graph, is_called, lends), target))
+    best = _smallest(candidates)
     if memory_limit is not None and best.placement[1] > memory_limit:
-        best = unroll(rematerialized(found, memory_limit))
-    plan = _Assembly(best).plan(graph, peak_as_written=found[0].peak)
+        best = unroll(rematerialized(candidates, memory_limit))
+    plan = _Assembly(best).plan(graph, peak_as_written=candidates[0].peak)
     plan.memory_limit = memory_limit
     return plan
 
@@ -257,7 +257,7 @@ def with_copies(graph: Graph, is_called: bool = False, lends: bool = False) -> G
         graph = _with_copied(graph, overwriting.copied)
         overwriting = InPlaceAnalysis(graph)
     states = overwriting.states
-    lent = _lent(graph) if lends else set()
+    lent = _writable_results(graph) if lends else set()
     taken: set[Op] = set()
     copies: dict[Op, list[Op]] = {}
 
@@ -282,10 +282,10 @@ def with_copies(graph: Graph, is_called: bool = False, lends: bool = False) -> G
         for state, value in graph.updates
         if not (isinstance(value, ReadOp) and value.state is state)
     ]
-    made: Sequence[Op] = graph.ops
+    ops: Sequence[Op] = graph.ops
     if copies:
-        made = [each for op in made for each in (op, *copies.get(op, ()))]
-    return graph.replace(made, outputs=outputs, updates=updates)
+        ops = [each for op in ops for each in (op, *copies.get(op, ()))]
+    return graph.replace(ops, outputs=outputs, updates=updates)
 
 
 def _with_results_once(graph: Graph) -> Graph:
@@ -309,20 +309,20 @@ def _has_fixed_buffer(op: Op) -> bool:
     return op.is_constant or isinstance(op, _GIVEN)
 
 
-def _lent(graph: Graph) -> set[Op]:
+def _writable_results(graph: Graph) -> set[Op]:
     """Return the results of calls that are outputs and that calls may write in place.
 
     At least half of the calls of a graph then yield the same outputs; the others copy theirs, so
     that all calls share code.
     """
-    found: dict[Any, list[ResultOp]] = {op: [] for op in graph.ops if isinstance(op, CallOp)}
+    results: dict[Any, list[ResultOp]] = {op: [] for op in graph.ops if isinstance(op, CallOp)}
     for op in dict.fromkeys(graph.outputs):
-        if isinstance(op, ResultOp) and op.args[0] in found:
-            found[op.args[0]].append(op)
-    kinds = {call: (call.graph, frozenset(op.index for op in ops)) for call, ops in found.items()}
-    alike, all_calls = Counter(kinds.values()), Counter(call.graph for call in found)
+        if isinstance(op, ResultOp) and op.args[0] in results:
+            results[op.args[0]].append(op)
+    kinds = {call: (call.graph, frozenset(op.index for op in ops)) for call, ops in results.items()}
+    alike, all_calls = Counter(kinds.values()), Counter(call.graph for call in results)
     shared = {call for call, kind in kinds.items() if 2 * alike[kind] >= all_calls[call.graph]}
-    return {op for call in shared for op in found[call]}
+    return {op for call in shared for op in results[call]}
 
 
 def _with_own_operands(graph: Graph, is_called: bool) -> Graph:
@@ -355,24 +355,24 @@ def _with_copied(graph: Graph, wanted: Mapping[Op, Collection[Op]]) -> Graph:
     copied = set().union(*wanted.values())
     new: dict[Op, Op] = {}
     lent: dict[Op, Op] = {}
-    made: list[Op] = []
+    ops: list[Op] = []
     for op in graph.ops:
         mine = wanted.get(op, ())
         args = tuple([(lent if arg in mine else new)[arg] for arg in op.args])
         new[op] = op if args == op.args else op.with_args(args)
-        made.append(new[op])
+        ops.append(new[op])
         if op in copied:
             lent[op] = _copy(new[op])
-            made.append(lent[op])
-    return graph.mapped(new, made)
+            ops.append(lent[op])
+    return graph.mapped(new, ops)
 
 
-def _smallest(found: Iterable[Liveness]) -> Liveness:
+def _smallest(candidates: Iterable[Liveness]) -> Liveness:
     """Return the schedule with the fewest bytes of arena and copies.
 
     Ties go to the first.
     """
-    best, *others = sorted(found, key=lambda each: each.peak + each.copied)
+    best, *others = sorted(candidates, key=lambda each: each.peak + each.copied)
     least = best.peak + best.copied
     lowest = [each for each in (best, *others) if each.peak + each.copied == least]
     for each in lowest if len(lowest) > 1 else ():
@@ -434,10 +434,10 @@ class _Assembly:
         offsets = iter(self.liveness.placement[0])
         for number in self.liveness.arena:
             self.buffers[number].offset = next(offsets)
-        for place, node in self.liveness.scratch:
+        for position, node in self.liveness.scratch:
             nbytes = self.flow.scratch[node]
             buffer = Buffer(ARENA, nbytes, len(self.buffers))
-            buffer.first = buffer.last = place
+            buffer.first = buffer.last = position
             buffer.offset = next(offsets)
             self.buffers.append(buffer)
             self.scratch[node] = TensorDescription((nbytes,), _BYTE, (1,), buffer.offset, buffer)
@@ -447,13 +447,13 @@ class _Assembly:
         graph = self.flow.graph
         updates = dict(graph.updates)
         copies: list[Op] = []
-        for place, update in enumerate(self.liveness.late, len(self.liveness.order)):
+        for position, update in enumerate(self.liveness.late, len(self.liveness.order)):
             copy = _copy(update.value)
-            found = self.tensors[update.value]
-            buffer = Buffer(STATE, found.base.nbytes, len(self.buffers), update.state)
-            buffer.first, buffer.last = place, place
+            tensor = self.tensors[update.value]
+            buffer = Buffer(STATE, tensor.base.nbytes, len(self.buffers), update.state)
+            buffer.first, buffer.last = position, position
             self.buffers.append(buffer)
-            self.tensors[copy] = contiguous(found.shape, found.dtype, buffer)
+            self.tensors[copy] = contiguous(tensor.shape, tensor.dtype, buffer)
             updates[update.state] = copy
             copies.append(copy)
         return (graph.replace(updates=updates.items()) if copies else graph), copies

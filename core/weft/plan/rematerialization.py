@@ -49,7 +49,7 @@ class Recomputation(NamedTuple):
         The buffers that are freed.
     nodes
         The nodes that run again, in order.
-    kept
+    needed
         The buffers that these nodes read, which must stay live.
     at
         The step before which they run.
@@ -59,7 +59,7 @@ class Recomputation(NamedTuple):
 
     values: tuple[int, ...]
     nodes: tuple[int, ...]
-    kept: tuple[int, ...]
+    needed: tuple[int, ...]
     at: int
     nbytes: int
     saved: int
@@ -84,13 +84,13 @@ def checked_limit(limit: Any) -> int:
     return index(limit)
 
 
-def rematerialized(found: Sequence[Liveness], limit: int) -> Liveness:
+def rematerialized(candidates: Sequence[Liveness], limit: int) -> Liveness:
     """Return a schedule with repeated steps whose arena has at most `limit` bytes.
 
     Of several candidates that fit, it has the least work. Raises MemoryLimitError if none fits.
     """
-    own = smallest = min(found, key=lambda each: each.placement[1])
-    attempts = [Attempt(start) for start in _start_schedules(own, found)]
+    own = smallest = min(candidates, key=lambda each: each.placement[1])
+    attempts = [Attempt(start) for start in _start_schedules(own, candidates)]
     for _ in range(ROUNDS):
         best, fitting = _best_attempts(attempts, limit)
         if fitting is not None:
@@ -102,9 +102,9 @@ def rematerialized(found: Sequence[Liveness], limit: int) -> Liveness:
     raise _refusal(smallest, own, limit)
 
 
-def _start_schedules(own: Liveness, found: Iterable[Liveness]) -> list[Liveness]:
+def _start_schedules(own: Liveness, candidates: Iterable[Liveness]) -> list[Liveness]:
     """Return the best schedule, and the smallest ones with few and with many segments."""
-    others = {tuple(each.order): each for each in found}.values()
+    others = {tuple(each.order): each for each in candidates}.values()
     if len(own.order) > LONG or len(others) == 1:
         return [own]
 
@@ -136,8 +136,8 @@ def _best_attempts(starts: Sequence[Attempt], limit: int) -> tuple[Attempt, Atte
 
 def _refusal(smallest: Liveness, own: Liveness, limit: int) -> MemoryLimitError:
     size, least = smallest.placement[1], peak_lower_bound(own.flow)
-    place = min(smallest.live_bytes.index(smallest.peak), len(smallest.order) - 1)
-    op = smallest.flow.ops[smallest.order[place]]
+    position = min(smallest.live_bytes.index(smallest.peak), len(smallest.order) - 1)
+    op = smallest.flow.ops[smallest.order[position]]
     problem = (
         f"memory_limit={limit} cannot be met: the smallest arena found has {size} bytes, "
         f"{own.placement[1]} without recomputation, and a single op needs {least}; the peak is "
@@ -153,7 +153,7 @@ class _Peak:
     ----------
     at
         The step of the peak.
-    made
+    written_at
         By buffer, the step that writes it, or -1.
     is_pure
         By node, whether it may run again.
@@ -171,22 +171,22 @@ class _Peak:
         self.at = min(self.liveness.live_bytes.index(self.liveness.peak), len(self.order) - 1)
         count = len(self.flow.buffers)
         self.is_pure = [_is_pure(op) for op in self.flow.ops]
-        self.made, self.early, self.late = [-1] * count, [-1] * count, [-1] * count
+        self.written_at, self.early, self.late = [-1] * count, [-1] * count, [-1] * count
         self._walk()
         self.candidates = self._candidates()
         self.candidate_set = set(self.candidates)
         self.works: dict[int, int] = {}
 
     def _walk(self) -> None:
-        flow, made, early, late = self.flow, self.made, self.early, self.late
-        for place, node in enumerate(self.order):
+        flow, written_at, early, late = self.flow, self.written_at, self.early, self.late
+        for position, node in enumerate(self.order):
             for number in flow.reads[node]:
-                if place <= self.at:
-                    early[number] = place
+                if position <= self.at:
+                    early[number] = position
                 elif late[number] < 0:
-                    late[number] = place
+                    late[number] = position
             for number in flow.writes[node]:
-                made[number] = early[number] = place
+                written_at[number] = early[number] = position
 
     def _candidates(self) -> list[int]:
         liveness, flow = self.liveness, self.flow
@@ -230,8 +230,8 @@ class _Peak:
             starting.setdefault(recomputation.at, []).extend(recomputation.nodes)
             work += recomputation.work
         order: list[int] = []
-        for place, node in enumerate(self.order):
-            order.extend(starting.get(place, ()))
+        for position, node in enumerate(self.order):
+            order.extend(starting.get(position, ()))
             order.append(node)
         flow, numbers = self.flow.repeated(order)
         return Attempt(Liveness(flow, _without_dead(flow, numbers)), work)
@@ -241,54 +241,54 @@ class _Peak:
     def _singles(self) -> Iterator[Recomputation]:
         for number in self.candidates:
             is_available = partial(self._is_in_use, self.late[number])
-            found = self._chain([number], is_available, LONGEST_CHAIN)
-            if found is not None:
-                yield self._recomputation([number], *found)
+            chain = self._chain([number], is_available, LONGEST_CHAIN)
+            if chain is not None:
+                yield self._recomputation([number], *chain)
 
-    def _is_in_use(self, place: int, number: int) -> bool:
-        return self.liveness.last[number] >= place
+    def _is_in_use(self, position: int, number: int) -> bool:
+        return self.liveness.last[number] >= position
 
     def _chain(
         self, values: Iterable[int], is_available: Callable[[int], bool], longest: int
     ) -> tuple[list[int], list[int]] | None:
         """Return the steps that recompute values, and the buffers they read; None if too many."""
         wanted = set(values)
-        places: set[int] = set()
-        kept: dict[int, None] = {}
+        positions: set[int] = set()
+        needed: dict[int, None] = {}
         stack = list(wanted)
         while stack:
-            place = self.made[stack.pop()]
-            if place in places:
+            position = self.written_at[stack.pop()]
+            if position in positions:
                 continue
-            places.add(place)
-            node = self.order[place]
-            if len(places) > longest or not self.is_pure[node]:
+            positions.add(position)
+            node = self.order[position]
+            if len(positions) > longest or not self.is_pure[node]:
                 return None
             for number in self.flow.reads[node]:
-                if self.made[number] < 0:
+                if self.written_at[number] < 0:
                     continue
                 if number not in wanted and is_available(number):
-                    kept[number] = None
+                    needed[number] = None
                 else:
                     stack.append(number)
-        return sorted(places), list(kept)
+        return sorted(positions), list(needed)
 
     def _recomputation(
-        self, values: Sequence[int], places: list[int], kept: list[int]
+        self, values: Sequence[int], positions: list[int], needed: list[int]
     ) -> Recomputation:
-        nodes = tuple([self.order[place] for place in places])
+        nodes = tuple([self.order[position] for position in positions])
         at = min(self.late[number] for number in values)
         sizes = self.flow.sizes
         nbytes = sum(sizes[number] for number in values)
         saved = sum(sizes[number] * (at - self.early[number]) for number in values)
         work = sum(self._work(node) for node in nodes)
-        return Recomputation(tuple(values), nodes, tuple(kept), at, nbytes, saved, work)
+        return Recomputation(tuple(values), nodes, tuple(needed), at, nbytes, saved, work)
 
     def _work(self, node: int) -> int:
-        found = self.works.get(node)
-        if found is None:
-            found = self.works[node] = work_of(self.flow.ops[node])
-        return found
+        work = self.works.get(node)
+        if work is None:
+            work = self.works[node] = work_of(self.flow.ops[node])
+        return work
 
     # Segments
 
@@ -298,9 +298,9 @@ class _Peak:
         It frees the values that do not cross the cut after the segment.
         """
         recomputations = []
-        places = [self.made[number] for number in self.candidates]
+        positions = [self.written_at[number] for number in self.candidates]
         for start, end in pairwise([-1, *self._cuts(count)]):
-            inside = self.candidates[bisect_right(places, start) : bisect_right(places, end)]
+            inside = self.candidates[bisect_right(positions, start) : bisect_right(positions, end)]
             values = [number for number in inside if self.early[number] <= end]
             if values:
                 recomputations.append(self._segment(values, start, end))
@@ -311,10 +311,10 @@ class _Peak:
 
         Each is the step in the later half of a segment that the fewest bytes cross.
         """
-        made = [0] * (self.at + 1)
+        bytes_written = [0] * (self.at + 1)
         for number in self.candidates:
-            made[self.made[number]] += self.flow.sizes[number]
-        sums = list(accumulate(made))
+            bytes_written[self.written_at[number]] += self.flow.sizes[number]
+        sums = list(accumulate(bytes_written))
         nbytes = max(sums[-1] // count, 1)
         cuts: list[int] = []
         start = 0
@@ -323,16 +323,21 @@ class _Peak:
             end = bisect_left(sums, start + nbytes)
             if end >= self.at:
                 return cuts
-            cuts.append(min(range(half, end + 1), key=lambda place: (self.crossing[place], -place)))
+            cuts.append(
+                min(
+                    range(half, end + 1),
+                    key=lambda position: (self.crossing_bytes[position], -position),
+                )
+            )
             start = max(sums[cuts[-1]], start + 1)
 
     @cached_property
-    def crossing(self) -> list[int]:
+    def crossing_bytes(self) -> list[int]:
         """For each step before the peak, the bytes written by then and read between the two."""
         changes = [0] * (self.at + 2)
         for number, size in enumerate(self.flow.sizes):
-            if 0 <= self.made[number] < self.early[number]:
-                changes[self.made[number]] += size
+            if 0 <= self.written_at[number] < self.early[number]:
+                changes[self.written_at[number]] += size
                 changes[self.early[number]] -= size
         return list(accumulate(changes))
 
@@ -340,27 +345,27 @@ class _Peak:
         at = min(self.late[number] for number in values)
 
         def is_available(number: int) -> bool:
-            is_outside = self.made[number] <= start or self.early[number] > end
-            if is_outside or not self.is_pure[self.order[self.made[number]]]:
+            is_outside = self.written_at[number] <= start or self.early[number] > end
+            if is_outside or not self.is_pure[self.order[self.written_at[number]]]:
                 return True
             return self._is_in_use(at, number) and number not in self.candidate_set
 
-        found = self._chain(values, is_available, len(self.order))
-        assert found is not None, "impure values stay live"
-        return self._recomputation(values, *found)
+        chain = self._chain(values, is_available, len(self.order))
+        assert chain is not None, "impure values stay live"
+        return self._recomputation(values, *chain)
 
 
 def _without_dead(flow: Dataflow, order: list[int]) -> list[int]:
     """Return an order without dead steps."""
     read = {update.buffer for update in flow.updates}
     read.update(buffer.number for buffer in flow.buffers if buffer.kind == RESULT)
-    kept = []
+    alive = []
     for node in reversed(order):
         writes = flow.writes[node]
         if not writes or not read.isdisjoint(writes):
             read.update(flow.reads[node])
-            kept.append(node)
-    return kept[::-1]
+            alive.append(node)
+    return alive[::-1]
 
 
 def _compatible(recomputations: Iterable[Recomputation]) -> list[Recomputation]:
@@ -371,9 +376,9 @@ def _compatible(recomputations: Iterable[Recomputation]) -> list[Recomputation]:
     for recomputation in sorted(
         recomputations, key=lambda recomputation: -recomputation.saved / max(recomputation.work, 1)
     ):
-        if gone.isdisjoint(recomputation.kept) and needed.isdisjoint(recomputation.values):
+        if gone.isdisjoint(recomputation.needed) and needed.isdisjoint(recomputation.values):
             gone.update(recomputation.values)
-            needed.update(recomputation.kept)
+            needed.update(recomputation.needed)
             chosen.append(recomputation)
     return chosen
 

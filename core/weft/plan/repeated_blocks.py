@@ -51,10 +51,10 @@ def cuts(kinds: Sequence[int], longest: int) -> list[int]:
 
     No piece has more than `longest` steps; without worthwhile repeats, all pieces have that length.
     """
-    found = repetitions(kinds)
-    saved = sum(saves for *_, saves in found)
+    repeats = repetitions(kinds)
+    saved = sum(saves for *_, saves in repeats)
     edges = {len(kinds)}
-    for start, end, period, _ in found if saved >= WORTH else ():
+    for start, end, period, _ in repeats if saved >= WORTH else ():
         edges.update(_edges(start, end, period, longest))
     start = 0
     result: list[int] = []
@@ -79,31 +79,33 @@ def repetitions(kinds: Sequence[int]) -> list[tuple[int, int, int, int]]:
 
     A repetition of a distant sequence follows it, each with its length as its period.
     """
-    found: list[tuple[int, int, int, int]] = []
+    result: list[tuple[int, int, int, int]] = []
     last: dict[tuple[int, ...], int] = {}
-    place = free = 0
-    while place + GRAM <= len(kinds):
-        gram = tuple(kinds[place : place + GRAM])
-        before, last[gram] = last.get(gram), place
-        distance = 0 if before is None else place - before
-        start, end = _extended(kinds, place, distance, free) if distance else (place, place)
+    position = free = 0
+    while position + GRAM <= len(kinds):
+        gram = tuple(kinds[position : position + GRAM])
+        before, last[gram] = last.get(gram), position
+        distance = 0 if before is None else position - before
+        start, end = (
+            _extended(kinds, position, distance, free) if distance else (position, position)
+        )
         size = end - start
         if size < SHORTEST:
-            place += 1
+            position += 1
             continue
         if size >= distance:
-            found.append((start - distance, end, distance, size))
+            result.append((start - distance, end, distance, size))
         else:
-            found += [(start - distance, end - distance, size, 0), (start, end, size, size)]
-        for each in range(place + 1, end - GRAM + 1):
+            result += [(start - distance, end - distance, size, 0), (start, end, size, size)]
+        for each in range(position + 1, end - GRAM + 1):
             last[tuple(kinds[each : each + GRAM])] = each
-        place = free = end
-    return found
+        position = free = end
+    return result
 
 
-def _extended(kinds: Sequence[int], place: int, distance: int, free: int) -> tuple[int, int]:
+def _extended(kinds: Sequence[int], position: int, distance: int, free: int) -> tuple[int, int]:
     """Return the start and end of the repetition around a step, not before `free`."""
-    start = end = place
+    start = end = position
     while end < len(kinds) and kinds[end] == kinds[end - distance]:
         end += 1
     while start > max(free, distance) and kinds[start - 1] == kinds[start - 1 - distance]:

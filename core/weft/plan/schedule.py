@@ -48,7 +48,7 @@ def peak_lower_bound(flow: Dataflow) -> int:
     most = 0
     for node, writes in enumerate(flow.writes):
         reads = sum([sizes[number] for number in flow.reads[node]])
-        taking = {made for made, _ in flow.overwrites[node]}
+        taking = {written for written, _ in flow.overwrites[node]}
         fresh = sum([sizes[number] for number in writes if number not in taking])
         most = max(most, reads + fresh + flow.scratch.get(node, 0))
     return most
@@ -56,13 +56,13 @@ def peak_lower_bound(flow: Dataflow) -> int:
 
 def _may_be_outside_arena(flow: Dataflow) -> list[bool]:
     """Return for each buffer whether it may reuse memory outside of the arena."""
-    found = [buffer.kind != ARENA for buffer in flow.buffers]
+    may_be_outside = [buffer.kind != ARENA for buffer in flow.buffers]
     for update in flow.updates:
-        found[update.buffer] = True
+        may_be_outside[update.buffer] = True
     for pairs in reversed(flow.overwrites):
-        for made, read in pairs:
-            found[read] = found[read] or found[made]
-    return found
+        for written, read in pairs:
+            may_be_outside[read] = may_be_outside[read] or may_be_outside[written]
+    return may_be_outside
 
 
 class _Tasks:
@@ -100,9 +100,9 @@ class _Tasks:
 
     def _keep(self, soft_edges: Mapping[int, set[int]]) -> None:
         """Keep the soft edges that the first order keeps in all orders."""
-        places = {node: place for place, node in enumerate(self.first)}
+        positions = {node: position for position, node in enumerate(self.first)}
         for node, firsts in soft_edges.items():
-            met = [each for each in firsts if places[each] < places[node]]
+            met = [each for each in firsts if positions[each] < positions[node]]
             self.before[node] = list(dict.fromkeys([*self.before[node], *met]))
 
     def _depth_first(self) -> list[int]:
@@ -134,17 +134,17 @@ class _Tasks:
         Values are assumed to have one reader. Also returns each node's depth.
         """
         flow = self.flow
-        made = [sum([flow.sizes[number] for number in writes]) for writes in flow.writes]
-        needs = [0] * len(made)
-        depths = [0] * len(made)
+        written = [sum([flow.sizes[number] for number in writes]) for writes in flow.writes]
+        needs = [0] * len(written)
+        depths = [0] * len(written)
         for node in self.first:
             held = most = depth = 0
             for each in sorted(self.before[node], key=needs.__getitem__, reverse=True):
-                most = max(most, held + needs[each] + made[each])
-                held += made[each]
+                most = max(most, held + needs[each] + written[each])
+                held += written[each]
                 depth = max(depth, depths[each])
-            most = max(most, held + made[node] + flow.scratch.get(node, 0))
-            needs[node] = most - made[node]
+            most = max(most, held + written[node] + flow.scratch.get(node, 0))
+            needs[node] = most - written[node]
             depths[node] = depth + 1
         return needs, depths
 
@@ -158,23 +158,23 @@ def _soft_predecessors(flow: Dataflow) -> dict[int, set[int]]:
     for reuse in flow.reuses:
         if reuse.old is not None:
             nodes.setdefault(reuse.old, []).append(reuse.node)
-    found: dict[int, set[int]] = {reuse.node: set() for reuse in flow.reuses}
+    predecessors: dict[int, set[int]] = {reuse.node: set() for reuse in flow.reuses}
     for reader, reads in enumerate(flow.reads) if nodes else ():
         for number in reads:
             for node in nodes.get(number, ()):
-                found[node].add(reader)
+                predecessors[node].add(reader)
     for reuse in flow.reuses if flow.barriers else ():
         if reuse.has_state:
-            found[reuse.node].add(flow.barriers[-1])
-    return {node: firsts - {node} for node, firsts in found.items()}
+            predecessors[reuse.node].add(flow.barriers[-1])
+    return {node: firsts - {node} for node, firsts in predecessors.items()}
 
 
 def _reversed(edges: Edges) -> Edges:
-    found: Edges = [[] for _ in edges]
+    result: Edges = [[] for _ in edges]
     for node, others in enumerate(edges):
         for other in others:
-            found[other].append(node)
-    return found
+            result[other].append(node)
+    return result
 
 
 def _listed(flow: Dataflow, before: Edges, after: Edges, later: int) -> list[int]:

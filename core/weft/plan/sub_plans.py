@@ -155,10 +155,10 @@ def _loop(step: Step) -> tuple[Part, ...]:
 def _cond(step: Step) -> tuple[Part, ...]:
     op = step.op
     assert isinstance(op, CondOp)
-    place = 1 + len(op.then_graph.inputs)
+    index = 1 + len(op.then_graph.inputs)
     then, otherwise = (
         (CallPart(plan_of(graph), CallFrame(args, step.outs, step.workspace)),)
-        for graph, args in zip(op.graphs, (step.args[1:place], step.args[place:]), strict=True)
+        for graph, args in zip(op.graphs, (step.args[1:index], step.args[index:]), strict=True)
     )
     return (CondPart(step.args[0], then, otherwise),)
 
@@ -203,12 +203,12 @@ def _spare(step: Step, *graphs: Graph) -> list[TensorDescription]:
 
 
 def _copies(
-    op: Op, places: Sequence[TensorDescription], outs: Sequence[TensorDescription]
+    op: Op, sources: Sequence[TensorDescription], outs: Sequence[TensorDescription]
 ) -> list[CopyPart]:
     """Return copies between equally many layouts, for an op."""
     with scope.replacing(op):
-        pairs = zip(places, outs, strict=False)
-        return [CopyPart(Step(_CopyOp(out), (out,), (place,))) for place, out in pairs]
+        pairs = zip(sources, outs, strict=False)
+        return [CopyPart(Step(_CopyOp(out), (out,), (source,))) for source, out in pairs]
 
 
 class _CopyOp(ContiguousOp):

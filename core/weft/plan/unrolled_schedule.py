@@ -25,7 +25,7 @@ class _Unroller:
 
     Attributes
     ----------
-    made
+    contents
         By buffer, the op whose value it holds.
     first
         For each op, the op of its first step.
@@ -33,16 +33,16 @@ class _Unroller:
 
     def __init__(self, flow: Dataflow) -> None:
         self.flow = flow
-        self.made: dict[int, Op] = {}
+        self.contents: dict[int, Op] = {}
         self.first: dict[Op, Op] = {}
         self.views: dict[tuple[Op, ...], Op] = {}
 
     def step(self, node: int) -> Op:
         """Return the op of a step."""
         flow, op = self.flow, self.flow.ops[node]
-        read = [number for number in flow.reads[node] if number in self.made]
-        known = {flow.values[number]: self.made[number] for number in read}
-        args = tuple([self._found(arg, known) for arg in op.args])
+        read = [number for number in flow.reads[node] if number in self.contents]
+        known = {flow.values[number]: self.contents[number] for number in read}
+        args = tuple([self._counterpart(arg, known) for arg in op.args])
         is_own = op not in self.first and all(a is b for a, b in zip(args, op.args, strict=True))
         new = op if is_own else op.with_args(args)
         if op not in self.first:
@@ -50,28 +50,32 @@ class _Unroller:
         self.first.setdefault(op, new)
         for number in flow.writes[node]:
             value = flow.values[number]
-            made = value if is_own else new if value is op else value.with_args((new,))
-            self.made[number] = made
-            self.first.setdefault(value, made)
+            result = value if is_own else new if value is op else value.with_args((new,))
+            self.contents[number] = result
+            self.first.setdefault(value, result)
         return new
 
-    def _found(self, op: Op, known: Mapping[Op, Op]) -> Op:
+    def _counterpart(self, op: Op, known: Mapping[Op, Op]) -> Op:
         """Return the counterpart of an op: the op of a step, an initial value, or a view.
 
         A value that passed through an effect and was recomputed later is the recomputed one.
         """
-        found: dict[Op, Op] = {}
+        counterparts: dict[Op, Op] = {}
         for each in postorder([op], lambda op: () if op in known else self._operands(op)):
             if each in known:
-                found[each] = known[each]
+                counterparts[each] = known[each]
             elif each.hands_on:
-                value = found[each.args[0]]
-                found[each] = self.first[each] if self.first[each].args[0] is value else value
+                value = counterparts[each.args[0]]
+                counterparts[each] = (
+                    self.first[each] if self.first[each].args[0] is value else value
+                )
             elif each in self.first:
-                found[each] = self.first[each]
+                counterparts[each] = self.first[each]
             else:
-                found[each] = self._view(each, tuple([found[arg] for arg in each.args]))
-        return found[op]
+                counterparts[each] = self._view(
+                    each, tuple([counterparts[arg] for arg in each.args])
+                )
+        return counterparts[op]
 
     def _operands(self, op: Op) -> tuple[Op, ...]:
         if op.hands_on:
@@ -90,7 +94,7 @@ class _Unroller:
         graph = self.flow.graph
 
         def first(op: Op) -> Op:
-            return self._found(op, {})
+            return self._counterpart(op, {})
 
         after = {first(op): tuple(map(first, ops)) for op, ops in graph.after.items()}
         return graph.replace(

@@ -41,10 +41,10 @@ def _verify_one(plan: Plan) -> None:
     _check_buffers(plan)
     _check_tensors(plan)
     _check_order(plan)
-    for place, step in enumerate(plan.steps):
+    for index, step in enumerate(plan.steps):
         _check_places(plan, step)
         _check_apart(plan, step)
-        _check_lifetimes(step, place)
+        _check_lifetimes(step, index)
     _MemorySimulation(plan).run()
 
 
@@ -56,7 +56,7 @@ def _check_meaning(plan: Plan) -> None:
     """Check that the planned graph computes the original one; parts of it may run again."""
     numbers: dict[Hashable, int] = {}
     before, after = plan.source, plan.graph
-    (wanted, acts), (found, done) = _numbered(before, numbers), _numbered(after, numbers)
+    (wanted, acts), (found, done) = _value_numbers(before, numbers), _value_numbers(after, numbers)
     if acts != done:
         raise PlanError(f"the plan has {len(done)} effects instead of {len(acts)}")
     for op, planned in zip(before.outputs, after.outputs, strict=True):
@@ -73,19 +73,19 @@ def _check_meaning(plan: Plan) -> None:
         )
 
 
-def _numbered(graph: Graph, numbers: dict[Hashable, int]) -> tuple[dict[Op, int], list[int]]:
+def _value_numbers(graph: Graph, numbers: dict[Hashable, int]) -> tuple[dict[Op, int], list[int]]:
     """Return a value number for each op, and those of effects in order."""
-    found: dict[Op, int] = {}
+    numbers_of: dict[Op, int] = {}
     effects = []
     for op in graph.ops:
         fields = [id(value) for value in op.attributes().values()]
-        key = (type(op), *fields, *[found[arg] for arg in op.args]) if op.args else op
+        key = (type(op), *fields, *[numbers_of[arg] for arg in op.args]) if op.args else op
         number = numbers.setdefault(key, len(numbers))
         if op.has_effect:
             effects.append(number)
         hands_on = op.args and (isinstance(op, ContiguousOp) or op.hands_on)
-        found[op] = found[op.args[0]] if hands_on else number
-    return found, effects
+        numbers_of[op] = numbers_of[op.args[0]] if hands_on else number
+    return numbers_of, effects
 
 
 def _check_buffers(plan: Plan) -> None:
@@ -153,30 +153,30 @@ def _is_view(op: Op, plan: Plan) -> bool:
 
 def _check_order(plan: Plan) -> None:
     """Check that every op but views runs once, after its predecessors, and effects in order."""
-    places = {step.op: place for place, step in enumerate(plan.steps)}
-    if len(places) < len(plan.steps):
+    indices = {step.op: index for index, step in enumerate(plan.steps)}
+    if len(indices) < len(plan.steps):
         raise PlanError("the plan runs an op twice")
     done: dict[Op, int] = {}
     last = -1
     for op in plan.graph.ops:
         waits = [done[first] for first in (*op.args, *plan.graph.after.get(op, ()))]
-        done[op] = places.get(op, max(waits, default=-1))
-        if op not in places:
+        done[op] = indices.get(op, max(waits, default=-1))
+        if op not in indices:
             if (
                 not (_is_leaf(op) or isinstance(op, ResultOp) or _is_view(op, plan))
                 or op.has_effect
             ):
                 raise _error(op, "leaves it out")
             continue
-        if max(waits, default=-1) >= places[op]:
+        if max(waits, default=-1) >= indices[op]:
             raise _error(op, "runs it before one of its predecessors")
         if op.has_effect or op.may_raise:
-            if places[op] < last:
+            if indices[op] < last:
                 raise _error(op, "runs it before an earlier op with an effect")
-            last = places[op]
-    for place, step in enumerate(plan.steps[: last + 1]):
+            last = indices[op]
+    for index, step in enumerate(plan.steps[: last + 1]):
         if any(out.base.kind == STATE for out in _written(step)):
-            raise _error(step.op, f"writes a state at step {place}, but step {last} may raise")
+            raise _error(step.op, f"writes a state at step {index}, but step {last} may raise")
 
 
 def _written(step: Step) -> Sequence[TensorDescription]:
@@ -234,13 +234,13 @@ def _overwrites(op: Op, result: int, index: int) -> bool:
     return op.may_overwrite(index)
 
 
-def _check_lifetimes(step: Step, place: int) -> None:
+def _check_lifetimes(step: Step, index: int) -> None:
     """Check that the buffers that a step accesses are live."""
     tensors = [*step.args, *step.outs, *([step.workspace] if step.workspace else [])]
     for tensor in tensors:
         buffer = tensor.base
-        if buffer.kind == ARENA and not buffer.first <= place <= buffer.last:
-            raise _error(step.op, f"lets it use {buffer} at step {place}")
+        if buffer.kind == ARENA and not buffer.first <= index <= buffer.last:
+            raise _error(step.op, f"lets it use {buffer} at step {index}")
 
 
 class _MemorySimulation:
@@ -249,7 +249,7 @@ class _MemorySimulation:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.spaces: dict[Hashable, _Stamps] = {}
-        self.made: set[Op] = set()
+        self.computed: set[Op] = set()
 
     def run(self) -> None:
         """Run all steps, and check the final contents."""
@@ -261,7 +261,7 @@ class _MemorySimulation:
             values = self._values(step.op) if _written(step) else []
             for value, tensor in zip(values, step.outs, strict=bool(values)):
                 self._write(value, tensor)
-                self.made.add(value)
+                self.computed.add(value)
         for number, op in enumerate(self.plan.graph.outputs):
             self._check_final(op, RESULT, number)
         updates = dict(self.plan.graph.updates)
@@ -276,7 +276,7 @@ class _MemorySimulation:
 
     def _source(self, op: Op) -> Op:
         """Return the op whose step wrote a value, through views."""
-        while op not in self.made and not _is_leaf(op):
+        while op not in self.computed and not _is_leaf(op):
             if not _is_view(op, self.plan):
                 raise _error(op, "reads it before it is computed")
             op = op.args[0]
@@ -325,17 +325,17 @@ class _Stamps:
 
     def covers(self, span: Span, op: Op) -> bool:
         """Whether one value covers a span."""
-        places = self.touching(span)
-        if len(places) != 1 or self.ops[places[0]] is not op:
+        indices = self.touching(span)
+        if len(indices) != 1 or self.ops[indices[0]] is not op:
             return False
-        return self.starts[places[0]] <= span[0] and span[1] <= self.ends[places[0]]
+        return self.starts[indices[0]] <= span[0] and span[1] <= self.ends[indices[0]]
 
     def write(self, span: Span, op: Op) -> None:
         """Write a value to a span; values that it overlaps are lost."""
         if span[0] == span[1]:
             return
-        places = self.touching(span)
-        cut = slice(places.start, places.stop)
+        indices = self.touching(span)
+        cut = slice(indices.start, indices.stop)
         self.starts[cut], self.ends[cut], self.ops[cut] = [span[0]], [span[1]], [op]
 
 
