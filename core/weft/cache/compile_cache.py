@@ -50,10 +50,10 @@ class MemoryCache:
     def read(self, key: str) -> bytes | None:
         """Return the content under a key, or None."""
         with self.lock:
-            found = self.contents.get(key)
-            if found is not None:
+            content = self.contents.get(key)
+            if content is not None:
                 self.contents.move_to_end(key)
-            return found
+            return content
 
     def write(self, key: str, content: bytes) -> None:
         """Store content under a key, unless it would evict all other content."""
@@ -177,9 +177,13 @@ class CompileCache:
         if not _can_restore(self.transformer):
             return None
         try:
-            mine, key = self._key(program.captured), self._key(graph).digest
+            program_key, key = self._key(program.captured), self._key(graph).digest
             # What a restored program refers to may have been planned again.
-            content = self._content(mine) if program.is_restored else self._export(program, mine)
+            content = (
+                self._content(program_key)
+                if program.is_restored
+                else self._export(program, program_key)
+            )
         except NotCanonical:
             return None
         return None if content is None else (key, content)
@@ -190,8 +194,8 @@ class CompileCache:
         return None if code is None else serializer.entry(code).content()
 
     def _content(self, key: _Key) -> bytes | None:
-        found = self._offered.get(key.digest) or _memory.read(key.digest)
-        return found or (self.cache.read(key.on_disk) if key.on_disk else None)
+        content = self._offered.get(key.digest) or _memory.read(key.digest)
+        return content or (self.cache.read(key.on_disk) if key.on_disk else None)
 
     def offer(self, key: str, content: bytes) -> None:
         """Use a compiled program from elsewhere, which the caller trusts, under a key."""
@@ -215,29 +219,29 @@ class CompileCache:
         return _Key(text, structure, structure.modules | describe.modules)
 
 
-def _pass(found: str | GraphPass, describe: Canonicalizer) -> str:
-    if not isinstance(found, str):
-        if not found.is_as_defined:
-            raise NotCanonical(f"methods of {found.name} were set after its class was defined")
-        return describe.by_name(type(found)) + describe(vars(found))
+def _pass(graph_pass: str | GraphPass, describe: Canonicalizer) -> str:
+    if not isinstance(graph_pass, str):
+        if not graph_pass.is_as_defined:
+            raise NotCanonical(f"methods of {graph_pass.name} were set after its class was defined")
+        return describe.by_name(type(graph_pass)) + describe(vars(graph_pass))
     try:
-        address = plugins.address_of(plugins.PASSES, found, is_default=True)
+        address = plugins.address_of(plugins.PASSES, graph_pass, is_default=True)
     except PluginError as error:
         raise NotCanonical(str(error)) from error  # loading it says so better
     describe.modules.add(address.partition(":")[0])
-    return f"{found} {address}"
+    return f"{graph_pass} {address}"
 
 
 def _target(transformer: Transformer, describe: Canonicalizer) -> str:
     """Return the description of a target; a method is described by its class."""
     target = transformer.target
-    found = []
+    values = []
     for each in fields(target):
         value = getattr(target, each.name)
         owner = getattr(value, "__self__", None)
         method = (type(owner), value.__name__) if owner is not None else value
-        found.append(dict(method) if isinstance(method, Mapping) else method)
-    return describe.sequence(found)
+        values.append(dict(method) if isinstance(method, Mapping) else method)
+    return describe.sequence(values)
 
 
 def _can_restore(transformer: Transformer) -> bool:

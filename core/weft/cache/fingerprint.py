@@ -43,25 +43,25 @@ def _of_package(name: str) -> str:
         raise NotCanonical("a script has no stable name")
     try:
         spec = importlib.util.find_spec(name)
-        places = list(spec.submodule_search_locations or ()) if spec else []
-        if spec and spec.origin and not places:
-            places = [spec.origin]
-        found = sorted(each for place in places for each in _files(_holder(place)))
+        folders = list(spec.submodule_search_locations or ()) if spec else []
+        if spec and spec.origin and not folders:
+            folders = [spec.origin]
+        names = sorted(each for folder in folders for each in _files(_holder(folder)))
     except (ImportError, ValueError, OSError) as error:
         raise NotCanonical(f"the files of {name} cannot be found: {error}") from error
-    if not found:
+    if not names:
         raise NotCanonical(f"{name} has no files")
-    return f"{name} {found}"
+    return f"{name} {names}"
 
 
-def _holder(place: str) -> str:
+def _holder(path: str) -> str:
     """Return the folder or file of a package, or the file that it is in, a program or a zip."""
-    if place.startswith(getattr(sys, "_MEIPASS", "\0")):  # where PyInstaller unpacks the rest
+    if path.startswith(getattr(sys, "_MEIPASS", "\0")):  # where PyInstaller unpacks the rest
         return sys.executable
-    outer = place
+    outer = path
     while outer and not os.path.exists(outer):
         outer = os.path.dirname(outer)
-    return outer if os.path.isfile(outer) else place
+    return outer if os.path.isfile(outer) else path
 
 
 def _files(place: str) -> Iterator[str]:
@@ -81,7 +81,7 @@ def _files(place: str) -> Iterator[str]:
                     yield _stamp(f"{below}{entry.name}", entry.stat())
 
 
-def _stamp(name: str, found: os.stat_result) -> str:
-    if found.st_mtime_ns > _STARTED:
+def _stamp(name: str, status: os.stat_result) -> str:
+    if status.st_mtime_ns > _STARTED:
         raise NotCanonical(f"{name} was changed while the program ran")
-    return f"{name} {found.st_size} {found.st_mtime_ns}"
+    return f"{name} {status.st_size} {status.st_mtime_ns}"

@@ -75,16 +75,16 @@ class Serializer:
         number = self._numbers.get(buffer.owner)
         return self._constant(buffer.owner) if number is None else number
 
-    def _constant(self, made: Op) -> Any:
+    def _constant(self, constant: Op) -> Any:
         """Return the array of a constant that a pass created; for a large one, the ops behind it.
 
         Operands without a producer are constants of the user's, by number, or arrays.
         """
-        if source_of(made) is None:
-            return {"array": self.array(made.const)}
+        if source_of(constant) is None:
+            return {"array": self.array(constant.const)}
         steps: dict[Op, int] = {}
         serialized: list[Any] = []
-        for op in postorder([made], _folded_args):
+        for op in postorder([constant], _folded_args):
             source = source_of(op)
             if source is None and not op.is_constant:
                 source = op
@@ -201,8 +201,8 @@ class Deserializer:
         if kind == STATE:
             owner = self.structure.states[owner]
         elif kind == CONSTANT:
-            found = isinstance(owner, int)
-            owner = self.structure.all_ops[owner] if found else owning_constant(self.value(owner))
+            is_op = isinstance(owner, int)
+            owner = self.structure.all_ops[owner] if is_op else owning_constant(self.value(owner))
         return Buffer(kind, nbytes, 0, owner)
 
     def _tensor(
@@ -230,9 +230,9 @@ class Deserializer:
         """Return several values."""
         return [self.value(each) for each in serialized]
 
-    def name(self, found: Any) -> Any:
+    def name(self, words: Any) -> Any:
         """Return a function or class by module and name, if its package may be named."""
-        module, name = found
+        module, name = words
         if module.partition(".")[0] not in self._named:
             raise ValueError(f"the module {module!r} has no part in this program")
         value = importlib.import_module(module)
@@ -240,20 +240,20 @@ class Deserializer:
             value = getattr(value, part)
         return value
 
-    def folded(self, steps: Any) -> Any:
+    def folded_constant(self, steps: Any) -> Any:
         """Return the array of a constant, computed by the last of some ops."""
-        found: list[Any] = []
+        results: list[Any] = []
         for serialized, operands in steps:
             op = self.value(serialized)
-            values = [self._operand(each, found) for each in operands]
+            values = [self._operand(each, results) for each in operands]
             with NeedsMemory(op.explain("its value is constant")), np.errstate(all="ignore"):
-                found.append(np.asarray(op.reference(*values), op.dtype))
-        return found[-1]
+                results.append(np.asarray(op.reference(*values), op.dtype))
+        return results[-1]
 
-    def _operand(self, serialized: Any, found: Sequence[Any]) -> Any:
+    def _operand(self, serialized: Any, results: Sequence[Any]) -> Any:
         ((kind, content),) = serialized.items()
         if kind == "step":
-            return found[content]
+            return results[content]
         value = self.value(serialized)
         return value.const if kind == "op" else value
 
@@ -346,7 +346,7 @@ _UNPACK: dict[str, Callable[[Deserializer, Any], Any]] = {
     "slice": lambda deserializer, content: slice(*deserializer.values(content)),
     "ellipsis": lambda *_: ...,
     "array": lambda deserializer, content: deserializer.arrays[content],
-    "folded": Deserializer.folded,
+    "folded": Deserializer.folded_constant,
     "scalar": lambda deserializer, content: deserializer.arrays[content][()],
     "dtype": lambda _, content: dtypes.as_dtype(content),
     "name": Deserializer.name,

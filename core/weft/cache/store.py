@@ -69,8 +69,8 @@ class Cache:
             with open(path, "rb", opener=_opener) as file:
                 if self._refuses_folder():
                     return None
-                found = os.fstat(file.fileno())
-                is_ours = _is_ours(found) and found.st_size <= self.limit
+                status = os.fstat(file.fileno())
+                is_ours = _is_ours(status) and status.st_size <= self.limit
                 head, content = _parts(file, key) if is_ours else (b"", b"")
                 is_whole = head == _head(key, content)
                 if is_whole:
@@ -131,7 +131,7 @@ class Cache:
 
     def usage(self) -> tuple[int, int]:
         """Return the number of files and their bytes."""
-        sizes = [found.st_size for _, found in self._files()]
+        sizes = [status.st_size for _, status in self._files()]
         return len(sizes), sum(sizes)
 
     def clear(self) -> int:
@@ -148,14 +148,14 @@ class Cache:
         """Evict least recently used files, to below the limit; return the remaining bytes."""
         files = sorted(self._files(), key=lambda each: each[1].st_mtime_ns, reverse=True)
         held = 0
-        for path, found in files:
+        for path, status in files:
             if path.suffix != SUFFIX:
-                if found.st_mtime < time.time() - ABANDONED:
+                if status.st_mtime < time.time() - ABANDONED:
                     _remove(path)
-            elif held + found.st_size > self.limit * 0.9:
+            elif held + status.st_size > self.limit * 0.9:
                 _remove(path)
             else:
-                held += found.st_size
+                held += status.st_size
         return held
 
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
@@ -164,9 +164,9 @@ class Cache:
                 if not _NAMES.fullmatch(entry.name):
                     continue
                 with suppress(OSError):  # another process may have removed it just now
-                    found = entry.stat(follow_symlinks=False)
-                    if stat.S_ISREG(found.st_mode):
-                        yield Path(entry.path), found
+                    status = entry.stat(follow_symlinks=False)
+                    if stat.S_ISREG(status.st_mode):
+                        yield Path(entry.path), status
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}{SUFFIX}"
@@ -210,12 +210,12 @@ def _opener(path: str, flags: int) -> int:
     return handle
 
 
-def _is_ours(found: os.stat_result) -> bool:
+def _is_ours(status: os.stat_result) -> bool:
     """Whether only this user or root can have written a file, where files have such owners."""
     if not hasattr(os, "geteuid"):
         return True
     others = stat.S_IWGRP | stat.S_IWOTH
-    return found.st_uid in (0, os.geteuid()) and not found.st_mode & others
+    return status.st_uid in (0, os.geteuid()) and not status.st_mode & others
 
 
 def _remove(path: Path) -> None:
@@ -234,10 +234,10 @@ def default_folder() -> Path:
     import platformdirs
 
     try:
-        found = platformdirs.user_cache_dir("weft", appauthor=False)
+        folder = platformdirs.user_cache_dir("weft", appauthor=False)
     except RuntimeError:  # as in `_expanded`
-        found = "~/.cache/weft"
-    return _expanded(Path(found))
+        folder = "~/.cache/weft"
+    return _expanded(Path(folder))
 
 
 def _expanded(path: Path) -> Path:

@@ -49,7 +49,7 @@ class Structure:
         The modules of the graph's classes and functions.
     unread
         The constants whose values are not covered.
-    called
+    called_structures
         The structures of called graphs, transitively, each once.
     """
 
@@ -58,12 +58,12 @@ class Structure:
     states: tuple[Any, ...]
     modules: frozenset[str]
     unread: frozenset[Op]
-    called: tuple[Structure, ...] = ()
+    called_structures: tuple[Structure, ...] = ()
 
     @cached_property
     def all_ops(self) -> tuple[Op, ...]:
         """The ops, then those of called graphs, in an order that depends on the structure only."""
-        return tuple([op for each in (self, *self.called) for op in each.ops])
+        return tuple([op for each in (self, *self.called_structures) for op in each.ops])
 
 
 def structure_of(graph: Graph, all_values: bool = True) -> Structure:
@@ -79,8 +79,8 @@ def structure_of(graph: Graph, all_values: bool = True) -> Structure:
 class _StructureBuilder:
     def __init__(self, graph: Graph, all_values: bool) -> None:
         self.graph = graph
-        place = {op: number for number, op in enumerate(graph.ops)}
-        effects = sorted(graph.effects, key=place.__getitem__)
+        index = {op: number for number, op in enumerate(graph.ops)}
+        effects = sorted(graph.effects, key=index.__getitem__)
         self.roots = (*graph.inputs, *effects, *graph.outputs, *(v for _, v in graph.updates))
         self.ops = postorder(self.roots, graph.children if graph.after else _args)
         self.numbers = {op: number for number, op in enumerate(self.ops)}
@@ -110,17 +110,17 @@ class _StructureBuilder:
             states=tuple(self.states),
             modules=frozenset(self.describe.modules),
             unread=self.unread,
-            called=tuple(self.called()),
+            called_structures=tuple(self.called_structures()),
         )
 
-    def called(self) -> Iterable[Structure]:
+    def called_structures(self) -> Iterable[Structure]:
         """Return the structures of called graphs, one for each digest."""
-        found: dict[str, Structure] = {}
+        structures: dict[str, Structure] = {}
         for graph in (graph for op in self.ops if op.graphs for graph in op.graphs):
-            known = self.describe.structure(graph)
-            for each in (known, *known.called):
-                found.setdefault(each.digest, each)
-        return found.values()
+            structure = self.describe.structure(graph)
+            for each in (structure, *structure.called_structures):
+                structures.setdefault(each.digest, each)
+        return structures.values()
 
     def line(self, op: Op) -> str:
         describe = self.describe
@@ -213,12 +213,12 @@ class Canonicalizer:
 
     def by_name(self, value: Any) -> str:
         """Return the module and name of a class or function."""
-        found = self._names.get(value)
-        if found is None:
+        address = self._names.get(value)
+        if address is None:
             module, name = _address_once(value)
             self.modules.add(module)
-            found = self._names[value] = f"{module}:{name}"
-        return found
+            address = self._names[value] = f"{module}:{name}"
+        return address
 
     def sequence(self, values: Iterable[Any]) -> str:
         """Return the description of values in order."""
@@ -226,19 +226,19 @@ class Canonicalizer:
 
     def axes(self, axes: Axes) -> str:
         """Return the description of axes, which is memoized."""
-        found = self._axes.get(id(axes))
-        if found is None:
-            found = self._axes[id(axes)] = (axes, f"axes{self.sequence(axes)}")
-        return found[1]
+        entry = self._axes.get(id(axes))
+        if entry is None:
+            entry = self._axes[id(axes)] = (axes, f"axes{self.sequence(axes)}")
+        return entry[1]
 
     def dtype(self, dtype: Any) -> str:
         """Return the description of a dtype, or of None."""
-        found = self._dtypes.get(dtype)
-        if found is None:
-            found = self._dtypes[dtype] = "none" if dtype is None else f"{dtype.str} {dtype.name}"
+        text = self._dtypes.get(dtype)
+        if text is None:
+            text = self._dtypes[dtype] = "none" if dtype is None else f"{dtype.str} {dtype.name}"
             if dtype is not None and dtype.kind == "V":
                 self.modules.add(dtype.type.__module__)
-        return found
+        return text
 
     def axis(self, axis: Axis) -> str:
         """Return length and name; automatic names are numbered by first use."""
@@ -265,10 +265,10 @@ def address(value: Any) -> tuple[str, str]:
     # NumPy tells neither of its ufuncs everywhere.
     module: str = getattr(value, "__module__", "") or "numpy"
     name: str = getattr(value, "__qualname__", "") or getattr(value, "__name__", "")
-    found: Any = sys.modules.get(module)
+    resolved: Any = sys.modules.get(module)
     for part in name.split("."):
-        found = getattr(found, part, None)
-    if found is not value:
+        resolved = getattr(resolved, part, None)
+    if resolved is not value:
         raise NotCanonical(f"{value!r} is not to be found under its name")
     return module, name
 

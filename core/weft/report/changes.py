@@ -27,30 +27,30 @@ def changes(before: Graph, after: Graph) -> list[Change]:
     if before is after:
         return []
     removed, added = _only_in(before.ops, after.ops), _only_in(after.ops, before.ops)
-    found: list[Change] = []
-    made: dict[Op, Change] = {}
+    result: list[Change] = []
+    by_added: dict[Op, Change] = {}
     by_order: dict[float, Change] = {}
     by_key: dict[Hashable, Change] = {}
     for op in added:
         if op.contained:
-            found.append(change := Change(added=[op]))
-            made[op] = change
+            result.append(change := Change(added=[op]))
+            by_added[op] = change
             by_key.update((key, change) for key in map(_key, op.contained))
-        elif isinstance(op, ResultOp) and op.args[0] in made:
-            made[op.args[0]].added.append(op)
+        elif isinstance(op, ResultOp) and op.args[0] in by_added:
+            by_added[op.args[0]].added.append(op)
         elif op.order in by_order:
             by_order[op.order].added.append(op)
         else:
-            found.append(Change(added=[op]))
-            by_order[op.order] = found[-1]
+            result.append(Change(added=[op]))
+            by_order[op.order] = result[-1]
     gone: dict[float, Change] = {}
     for op in removed:
         replaced = by_key.get(_key(op)) or by_order.get(op.order) or gone.get(op.order)
         if replaced is None:
-            found.append(replaced := Change())
+            result.append(replaced := Change())
             gone[op.order] = replaced
         replaced.removed.append(op)
-    return found
+    return result
 
 
 def _only_in(ops: Sequence[Op], others: Iterable[Op]) -> list[Op]:

@@ -104,7 +104,7 @@ class _Document:
         captured = self.graph(compiled.captured)
         plans = [plan, *map(plan_of, called_graphs(plan.graph))]
         memory = [self.memory(each) for each in plans]
-        found = {
+        document = {
             "version": VERSION,
             "computation": compiled.computation,
             "backend": compiled.backend,
@@ -119,7 +119,7 @@ class _Document:
         }
         # What refers to locations is complete now.
         return {
-            **found,
+            **document,
             "types": list(self.types),
             "locations": [[self.files[file], line] for file, line in self.locations],
             "files": [self.file(path) for path in self.files],
@@ -141,10 +141,10 @@ class _Document:
     def file(self, path: str) -> dict[str, Any]:
         """Return the lines of a file that made ops, and those around them."""
         text = getlines(path)
-        made = {line for file, line in self.locations if file == path}
-        near = {each for line in made for each in range(line - CONTEXT, line + CONTEXT + 1)}
+        numbers = {line for file, line in self.locations if file == path}
+        near = {each for line in numbers for each in range(line - CONTEXT, line + CONTEXT + 1)}
         lines = [[line, text[line - 1].rstrip()] for line in sorted(near) if 1 <= line <= len(text)]
-        missing = [[line, ""] for line in sorted(made) if line > len(text)]
+        missing = [[line, ""] for line in sorted(numbers) if line > len(text)]
         return {"name": basename(path), "path": path, "lines": lines + missing}
 
     # Graphs
@@ -158,26 +158,26 @@ class _Document:
         return self.numbers[graph]
 
     def described(self, graph: Graph) -> dict[str, Any]:
-        found: dict[str, Any] = {
+        description: dict[str, Any] = {
             "name": graph.name,
             "count": len(graph.ops),
             "kernels": sum(isinstance(op, FusedOp) for op in graph.ops),
         }
         size = len(graph.ops) + sum(len(tuple(op.contained)) for op in graph.ops)
         if size > MOST_OPS or self.listed + size > MOST_OPS_IN_ALL:
-            return {**found, **self.summary(graph)}
+            return {**description, **self.summary(graph)}
         self.listed += size
-        places = {op: place for place, op in enumerate(graph.ops)}
-        ops = [self.op(op, places) for op in graph.ops]
-        shown = [place for place, op in enumerate(graph.ops) if not _is_hidden(op)]
+        indices = {op: index for index, op in enumerate(graph.ops)}
+        ops = [self.op(op, indices) for op in graph.ops]
+        visible = [index for index, op in enumerate(graph.ops) if not _is_hidden(op)]
         return {
-            **found,
+            **description,
             "ops": ops,
-            "items": [self.item(item) for item in boxed(graph.ops, shown)],
-            "inputs": [places[op] for op in graph.inputs],
-            "outputs": [places[op] for op in graph.outputs],
-            "updates": [[state.name, places[value]] for state, value in graph.updates],
-            "effects": [places[op] for op in graph.effects],
+            "items": [self.item(item) for item in boxed(graph.ops, visible)],
+            "inputs": [indices[op] for op in graph.inputs],
+            "outputs": [indices[op] for op in graph.outputs],
+            "updates": [[state.name, indices[value]] for state, value in graph.updates],
+            "effects": [indices[op] for op in graph.effects],
         }
 
     def summary(self, graph: Graph) -> dict[str, Any]:
@@ -196,37 +196,37 @@ class _Document:
     def item(self, item: int | Box) -> Any:
         if not isinstance(item, Box):
             return item
-        found: dict[str, Any] = {"kind": item.kind, "items": [self.item(e) for e in item.items]}
+        fields: dict[str, Any] = {"kind": item.kind, "items": [self.item(e) for e in item.items]}
         if item.title:
-            found["title"] = item.title
+            fields["title"] = item.title
         if item.location is not None:
-            found["line"] = self.location(item.location)
-        return found
+            fields["line"] = self.location(item.location)
+        return fields
 
-    def op(self, op: Op, places: dict[Op, int]) -> dict[str, Any]:
+    def op(self, op: Op, indices: dict[Op, int]) -> dict[str, Any]:
         """Return the fields of a report for an op, without empty ones."""
-        found = {
+        fields = {
             **self.head(op),
-            "args": [places[arg] for arg in op.args],
+            "args": [indices[arg] for arg in op.args],
             "role": _role(op),
             "graphs": [self.numbers[each] for each in op.graphs],
         }
         if op.label or isinstance(op, ParameterOp | ReadOp):
-            found["name"] = op.name
+            fields["name"] = op.name
         if isinstance(op, ParameterOp):
-            found["name"] = op.source.name
+            fields["name"] = op.source.name
         elif isinstance(op, ReadOp):
-            found["name"] = op.state.name
+            fields["name"] = op.state.name
         elif op.is_constant:
-            found["value"] = short_text(op.const) or "..."
+            fields["value"] = short_text(op.const) or "..."
         elif isinstance(op, ResultOp):
-            found["index"] = op.index
+            fields["index"] = op.index
         elif isinstance(op, FusedOp):
-            found["title"] = op.kernel.title
-            found["body"] = self.kernel(op.kernel)
+            fields["title"] = op.kernel.title
+            fields["body"] = self.kernel(op.kernel)
         if isinstance(op, LoopOp):
-            found["count"] = op.count
-        return {key: value for key, value in found.items() if value not in ("", [], None)}
+            fields["count"] = op.count
+        return {key: value for key, value in fields.items() if value not in ("", [], None)}
 
     def head(self, op: Op) -> dict[str, Any]:
         fields = {
@@ -248,8 +248,8 @@ class _Document:
         """Return a kernel; operands have the numbers before those of the ops."""
         body = []
         for each in kernel.body:
-            made = {**self.head(each.op), "args": list(each.args)}
-            body.append({key: value for key, value in made.items() if value not in ("", [])})
+            fields = {**self.head(each.op), "args": list(each.args)}
+            body.append({key: value for key, value in fields.items() if value not in ("", [])})
         return {
             "domain": list(kernel.domain),
             "reduced": list(kernel.reduced),
@@ -270,31 +270,31 @@ class _Document:
         return {"name": history.graph.name, "stages": stages}
 
     def stage(self, before: Graph, after: Graph) -> dict[str, Any]:
-        found = changes(before, after)
-        was, now = ({op: place for place, op in enumerate(graph.ops)} for graph in (before, after))
+        replacements = changes(before, after)
+        was, now = ({op: index for index, op in enumerate(graph.ops)} for graph in (before, after))
         number = self.graph(after)
         # Where a graph has a summary, nobody can ask for one of its ops.
-        shown = MOST_CHANGES if "ops" in self.graphs[number] else 0
+        change_limit = MOST_CHANGES if "ops" in self.graphs[number] else 0
         return {
             "graph": number,
-            "removed": sum(len(each.removed) for each in found),
-            "added": sum(len(each.added) for each in found),
+            "removed": sum(len(each.removed) for each in replacements),
+            "added": sum(len(each.added) for each in replacements),
             "changes": [
                 {
-                    "removed": [was[op] for op in each.removed[:shown]],
-                    "added": [now[op] for op in each.added[:shown]],
-                    "was": _counted(each.removed),
-                    "now": _counted(each.added),
+                    "removed": [was[op] for op in each.removed[:change_limit]],
+                    "added": [now[op] for op in each.added[:change_limit]],
+                    "was": _kind_counts(each.removed),
+                    "now": _kind_counts(each.added),
                     "line": self.location((each.removed or each.added)[0].location),
                 }
-                for each in found[:MOST_CHANGES]
+                for each in replacements[:MOST_CHANGES]
             ],
         }
 
     def memory(self, plan: Plan) -> dict[str, Any]:
-        places = {op: place for place, op in enumerate(plan.graph.ops)}
-        found = memory_of(plan, places, self.layout_type)
-        return {"graph": self.graph(plan.graph), **found}
+        indices = {op: index for index, op in enumerate(plan.graph.ops)}
+        memory = memory_of(plan, indices, self.layout_type)
+        return {"graph": self.graph(plan.graph), **memory}
 
     def source(self) -> dict[str, Any]:
         """Return the generated program; runs of lines with the same locations are joined."""
@@ -311,10 +311,10 @@ class _Document:
         }
 
     def profile(self, profile: Profile) -> dict[str, Any]:
-        found = profile.to_dict()
-        for row in found["rows"]:
+        fields = profile.to_dict()
+        for row in fields["rows"]:
             row["locations"] = [self.location((file, line)) for file, line, _ in row["lines"]]
-        return found
+        return fields
 
 
 def _role(op: Op) -> str:
@@ -332,7 +332,7 @@ def _is_hidden(op: Op) -> bool:
     return isinstance(op, ResultOp) or (op.is_constant and op.axes.size <= 1)
 
 
-def _counted(ops: Iterable[Op]) -> str:
+def _kind_counts(ops: Iterable[Op]) -> str:
     """Return the kinds of some ops as text, each with its number if there are several."""
     counts: dict[str, int] = {}
     for op in ops:

@@ -16,11 +16,11 @@ MOST_BLOCKS = 20_000
 
 
 def memory_of(
-    plan: Plan, places: Mapping[Op, int], type_of: Callable[[Any, Any], int]
+    plan: Plan, indices: Mapping[Op, int], type_of: Callable[[Any, Any], int]
 ) -> dict[str, Any]:
     """Return a plan as data for JSON.
 
-    `places` gives the number of each op, `type_of` that of a shape and dtype. A block is a tensor
+    `indices` gives the number of each op, `type_of` that of a shape and dtype. A block is a tensor
     in the arena from the step that makes it to the last that may read it; a step is the number of
     an op.
     """
@@ -29,7 +29,7 @@ def memory_of(
         for arg in step.args:
             readers.setdefault(arg.base, []).append(number)
     steps = {id(step): number for number, step in enumerate(plan.steps)}
-    found = []
+    blocks = []
     for box in boxes(plan):
         base = box.tensor.base
         is_workspace = box.tensor is box.step.workspace
@@ -49,18 +49,18 @@ def memory_of(
             block["readers"] = sorted(read)
             if box.last < base.last:
                 block["overwritten"] = box.last + 1
-        found.append(block)
-    left_out = max(len(found) - MOST_BLOCKS, 0)
+        blocks.append(block)
+    left_out = max(len(blocks) - MOST_BLOCKS, 0)
     if left_out:
-        found = sorted(found, key=lambda each: -each["bytes"])[:MOST_BLOCKS]
+        blocks = sorted(blocks, key=lambda each: -each["bytes"])[:MOST_BLOCKS]
     return {
         "arena": plan.arena_size,
         "live": _live(plan),
         "most": plan.peak_live,
         "written": plan.peak_as_written,
         "limit": plan.memory_limit,
-        "steps": [places.get(step.op, -1) for step in plan.steps],
-        "blocks": found,
+        "steps": [indices.get(step.op, -1) for step in plan.steps],
+        "blocks": blocks,
         "left_out": left_out,
         "states": [
             _state(buffer, plan, readers, type_of)

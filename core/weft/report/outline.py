@@ -45,26 +45,26 @@ class Box:
     location: Location | None = None
 
 
-def boxed(ops: Sequence[Op], shown: Sequence[int]) -> tuple[int | Box, ...]:
+def boxed(ops: Sequence[Op], indices: Sequence[int]) -> tuple[int | Box, ...]:
     """Return those ops of a graph that are shown, in boxes if there are many."""
-    if len(shown) <= MOST_TOGETHER:
-        return tuple(shown)
+    if len(indices) <= MOST_TOGETHER:
+        return tuple(indices)
     numbers: dict[Hashable, int] = {}
-    kinds = [numbers.setdefault(_kind(ops[place]), len(numbers)) for place in shown]
+    kinds = [numbers.setdefault(_kind(ops[index]), len(numbers)) for index in indices]
     items: list[int | Box] = []
     done = 0
     for start, end, period, _ in sorted(repetitions(kinds)):
         count = (end - start) // period
         if start < done or count < 2:
             continue
-        items += _by_line(ops, shown[done:start])
+        items += _by_line(ops, indices[done:start])
         done = start + count * period
         layers = [
-            Box(LAYER, _fewer(_by_line(ops, shown[first : first + period])), f"{n} of {count}")
+            Box(LAYER, _fewer(_by_line(ops, indices[first : first + period])), f"{n} of {count}")
             for n, first in enumerate(range(start, done, period), 1)
         ]
         items.append(Box(LAYER, _fewer(layers), f"{count} times"))
-    items += _by_line(ops, shown[done:])
+    items += _by_line(ops, indices[done:])
     return _fewer(items)
 
 
@@ -72,15 +72,15 @@ def _kind(op: Op) -> Hashable:
     return type(op), op.location, op.axes, op.dtype
 
 
-def _by_line(ops: Sequence[Op], shown: Sequence[int]) -> list[int | Box]:
+def _by_line(ops: Sequence[Op], indices: Sequence[int]) -> list[int | Box]:
     """Return ops with a box for each run of several ops of one line."""
     items: list[int | Box] = []
-    for location, several in groupby(shown, key=lambda place: ops[place].location):
-        found = tuple(several)
-        if len(found) == 1:
-            items += found
+    for location, several in groupby(indices, key=lambda index: ops[index].location):
+        line_indices = tuple(several)
+        if len(line_indices) == 1:
+            items += line_indices
         else:
-            items.append(Box(LINE, _fewer(found), location=location))
+            items.append(Box(LINE, _fewer(line_indices), location=location))
     return items
 
 
@@ -108,13 +108,13 @@ def kind_of(op: Op) -> str:
 
 def summary(graph: Graph) -> list[LineSummary]:
     """Return the ops of a graph by the user's line, most ops first."""
-    found: dict[Location, Counter[str]] = {}
+    kinds_by_line: dict[Location, Counter[str]] = {}
     for op in graph.ops:
         for each in op.contained or (op,):
-            kinds = found.setdefault(each.location, Counter())
+            kinds = kinds_by_line.setdefault(each.location, Counter())
             kinds[kind_of(each)] += 1
     lines = [
         LineSummary(location, kinds.total(), tuple(name for name, _ in kinds.most_common(4)))
-        for location, kinds in found.items()
+        for location, kinds in kinds_by_line.items()
     ]
     return sorted(lines, key=lambda line: -line.count)

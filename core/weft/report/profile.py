@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 VERSION = 1
 """Changes whenever the form of `Profile.to_dict` changes its meaning."""
 
-Place = tuple[int, int]
+StepIndex = tuple[int, int]
 """A step: 0 for the plan of the program or the number of a called graph, and an index there."""
 
 
@@ -73,7 +73,7 @@ class ProfileRow:
 
     name: str
     kind: str
-    steps: tuple[Place, ...]
+    steps: tuple[StepIndex, ...]
     ops: tuple[str, ...]
     lines: tuple[tuple[str, int, str], ...]
     calls: float
@@ -165,17 +165,17 @@ class Profile:
         from rich.table import Table
         from rich.text import Text
 
-        made = Table(title=Text(self._title()), caption=Text(self._caption()))
+        table = Table(title=Text(self._title()), caption=Text(self._caption()))
         for column in _NAMES:
-            made.add_column(column, overflow="fold")
+            table.add_column(column, overflow="fold")
         for column in _FIGURES:
-            made.add_column(column, justify="right")
+            table.add_column(column, justify="right")
         for cells in self._rows(rows):
-            made.add_row(*map(Text, cells))
-        made.add_section()
+            table.add_row(*map(Text, cells))
+        table.add_section()
         for cells in self._totals():
-            made.add_row(*cells)
-        return made
+            table.add_row(*cells)
+        return table
 
     def _rows(self, most: int) -> Iterator[tuple[str, ...]]:
         """Yield the cells of the rows that take most time, and of the others together."""
@@ -193,12 +193,12 @@ class Profile:
         return f"{self.computation} on {self.backend} ({self.device})"
 
     def _caption(self) -> str:
-        found = [f"{_shown(self.ordinary)} a call without time stamps"]
+        sentences = [f"{_format_seconds(self.ordinary)} a call without time stamps"]
         if self.rates.copy:
-            found.append(f"copy {self.rates.copy / 1e9:.3g} GB/s")
+            sentences.append(f"copy {self.rates.copy / 1e9:.3g} GB/s")
         if self.rates.matmul:
-            found.append(f"matrix product {self.rates.matmul / 1e9:.3g} GFLOP/s")
-        return ", ".join(found)
+            sentences.append(f"matrix product {self.rates.matmul / 1e9:.3g} GFLOP/s")
+        return ", ".join(sentences)
 
     def _figures(self, row: ProfileRow) -> list[str]:
         return [
@@ -209,7 +209,7 @@ class Profile:
         ]
 
     def _time(self, seconds: float) -> tuple[str, str]:
-        return _shown(seconds), f"{seconds / self.wall:.1%}" if self.wall else ""
+        return _format_seconds(seconds), f"{seconds / self.wall:.1%}" if self.wall else ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the profile as data for JSON; times are seconds, and all figures those of a call.
@@ -269,13 +269,13 @@ class Profile:
 
     def _repr_html_(self) -> str:
         rows = [*self._rows(html.ROWS - 3), *self._totals()]
-        made = html.table((*_NAMES, *_FIGURES), rows, figures=len(_NAMES))
-        return html.section(self._title(), made, html.text(self._caption()))
+        table = html.table((*_NAMES, *_FIGURES), rows, figures=len(_NAMES))
+        return html.section(self._title(), table, html.text(self._caption()))
 
     def __repr__(self) -> str:
         return (
-            f"<Profile of {self.computation} on {self.backend}: {_shown(self.wall)} a call, "
-            f"{len(self.rows)} rows>"
+            f"<Profile of {self.computation} on {self.backend}: "
+            f"{_format_seconds(self.wall)} a call, {len(self.rows)} rows>"
         )
 
 
@@ -290,7 +290,7 @@ def _rate(rate: float, most: float | None) -> tuple[str, str]:
     return f"{rate / 1e9:.3g}", f"{rate / most:.0%}" if most else ""
 
 
-def _shown(seconds: float) -> str:
+def _format_seconds(seconds: float) -> str:
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if abs(seconds) >= size:
             return f"{seconds / size:.3g} {unit}"
@@ -322,37 +322,37 @@ def make_rows(
 
     `seconds` and `counts` give the time and the number of launches of each row.
     """
-    places = dict(_places(plan))
+    step_of = dict(_steps_by_op(plan))
     # Parts of a step may share the launch of others: its work counts where it is most by itself.
     homes: dict[Op, RecordedRow] = {}
     for _, row in sorted(zip(seconds, recorded, strict=True), key=lambda each: -each[0]):
         for op in row.ops:
             if len(row.ops) < len(homes.setdefault(op, row).ops):
                 homes[op] = row
-    found = []
+    rows = []
     for row, time, count in zip(recorded, seconds, counts, strict=True):
         runs = count / row.launches
-        steps = [places[op] for op in row.ops if op in places]
+        steps = [step_of[op] for op in row.ops if op in step_of]
         new = [op for op in row.ops if homes[op] is row]
-        found.append(
+        rows.append(
             ProfileRow(
                 name=_name(row.ops),
                 kind=row.kind,
-                steps=tuple([place for place, _ in steps]),
+                steps=tuple([index for index, _ in steps]),
                 ops=tuple(
                     [type(op).__name__ for each in row.ops for op in each.contained or (each,)]
                 ),
                 lines=tuple(_lines(row.ops)),
                 calls=count,
                 seconds=time,
-                bytes=round(runs * sum(_bytes(op, places) for op in new)),
+                bytes=round(runs * sum(_bytes(op, step_of) for op in new)),
                 flops=round(runs * sum(op.flops for op in new)),
             )
         )
-    return tuple(found)
+    return tuple(rows)
 
 
-def _places(plan: Plan) -> Iterable[tuple[Op, tuple[Place, Step]]]:
+def _steps_by_op(plan: Plan) -> Iterable[tuple[Op, tuple[StepIndex, Step]]]:
     """Yield the op of each step with its place, those of called graphs included."""
     plans = [plan, *map(plan_of, called_graphs(plan.graph))]
     for number, each in enumerate(plans):
@@ -360,10 +360,10 @@ def _places(plan: Plan) -> Iterable[tuple[Op, tuple[Place, Step]]]:
             yield step.op, ((number, index), step)
 
 
-def _bytes(op: Op, places: Mapping[Op, tuple[Place, Step]]) -> int:
+def _bytes(op: Op, step_of: Mapping[Op, tuple[StepIndex, Step]]) -> int:
     """Return the bytes that an op reads and writes; an op that is not a step copies."""
-    if op in places:
-        return bytes_moved(places[op][1])
+    if op in step_of:
+        return bytes_moved(step_of[op][1])
     return sum(each.axes.size * each.dtype.itemsize for each in (op, *op.args) if each.is_tensor)
 
 

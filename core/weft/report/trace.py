@@ -32,9 +32,9 @@ def write_chrome_trace(profile: dict[str, Any], path: str | os.PathLike[str]) ->
 
 
 def _events(profile: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield _named("process_name", 0, f"weft: {profile['computation']} on {profile['backend']}")
+    yield _name_event("process_name", 0, f"weft: {profile['computation']} on {profile['backend']}")
     for thread, name in ((CALL, "call"), (HOST_WORK, "host work"), (DEVICE, profile["device"])):
-        yield _named("thread_name", thread, name)
+        yield _name_event("thread_name", thread, name)
     events, rows = profile["events"], profile["rows"]
     end = max([end for _, _, end in events], default=profile["wall"])
     yield _complete(profile["computation"], "call", CALL, 0.0, max(end, profile["wall"]), {})
@@ -65,6 +65,6 @@ def _complete(
     }
 
 
-def _named(what: str, thread: int, name: str) -> dict[str, Any]:
+def _name_event(what: str, thread: int, name: str) -> dict[str, Any]:
     about = {"name": what, "ph": "M", "pid": PROCESS, "args": {"name": name}}
     return {**about, "tid": thread}

@@ -52,19 +52,19 @@ def compiling(
         for name in communicators_of(program.captured):
             shared.setdefault(name, []).append(program)
     several = [
-        (connected(name), found) for name, found in shared.items() if connected(name).size > 1
+        (connected(name), members) for name, members in shared.items() if connected(name).size > 1
     ]
-    for ranks, found in several:
-        for program in found:
+    for ranks, members in several:
+        for program in members:
             _compare(ranks, program, were_set)
     for program in programs:
         _require_ranks(program)
     if not several:
         yield
         return
-    ranks, found = several[0]
-    names = ", ".join(program.name for program in found)
-    gather = partial(ranks.gather_text, label="the compilation of a graph", call=_call(found[0]))
+    ranks, members = several[0]
+    names = ", ".join(program.name for program in members)
+    gather = partial(ranks.gather_text, label="the compilation of a graph", call=_call(members[0]))
     # All ranks have to know whether they take turns: one may have no cache.
     if "no" in gather("yes" if is_cached else "no"):
         yield
@@ -119,7 +119,7 @@ def _compare(ranks: Communicator, program: Program, were_set: Container[Any]) ->
 
 def _parts(program: Program, were_set: Container[Any]) -> list[tuple[str, Graph | None]]:
     """Return messages of mismatches, each with the graph to compare; None agrees with anything."""
-    found: list[tuple[str, Graph | None]] = [
+    parts: list[tuple[str, Graph | None]] = [
         (
             f"the ranks compile different graphs of {program.name}: all ranks have to build the "
             "same one, and to take what differs, such as their share of a batch, as arguments of "
@@ -134,8 +134,8 @@ def _parts(program: Program, were_set: Container[Any]) -> list[tuple[str, Graph 
             "same seed, or that of rank 0, as in initial_value=weft.broadcast_from(value). What is "
             "to differ can be computed from weft.rank_index(), or be set later."
         )
-        found.append((problem, None if state in were_set else _initial_value(state)))
-    return found
+        parts.append((problem, None if state in were_set else _initial_value(state)))
+    return parts
 
 
 def _initial_value(state: Any) -> Graph:

@@ -120,11 +120,11 @@ class StoredArrays(Mapping[str, Array]):
 
 def _require(file: IO[bytes], path: Path, wanted: bytes, problem: str) -> None:
     """Raise ArgumentError if a file begins as the other kind, ValueError if as neither."""
-    found = file.read(len(_ARRAY))
+    header = file.read(len(_ARRAY))
     file.seek(0)
-    if found.startswith(wanted):
+    if header.startswith(wanted):
         return
-    if found.startswith((_ARRAY, _ARCHIVE)):
+    if header.startswith((_ARRAY, _ARCHIVE)):
         raise ArgumentError(f"{path} holds {problem}")
     raise ValueError("it is neither a .npy nor an .npz file")
 

@@ -84,12 +84,12 @@ def document_of(path: Path, parts: Mapping[str, bytes]) -> dict[str, Any]:
         raise ArtifactError(f"{path} is not an artifact: it has no {DOCUMENT} that can be read")
     try:
         document = json.loads(content)
-        found = document["format"]
+        form = document["format"]
     except (ValueError, RecursionError, TypeError, KeyError) as error:
         raise ArtifactError(f"{path}: {DOCUMENT} is malformed: {error!r:.200}") from None
-    if found != FORMAT:
+    if form != FORMAT:
         raise ArtifactError(
-            f"{path} has version {found!r:.20} of the format of artifacts, and this weft reads "
+            f"{path} has version {form!r:.20} of the format of artifacts, and this weft reads "
             f"version {FORMAT}: load it with the version of weft that saved it, "
             f"{document.get('weft')!r:.40}, or save it anew"
         )

@@ -110,8 +110,8 @@ class _Reading:
             raise
         except (WeftError, *_MALFORMED) as error:
             problem = getattr(error, "problem", None) or f"{type(error).__name__}: {error}"
-            said = f"{self.path}, saved by weft {self.document.get('weft')!r:.40}: {what}"
-            raise ArtifactError(f"{said} is malformed: {problem:.1000}") from None
+            message = f"{self.path}, saved by weft {self.document.get('weft')!r:.40}: {what}"
+            raise ArtifactError(f"{message} is malformed: {problem:.1000}") from None
 
     def parsed(self, part: str) -> Graph:
         return self.parsing.parse(self.parts[part].decode())
@@ -147,16 +147,18 @@ class _Reading:
         if trust:
             self.offer_code(transformer)
         parameters = tuple(op.source for op in self.graph.inputs)
-        made = ComputationOp(results=self.results, parameters=parameters, graph=self.graph)
+        op = ComputationOp(results=self.results, parameters=parameters, graph=self.graph)
         for initial in self.initial:
             with self.reading("the initial values"):
                 self.initialize(transformer, initial)
         with self.reading("the graph"):
-            found = transformer.computation(made, name=self.name, axes=self.given_in(self.graph))
+            computation = transformer.computation(
+                op, name=self.name, axes=self.given_in(self.graph)
+            )
         for name, value in self.states.items():
             with self.reading(f"the value of {name!r:.80}"):
                 transformer.set_value(self.parsing.states[name], value)
-        return found
+        return computation
 
     def initialize(self, transformer: Transformer, initial: Graph) -> None:
         """Give states their initial values: constants when they are used, what is computed now."""
@@ -168,9 +170,9 @@ class _Reading:
                 computed.append((state, value))
         if computed:
             graph = initial.replace(updates=computed)
-            made = transformer.computation(graph, axes=self.given_in(graph))
-            made()
-            transformer.discard([made])
+            computation = transformer.computation(graph, axes=self.given_in(graph))
+            computation()
+            transformer.discard([computation])
 
     def given_in(self, graph: Graph) -> dict[Length, int]:
         """Return the lengths that were given to unknown ones of a graph."""
@@ -208,15 +210,15 @@ _MALFORMED = (
 
 def _options(given: Any) -> dict[str, Any]:
     """Return the options of a transformer that are not the default ones."""
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if _typed(dict, given).get("fast_math"):
-        found["fast_math"] = _typed(bool, given["fast_math"])
+        options["fast_math"] = _typed(bool, given["fast_math"])
     limit = given.get("memory_limit")
     if limit is not None:
         if _typed(int, limit) < 0:
             raise ValueError(f"a limit on memory is not a negative number: {limit}")
-        found["memory_limit"] = limit
-    return found
+        options["memory_limit"] = limit
+    return options
 
 
 def _typed(kind: type, value: Any) -> Any:

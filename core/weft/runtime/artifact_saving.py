@@ -129,15 +129,15 @@ def _initial(computation: Computation) -> dict[str, Graph]:
     ordered = initializers_of(computation.graph.states, ())
     constants = initial_constants(ordered)
     rest = [op for op in ordered if op.args[0] not in constants]
-    found = {}
+    graphs = {}
     if constants:
         values: Any = constants.items()
-        found[INITIAL] = Graph(updates=values, name="initial_constants")
+        graphs[INITIAL] = Graph(updates=values, name="initial_constants")
     if rest:
         with scope.saved_user_deps():
             graph = capture([sequential(rest)], (), "initial_computed")
-        found[COMPUTED] = _solved(computation, graph)
-    return found
+        graphs[COMPUTED] = _solved(computation, graph)
+    return graphs
 
 
 def _solved(computation: Computation, graph: Graph) -> Graph:
@@ -155,19 +155,19 @@ def _solved(computation: Computation, graph: Graph) -> Graph:
 def _require_readable(name: str, texts: dict[str, str], listings: Listings) -> Graph:
     """Return the graph as its text says it; raises ArtifactError if that is another one."""
     parsing = Parsing(constants=listings.constants)
-    found = {}
+    problems = {}
     for part, text in texts.items():
         try:
-            found[part] = parsing.parse(text)
+            problems[part] = parsing.parse(text)
         except ParseError as error:
             problem = f"{name} has an op that cannot be kept as text: {error.problem}"
             raise ArtifactError(
                 f"{problem}. Register its class as a plugin's, or replace it"
             ) from None
-    again = Listings(found.values())
-    if any(again.text(graph) != texts[part] for part, graph in found.items()):
+    again = Listings(problems.values())
+    if any(again.text(graph) != texts[part] for part, graph in problems.items()):
         raise ArtifactError(f"{name} has an op whose attributes cannot be kept as text")
-    return found[GRAPH]
+    return problems[GRAPH]
 
 
 def _program_parts(

@@ -60,10 +60,10 @@ def make_executor(computation: Computation, program: Program) -> Callable[..., A
     is_many = len(graph.outputs) > FEW
     outputs = ["*results"] if is_many else [f"r{number}" for number in range(len(graph.outputs))]
     if is_many:
-        scope["takes"] = [_taking(output, computation.name) for output in graph.outputs]
+        scope["takes"] = [_result_allocator(output, computation.name) for output in graph.outputs]
         lines.append("    results = [take() for take in takes]")
     else:
-        lines += _taken(graph.outputs, computation.name, scope)
+        lines += _result_lines(graph.outputs, computation.name, scope)
     call = f"run({', '.join([*names, *outputs])})"
     if program.states or not computation.transformer.is_concurrent:
         lines += ["    with lock:", f"        {call}"]
@@ -78,18 +78,18 @@ FEW = 16
 """The results up to which each has a line of its own, quick to run but slow to compile."""
 
 
-def _taken(outputs: Iterable[Op], name: str, scope: dict[str, Any]) -> Iterator[str]:
+def _result_lines(outputs: Iterable[Op], name: str, scope: dict[str, Any]) -> Iterator[str]:
     """Yield the lines that make memory for results, one for each."""
     for number, output in enumerate(outputs):
         if _is_small(output):
             scope[f"t{number}"], scope[f"z{number}"] = output.dtype, output.axes.shape
             yield f"    r{number} = empty(z{number}, t{number})"
         else:
-            scope[f"take{number}"] = _taking(output, name)
+            scope[f"take{number}"] = _result_allocator(output, name)
             yield f"    r{number} = take{number}()"
 
 
-def _taking(output: Op, name: str) -> Callable[[], Any]:
+def _result_allocator(output: Op, name: str) -> Callable[[], Any]:
     """Return a function that makes memory for a result of a computation with a name."""
     shape, dtype = output.axes.shape, output.dtype
     if _is_small(output):

@@ -64,9 +64,9 @@ def load_states(
 ) -> None:
     """Set states to values of a file; see `Transformer.load_states`."""
     named = named_states(transformer, states)
-    found = read_values(Path(path), None if states is None else set(named))
+    values = read_values(Path(path), None if states is None else set(named))
     with transformer.state_lock:
-        problems = _problems(transformer, named, found)
+        problems = _problems(transformer, named, values)
         if problems:
             lines = "\n".join(f"  {each}" for each in problems)
             raise CheckpointError(f"{path} does not fit, and no state was changed:\n{lines}")
@@ -74,7 +74,7 @@ def load_states(
         try:
             for name, state in named.items():
                 before[state] = transformer.get_value(state)
-                transformer.set_value(state, _part(state, found[name]))
+                transformer.set_value(state, _part(state, values[name]))
         except BaseException:
             for state, value in before.items():
                 transformer.set_value(state, value)
@@ -111,7 +111,7 @@ def read_values(path: Path, wanted: set[str] | None = None) -> dict[str, Array]:
     if content[8:9] == b"{":
         return _arrays(path, content, wanted)
     files = _index(path, content)
-    found: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     for file in dict.fromkeys(files.values()):
         names = {name for name, each in files.items() if each == file}
         needed = names if wanted is None else names & wanted
@@ -119,8 +119,8 @@ def read_values(path: Path, wanted: set[str] | None = None) -> dict[str, Array]:
             values = _arrays(path.with_name(file), _share(path, file), needed)
             if values.keys() < needed:
                 raise CheckpointError(f"{path}: {file} lacks {', '.join(needed - values.keys())}")
-            found |= values
-    return found
+            arrays |= values
+    return arrays
 
 
 def _content(path: Path) -> bytes:
@@ -132,10 +132,10 @@ def _content(path: Path) -> bytes:
 
 def _share(path: Path, name: str) -> bytes:
     """Return the content of a file that an index names, which is a regular one beside it."""
-    found = path.with_name(name)
-    if os.path.exists(found) and not os.path.isfile(found):  # a pipe may have no end
+    shard = path.with_name(name)
+    if os.path.exists(shard) and not os.path.isfile(shard):  # a pipe may have no end
         raise CheckpointError(f"{path} names {name!r:.100}, which is not a file beside it")
-    return _content(found)
+    return _content(shard)
 
 
 def _arrays(path: Path, content: bytes, wanted: set[str] | None) -> dict[str, Array]:
@@ -162,13 +162,13 @@ def _index(path: Path, content: bytes) -> dict[str, str]:
 
 
 def _problems(
-    transformer: Transformer, named: Mapping[str, Any], found: Mapping[str, Array]
+    transformer: Transformer, named: Mapping[str, Any], values: Mapping[str, Array]
 ) -> list[str]:
     """Describe the mismatches of values for states: missing, extra, of another dtype or shape."""
-    problems = [f"{name} is missing" for name in named if name not in found]
-    problems += [f"{name} is not a state here" for name in found if name not in named]
-    for name in named.keys() & found.keys():
-        value, have = found[name], _type(transformer, named[name])
+    problems = [f"{name} is missing" for name in named if name not in values]
+    problems += [f"{name} is not a state here" for name in values if name not in named]
+    for name in named.keys() & values.keys():
+        value, have = values[name], _type(transformer, named[name])
         if (value.dtype, value.shape) != have:
             stored = f"{value.dtype} {value.shape}"
             problems.append(f"{name} is {stored} in the file, and {have[0]} {have[1]} here")
@@ -205,8 +205,8 @@ class _Shards:
         types = {name: _type(transformer, op) for name, op in self.named.items()}
         sizes = {name: dtype.itemsize * math.prod(shape) for name, (dtype, shape) in types.items()}
         owners = self.owners(sizes)
-        said = sorted((name, dtype.name, shape) for name, (dtype, shape) in types.items())
-        self.agree("the states of a checkpoint", repr(said))
+        description = sorted((name, dtype.name, shape) for name, (dtype, shape) in types.items())
+        self.agree("the states of a checkpoint", repr(description))
         (token, *_) = self.communicator.gather_text(os.urandom(8).hex(), "the name of a checkpoint")
         shard = self.shard(token, self.communicator.rank)
         failure: Exception | None = None
@@ -228,7 +228,7 @@ class _Shards:
 
     def values(self, transformer: Transformer, owners: Mapping[str, int]) -> dict[str, Array]:
         """Return the values of the states that this rank writes, gathered where they are shards."""
-        found = {}
+        arrays = {}
         for name, owner in owners.items():
             state, is_mine = self.named[name], owner == self.communicator.rank
             axis = shard_axis(state)
@@ -240,8 +240,8 @@ class _Shards:
                 shards = self.communicator.run(collective, value)
                 value = shards[: axis.axes.size].reshape(axis.axes.shape)
             if is_mine:
-                found[name] = value
-        return found
+                arrays[name] = value
+        return arrays
 
     def owners(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Return the rank that writes each state: the largest first, to the one with the least."""
@@ -266,8 +266,8 @@ class _Shards:
         Only then is the share of this rank removed. After any other error, as an interrupt, there
         may be an index that names it.
         """
-        said = "" if failure is None else f"{type(failure).__name__}: {failure}"
-        texts = self.communicator.gather_text(said, f"{what} of a checkpoint")
+        message = "" if failure is None else f"{type(failure).__name__}: {failure}"
+        texts = self.communicator.gather_text(message, f"{what} of a checkpoint")
         if any(texts):
             shard.unlink(missing_ok=True)
         if failure is not None:
@@ -292,12 +292,12 @@ class _Shards:
             file.write(json.dumps(index, indent=1).encode())
 
 
-def _remove_shards(path: Path, kept: str = "") -> None:
+def _remove_shards(path: Path, current: str = "") -> None:
     """Remove the shares of other checkpoints at a path: of the last one, and what kills left."""
     name = re.escape(path.name)
     shard = re.compile(rf"\.?{name}\.([0-9a-f]{{16}})\.\d{{5,}}-of-\d{{5,}}(\.\d+\.part)?")
     for file in path.parent.iterdir():
-        found = shard.fullmatch(file.name)
-        if found and found[1] != kept:
+        match = shard.fullmatch(file.name)
+        if match and match[1] != current:
             with suppress(OSError):  # the checkpoint is whole; the next one tries again
                 file.unlink()

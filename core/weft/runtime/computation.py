@@ -205,14 +205,14 @@ class Computation:
 
     def _dispatch(self, *args: Any) -> Any:
         """Run the executor for the arguments' shapes, which is made when they are first seen."""
-        found = self._executors.get(tuple([getattr(arg, "shape", None) for arg in args]))
-        if found is None:
+        executor = self._executors.get(tuple([getattr(arg, "shape", None) for arg in args]))
+        if executor is None:
             arrays, program = self._prepared(args)
-            found = make_executor(self, program)
-            self._executors[tuple(array.shape for array in arrays)] = found
+            executor = make_executor(self, program)
+            self._executors[tuple(array.shape for array in arrays)] = executor
             with Stage(f"first call of {self.name}"):
-                return found(*arrays)
-        return found(*args)
+                return executor(*arrays)
+        return executor(*args)
 
     def _prepared(self, args: Sequence[Any]) -> tuple[list[Array], Program]:
         """Return arguments as arrays and the program for their lengths, compiled if need be."""

@@ -43,7 +43,7 @@ class Exchange:
     """
 
     def __init__(self, graph: Graph, name: str, given_name: str) -> None:
-        content = digest_of(f"{_content(graph)} {given_name}".encode())[:8]
+        content = digest_of(f"{_graph_identity(graph)} {given_name}".encode())[:8]
         with _making:
             number = _made[content]
             _made[content] += 1
@@ -145,7 +145,7 @@ def are_shared(states: Iterable[Any], initialized: Iterable[Any]) -> bool:
     return any(map(_takes_ranks, postorder(computed, dependencies)))
 
 
-def _content(graph: Graph) -> str:
+def _graph_identity(graph: Graph) -> str:
     """Return an identity of a graph, also where it has unknown lengths."""
     return kinds(graph) if graph.symbols else graph_digest(comparable(graph))
 

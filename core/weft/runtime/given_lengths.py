@@ -33,9 +33,9 @@ def given_lengths(axes: Mapping[Any, int] | None, graph: Graph, name: str) -> di
             f"not {axes!r}"
         )
     for key, size in (axes or {}).items():
-        symbol, found = _symbol(key, graph, name), _checked(key, size)
-        if solution.setdefault(symbol, found) != found:
-            raise AxesError(f"axes= gives two lengths to {symbol}: {solution[symbol]} and {found}")
+        symbol, length = _symbol(key, graph, name), _checked_length(key, size)
+        if solution.setdefault(symbol, length) != length:
+            raise AxesError(f"axes= gives two lengths to {symbol}: {solution[symbol]} and {length}")
     return solution
 
 
@@ -51,14 +51,14 @@ def symbols_in(graph: Graph) -> tuple[Symbol, ...]:
 
 def _symbol(key: Any, graph: Graph, name: str) -> Symbol:
     """Return the symbol that a key of `axes` stands for."""
-    found = _matching(key, graph, graph.symbols)
-    known = graph.symbols if found else symbols_in(graph)
-    found = found or _matching(key, graph, known)
-    if len(found) == 1:
-        return found[0]
+    symbols = _matching_symbols(key, graph, graph.symbols)
+    known = graph.symbols if symbols else symbols_in(graph)
+    symbols = symbols or _matching_symbols(key, graph, known)
+    if len(symbols) == 1:
+        return symbols[0]
     listed = ", ".join(map(repr, known))
     unknown = f"{name} has the unknown lengths {listed}" if known else "none is unknown there"
-    if found:
+    if symbols:
         problem = "which is the name of several: give the axis itself in place of its name"
     elif isinstance(key, str):
         problem = f"a name that no unknown length of {name} has: {unknown}"
@@ -75,7 +75,7 @@ def _symbol(key: Any, graph: Graph, name: str) -> Symbol:
     )
 
 
-def _matching(key: Any, graph: Graph, symbols: Sequence[Symbol]) -> list[Symbol]:
+def _matching_symbols(key: Any, graph: Graph, symbols: Sequence[Symbol]) -> list[Symbol]:
     """Return the symbols among those given that a key stands for; several only for a name."""
     if not isinstance(key, str):
         return [symbol for symbol in symbols if symbol is _symbol_of(key)]
@@ -93,13 +93,13 @@ def _symbol_of(key: Any) -> Symbol | None:
     return length.as_symbol() if isinstance(length, Length) else None
 
 
-def _checked(key: Any, size: Any) -> int:
+def _checked_length(key: Any, size: Any) -> int:
     try:
-        found = -1 if isinstance(size, bool) else operator.index(size)
+        length = -1 if isinstance(size, bool) else operator.index(size)
     except TypeError:
-        found = -1
-    if not 0 <= found <= LONGEST:
+        length = -1
+    if not 0 <= length <= LONGEST:
         raise AxesError(
             f"axes= gives {key!r} the length {size!r}, which is not a whole number from 0"
         )
-    return found
+    return length

@@ -147,13 +147,13 @@ def importer_for(path: Path) -> Importer:
     known: list[str] = []
     for name in plugins.names(FRONTENDS):
         try:
-            found = plugins.load(FRONTENDS, name)
+            importer = plugins.load(FRONTENDS, name)
         except PluginError as error:
             known.append(f"  {name}: {error}")
             continue
-        if isinstance(found, Importer):
-            if suffix in found.suffixes:
-                return found
-            known.append(f"  {name}: {', '.join(found.suffixes)}")
+        if isinstance(importer, Importer):
+            if suffix in importer.suffixes:
+                return importer
+            known.append(f"  {name}: {', '.join(importer.suffixes)}")
     listed = "\n".join(known) or "  none"
     raise PluginError(f"No frontend reads files that end in {suffix!r}. Installed:\n{listed}")

@@ -92,9 +92,9 @@ class NonFinite(NamedTuple):
 
     def __str__(self) -> str:
         lines = [f"{self._summary()}: {self.value}", f"  {self.op.file_info}"]
-        for index, found in enumerate(self.operands):
-            what = f"{_name(found.op)} ({found.op.dtype} {found.op.axes})"
-            lines.append(f"  operand {index}: {what} from {found.op.file_info}: {found}")
+        for index, operand in enumerate(self.operands):
+            what = f"{_name(operand.op)} ({operand.op.dtype} {operand.op.axes})"
+            lines.append(f"  operand {index}: {what} from {operand.op.file_info}: {operand}")
         for op, turn in reversed(self.calls):
             lines.append(f"  in graph run {turn + 1} of {op!r}, {op.file_info}")
         if not self.reaches_result:
@@ -105,7 +105,7 @@ class NonFinite(NamedTuple):
         what = "NaN" if self.value.nans else "an infinity"
         if not self.op.args and (self.op.is_constant or isinstance(self.op, ParameterOp | ReadOp)):
             return f"{_name(self.op)} holds {what}"
-        given = any(found.infinities or found.nans for found in self.operands)
+        given = any(operand.infinities or operand.nans for operand in self.operands)
         source = "an infinity" if given else "finite operands" if self.operands else "nothing"
         return f"{_name(self.op)} makes {what} of {source}"
 
@@ -125,8 +125,8 @@ def find_nonfinite(
     updated = [value for _, value in graph.updates]
     whole = graph.replace(outputs=(*graph.outputs, *updated), updates=())
     with transformer.state_lock, _Inspector(transformer) as inspector:
-        found, _ = inspector.level(whole, arrays)
-    return found
+        finding, _ = inspector.level(whole, arrays)
+    return finding
 
 
 SHARED = "other ranks take part in it, and not in a search for NaN: search with one rank"
@@ -163,9 +163,9 @@ class _Inspector:
 
     def computation(self, graph: Graph, outputs: Sequence[Any]) -> Computation:
         """Return a computation of some ops of a graph."""
-        made = self.transformer.inspection(graph.replace(outputs=outputs))
-        self.inspections.append(made)
-        return made
+        computation = self.transformer.inspection(graph.replace(outputs=outputs))
+        self.inspections.append(computation)
+        return computation
 
     def level(
         self, graph: Graph, arrays: Sequence[Array]
@@ -176,15 +176,15 @@ class _Inspector:
         bad = [op for op in bare.outputs if contents.get(op)]
         bad = [op for op in bad if contents[op] == NAN] or bad
         if bad:
-            return self.described(bare, min(origins[op] for op in bad).op, arrays), outputs
+            return self.finding_at(bare, min(origins[op] for op in bad).op, arrays), outputs
         for op in bare.ops:
-            found = None
+            finding = None
             if contents.get(op) == NAN:
-                found = self.described(bare, origins[op].op, arrays)
+                finding = self.finding_at(bare, origins[op].op, arrays)
             elif isinstance(op, GraphsOp):
-                found = self.inside(op, bare, arrays)
-            if found is not None:
-                return found._replace(reaches_result=False), outputs
+                finding = self.finding_inside(op, bare, arrays)
+            if finding is not None:
+                return finding._replace(reaches_result=False), outputs
         return None, outputs
 
     def run(
@@ -201,20 +201,20 @@ class _Inspector:
             self.instrumented[graph] = _Instrumented(bare, constants, watched, computation)
         bare, constants, watched, computation = self.instrumented[graph]
         values = computation(*arrays)
-        found = map(int, values[: len(watched)])
-        contents = constants | dict(zip(watched, found, strict=True))
+        flags = map(int, values[: len(watched)])
+        contents = constants | dict(zip(watched, flags, strict=True))
         for op in bare.ops:
             if isinstance(op, ResultOp):
                 several = op.args[0]
                 contents[several] = max(contents.get(several, FINITE), contents.get(op, FINITE))
         return bare, contents, values[len(watched) :]
 
-    def described(self, graph: Graph, op: Op, arrays: Sequence[Array]) -> NonFinite:
+    def finding_at(self, graph: Graph, op: Op, arrays: Sequence[Array]) -> NonFinite:
         """Return the finding for an op that a NaN or an infinity comes from."""
         if isinstance(op, GraphsOp):
-            found = self.inside(op, graph, arrays)
-            if found is not None:
-                return found
+            finding = self.finding_inside(op, graph, arrays)
+            if finding is not None:
+                return finding
         if isinstance(op, TupleOp):
             results = [each for each in graph.ops if isinstance(each, ResultOp)]
             values: list[Op] = [each for each in results if each.args[0] is op and _is_float(each)]
@@ -228,29 +228,31 @@ class _Inspector:
         worst = max(ranges[: len(values)], key=lambda each: (each.nans, each.infinities))
         return NonFinite(op, worst, tuple(ranges[len(values) :]))
 
-    def inside(self, op: GraphsOp, graph: Graph, arrays: Sequence[Array]) -> NonFinite | None:
+    def finding_inside(
+        self, op: GraphsOp, graph: Graph, arrays: Sequence[Array]
+    ) -> NonFinite | None:
         """Return the findings in the graphs that an op runs, in execution order."""
         runs = 0
 
         def evaluate(called: Graph, args: tuple[Any, ...]) -> tuple[Any, ...]:
             nonlocal runs
-            found, outputs = self.level(called, args)
-            if found is not None:
-                raise _Found(found._replace(calls=((op, runs), *found.calls)))
+            finding, outputs = self.level(called, args)
+            if finding is not None:
+                raise _Found(finding._replace(calls=((op, runs), *finding.calls)))
             runs += 1
             return outputs
 
         try:
             op.run(evaluate, self.values(graph, op.args, arrays))
-        except _Found as found:
-            return found.finding
+        except _Found as end:
+            return end.finding
         return None
 
     def values(self, graph: Graph, ops: Sequence[Op], arrays: Sequence[Array]) -> tuple[Array, ...]:
         """Return the values of some ops of a graph."""
         computed = list(dict.fromkeys(op for op in ops if not op.is_constant))
-        found = dict(zip(computed, self.computation(graph, computed)(*arrays), strict=True))
-        return tuple(np.asarray(op.const) if op.is_constant else found[op] for op in ops)
+        values = dict(zip(computed, self.computation(graph, computed)(*arrays), strict=True))
+        return tuple(np.asarray(op.const) if op.is_constant else values[op] for op in ops)
 
 
 def _name(op: Op) -> str:
@@ -277,14 +279,14 @@ class _NonFiniteOrigin(NamedTuple):
     """
 
     is_given: bool
-    place: int
+    index: int
     op: Op
 
 
 def _origins(graph: Graph, contents: dict[Op, int]) -> dict[Op, _NonFiniteOrigin]:
     """Return for each op with a bad value the first op that this comes from."""
     origins: dict[Op, _NonFiniteOrigin] = {}
-    for place, op in enumerate(graph.ops):
+    for index, op in enumerate(graph.ops):
         content = contents.get(op, FINITE)
         if content == FINITE:
             continue
@@ -293,9 +295,9 @@ def _origins(graph: Graph, contents: dict[Op, int]) -> dict[Op, _NonFiniteOrigin
         followed = nans if content == NAN and nans else infinite
         origin = min((origins[arg] for arg in followed), default=None)
         if origin is None:
-            origin = _NonFiniteOrigin(not op.args and content == INFINITE, place, op)
+            origin = _NonFiniteOrigin(not op.args and content == INFINITE, index, op)
         elif origin.is_given and content == NAN:
-            origin = _NonFiniteOrigin(False, place, op)
+            origin = _NonFiniteOrigin(False, index, op)
         origins[op] = origin
     return origins
 
@@ -338,12 +340,12 @@ def _range(op: Op, array: Array) -> ValueRange:
     return ValueRange(op, low, high, nans, infinities, wide.size)
 
 
-def checking(made: Computation, program: Program) -> Callable[..., None]:
+def checking(computation: Computation, program: Program) -> Callable[..., None]:
     """Return an executor of a program that raises CheckFailed for a result that is not finite.
 
     The states have their values from before the call then.
     """
-    transformer, graph, run = made.transformer, program.captured, program.run
+    transformer, graph, run = computation.transformer, program.captured, program.run
     count = len(graph.inputs)
 
     def run_checked(*arrays: Array) -> None:
@@ -358,13 +360,13 @@ def checking(made: Computation, program: Program) -> Callable[..., None]:
                 tensor[...] = value
             shared = _shared_op(graph)
             if shared is None:
-                found = find_nonfinite(transformer, graph, arrays[:count])
-                reason = str(found or "an instrumented run of the same call found nothing")
+                finding = find_nonfinite(transformer, graph, arrays[:count])
+                reason = str(finding or "an instrumented run of the same call found nothing")
             else:
                 reason = shared.explain(SHARED)
         raise CheckFailed(
-            f"a result or a new state of {made.name} is not finite (WEFT_CHECK_FINITE is set; the "
-            f"states are as before the call): {reason}"
+            f"a result or a new state of {computation.name} is not finite (WEFT_CHECK_FINITE is "
+            f"set; the states are as before the call): {reason}"
         )
 
     return run_checked

@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from weft.runtime.computation import Computation
 
 
-def computation_as_html(made: Computation) -> Html:
+def computation_as_html(computation: Computation) -> Html:
     """Return a computation with its parameters and results, and its graph and plan to unfold."""
-    about = {"backend": made.transformer.transformer_name, "state": made.condition}
+    about = {"backend": computation.transformer.transformer_name, "state": computation.condition}
     tables = [
         table((kind, "value", "line"), map(_row, ops), len(ops))
-        for kind, ops in (("parameter", made.parameters), ("result", made.results))
+        for kind, ops in (("parameter", computation.parameters), ("result", computation.results))
         if ops
     ]
-    graph = folded(repr(made.graph), graph_as_html(made.graph))
-    plans = [program.known_plan for program in list(made.programs.values())]
+    graph = folded(repr(computation.graph), graph_as_html(computation.graph))
+    plans = [program.known_plan for program in list(computation.programs.values())]
     unfold = [folded(repr(plan), plan.as_html()) for plan in plans[:MOST_PLANS] if plan is not None]
-    return section(f"Computation {made.name}", facts(about), *tables, graph, *unfold)
+    return section(f"Computation {computation.name}", facts(about), *tables, graph, *unfold)
 
 
 MOST_PLANS = 3

@@ -39,37 +39,39 @@ WARM_UP = 2
 """The calls before those that are measured: a first call may load code or capture launches."""
 
 
-def profile(made: Computation, graph: Graph, arrays: Sequence[Array], repeat: int) -> Profile:
+def profile(
+    computation: Computation, graph: Graph, arrays: Sequence[Array], repeat: int
+) -> Profile:
     """Return the profile of a computation's graph, with all lengths known, for some arguments."""
-    transformer = made.transformer
+    transformer = computation.transformer
     repeat = checked_integer("profile", "repeat", repeat, low=1)
     recorder = Recorder()
     recorded = transformer.inspection(graph, recorder)
     try:
         with transformer.state_lock, _states_kept(transformer, graph):
             calls = _recorded_calls(recorded, recorder, arrays, repeat)
-            ordinary = sorted(_seconds(lambda: made(*arrays)) for _ in range(repeat))
+            ordinary = sorted(_seconds(lambda: computation(*arrays)) for _ in range(repeat))
         rates = machine_rates(transformer)
         plan = recorded.program.plan
     finally:
         transformer.discard([recorded])
     calls.sort(key=lambda call: call[1] - call[0])
-    kept = calls[: (repeat + 1) // 2]
-    recordings = [recording for _, _, recording in kept]
+    fastest = calls[: (repeat + 1) // 2]
+    recordings = [recording for _, _, recording in fastest]
     rows = make_rows(
         recorder.rows,
         plan,
         [_mean(each) for each in zip(*(r.seconds for r in recordings), strict=True)],
         [_mean(each) for each in zip(*(r.counts for r in recordings), strict=True)],
     )
-    start, _, shown = kept[-1]
+    start, _, shown = fastest[-1]
     return Profile(
-        computation=made.name,
+        computation=computation.name,
         backend=transformer.transformer_name,
         device=transformer.device_name,
         repeat=repeat,
-        wall=_mean([end - start for start, end, _ in kept]),
-        ordinary=_mean(ordinary[: len(kept)]),
+        wall=_mean([end - start for start, end, _ in fastest]),
+        ordinary=_mean(ordinary[: len(fastest)]),
         rows=rows,
         rates=rates,
         events=tuple(Event(row, a - start, b - start) for row, a, b in shown.events),
@@ -126,14 +128,14 @@ def machine_rates(transformer: Transformer) -> Rates:
         return _known[key]
     import json  # most programs measure nothing
 
-    found = None if is_off() else open_cache().read(key)
-    if found is None:
+    content = None if is_off() else open_cache().read(key)
+    if content is None:
         with Stage("measuring a copy and a matrix product"):
             rates = Rates(_copy_rate(transformer), _matmul_rate(transformer))
         if rates.copy and rates.matmul and not is_off():
             open_cache().write(key, json.dumps([rates.copy, rates.matmul]).encode())
     else:
-        rates = Rates(*json.loads(found))
+        rates = Rates(*json.loads(content))
     return _known.setdefault(key, rates)
 
 
@@ -157,10 +159,10 @@ def _rate(transformer: Transformer, result: Any, parameters: list[Any], work: in
     arrays = [np.ones(op.axes.shape, np.float32) for op in parameters]
     with suppress(WeftError, MemoryError), scope.saved_user_deps():
         graph = capture([result], parameters, "machine_rate")
-        made = transformer.inspection(graph, recorder)
+        computation = transformer.inspection(graph, recorder)
         try:
-            calls = _recorded_calls(made, recorder, arrays, ROUNDS)
+            calls = _recorded_calls(computation, recorder, arrays, ROUNDS)
         finally:
-            transformer.discard([made])
+            transformer.discard([computation])
         return work / min(sum(recording.seconds) for *_, recording in calls)
     return None

@@ -134,12 +134,12 @@ class Program:
     @property
     def tensors(self) -> dict[Op, DeviceTensor]:
         """The device tensor of each op's value, but for those in inputs and results."""
-        places = self.plan.tensors.items()
+        layouts = self.plan.tensors.items()
         if self._tensors is None:
             self._tensors = {
-                op: self.storages[place.base].device_tensor(place)
-                for op, place in places
-                if place.base in self.storages
+                op: self.storages[layout.base].device_tensor(layout)
+                for op, layout in layouts
+                if layout.base in self.storages
             }
         return self._tensors
 

@@ -20,30 +20,32 @@ if TYPE_CHECKING:
 
 
 def write_report(
-    made: Computation,
+    computation: Computation,
     path: str | os.PathLike[str],
     args: tuple[Any, ...],
     profile: Profile | None = None,
 ) -> None:
     """Write the report of a computation, profiled for arguments unless there is a profile."""
     if profile is not None and not isinstance(profile, Profile):
-        raise ArgumentError(f"profile= takes what {made.name}.profile returned, not {profile!r}")
-    if not args and not made.is_static and len(made.programs) != 1:
         raise ArgumentError(
-            f"{made.name} has {len(made.programs)} programs, one for each solution of its unknown "
-            "lengths: give the arguments of a call, as in report(path, x)"
+            f"profile= takes what {computation.name}.profile returned, not {profile!r}"
         )
-    program = made.program_for(*args) if args else made.program
+    if not args and not computation.is_static and len(computation.programs) != 1:
+        raise ArgumentError(
+            f"{computation.name} has {len(computation.programs)} programs, one for each solution "
+            "of its unknown lengths: give the arguments of a call, as in report(path, x)"
+        )
+    program = computation.program_for(*args) if args else computation.program
     if profile is None and args:
-        profile = made.profile(*args)
-    write_report_page(document(compiled(made, program, profile)), path)
+        profile = computation.profile(*args)
+    write_report_page(document(compiled(computation, program, profile)), path)
 
 
-def compiled(made: Computation, program: Program, profile: Profile | None) -> Compiled:
+def compiled(computation: Computation, program: Program, profile: Profile | None) -> Compiled:
     """Return the part of a report on one program of a computation."""
-    transformer = made.transformer
+    transformer = computation.transformer
     return Compiled(
-        computation=made.name,
+        computation=computation.name,
         backend=transformer.transformer_name,
         device=transformer.device_name,
         lengths={str(symbol): length for symbol, length in program.solution.items()},
@@ -61,7 +63,7 @@ def pass_histories(transformer: Transformer, graph: Graph) -> list[PassHistory]:
 
     Those that are called come first, the graph itself last.
     """
-    found: list[PassHistory] = []
+    histories: list[PassHistory] = []
     with transformer.state_lock, gc_paused():
-        transformer.graph_compiler.run_passes(graph, transformer.target, graph.name, found)
-    return found
+        transformer.graph_compiler.run_passes(graph, transformer.target, graph.name, histories)
+    return histories

@@ -48,12 +48,12 @@ class ResultPool:
             for _ in range(len(buffers)):
                 buffer = buffers.popleft()
                 if sys.getrefcount(buffer.base) <= _UNHELD:
-                    return self._shown(buffer)
+                    return self._view_of(buffer)
                 buffers.append(buffer)
             if len(buffers) >= MOST:
                 buffers.popleft()
         try:
-            return self._shown(_made(self.nbytes, self.shape, self.dtype))
+            return self._view_of(_page_aligned(self.nbytes, self.shape, self.dtype))
         except (MemoryError, ValueError) as error:  # too much for this host, or for any
             raise HostMemoryError(
                 f"the host has no {self.nbytes:,} bytes for {self.what}: return less of it, "
@@ -61,13 +61,13 @@ class ResultPool:
                 "(numpy.memmap)"
             ) from error
 
-    def _shown(self, buffer: Array) -> Array:
-        shown = buffer[...]
+    def _view_of(self, buffer: Array) -> Array:
+        array = buffer[...]
         self.buffers.append(buffer)
-        return shown
+        return array
 
 
-def _made(nbytes: int, shape: tuple[int, ...], dtype: DType) -> Array:
+def _page_aligned(nbytes: int, shape: tuple[int, ...], dtype: DType) -> Array:
     """Return a page-aligned array."""
     memory = np.empty(nbytes + mmap.PAGESIZE, np.uint8)
     return np.ndarray(shape, dtype, memory, -memory.ctypes.data % mmap.PAGESIZE)
@@ -75,7 +75,7 @@ def _made(nbytes: int, shape: tuple[int, ...], dtype: DType) -> Array:
 
 def _references() -> int:
     """Return the reference count of unreferenced memory, as `take` sees it."""
-    buffers = deque([_made(0, (0,), np.dtype(np.uint8))])
+    buffers = deque([_page_aligned(0, (0,), np.dtype(np.uint8))])
     for _ in range(len(buffers)):
         buffer = buffers.popleft()
         return sys.getrefcount(buffer.base)

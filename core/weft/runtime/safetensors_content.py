@@ -67,12 +67,12 @@ def arrays_in(content: bytes) -> tuple[dict[str, Array], dict[str, str]]:
 
     package = library()
     try:
-        found = package.deserialize(content)
+        tensors = package.deserialize(content)
     except package.SafetensorError as error:
         raise ValueError(f"it is no safetensors file: {error}") from None
     size = int.from_bytes(content[:8], "little")
     texts = json.loads(content[8 : 8 + size]).get("__metadata__") or {}
-    arrays = {name: _array(name, **stored) for name, stored in found}
+    arrays = {name: _array(name, **stored) for name, stored in tensors}
     for name in json.loads(texts.pop(_PAIRS, "[]")):
         pair = arrays[name]
         if pair.dtype != np.float64 or pair.shape[-1:] != (2,):

@@ -189,18 +189,18 @@ class StateStore(BackendInterface):
         return self.constant_storage(buffer.owner) if buffer.kind == CONSTANT else None
 
     def _state_tensor(self, state: Any, nbytes: int, axes: Axes) -> DeviceTensor:
-        found = self.state_tensors.get(state)
-        if found is None:
+        tensor = self.state_tensors.get(state)
+        if tensor is None:
             storage = self.device_buffer_storage(nbytes, state.name)
             description = contiguous(axes.shape, state.dtype)
             storage.initial = self.initial_constants.get(state)
-            found = self.state_tensors[state] = storage.device_tensor(description)
-        if found.storage.bytes != nbytes:
+            tensor = self.state_tensors[state] = storage.device_tensor(description)
+        if tensor.storage.bytes != nbytes:
             raise AxesError(
-                f"{state} was made with shape {found.shape}, but this computation needs another "
+                f"{state} was made with shape {tensor.shape}, but this computation needs another "
                 f"shape for {state.axes}: use a transformer of its own\n  {state.file_info}"
             )
-        return found
+        return tensor
 
     def allocate_storage(self) -> None:
         """Run the transformed allocations."""
@@ -215,8 +215,8 @@ class StateStore(BackendInterface):
             for buffer, storage in program.storages.items():
                 if buffer.kind == CONSTANT:
                     op = buffer.owner
-                    place = contiguous(op.axes.shape, op.dtype)
-                    self.set_constant(storage.device_tensor(place), op)
+                    layout = contiguous(op.axes.shape, op.dtype)
+                    self.set_constant(storage.device_tensor(layout), op)
         self.allocated = True
 
     def _allocate_new_buffers(self) -> None:

@@ -142,17 +142,17 @@ class Transformer(StateStore):
             raise StateError("Cannot create computations from a finalized transformer")
         number = next(self._numbers)
         title = name or f"computation_{number}"
-        made = self.computation_class(self, results, parameters, title, axes)
-        made.number_calls(name or "")
-        self._add(made)
-        return made
+        computation = self.computation_class(self, results, parameters, title, axes)
+        computation.number_calls(name or "")
+        self._add(computation)
+        return computation
 
-    def _add(self, made: Computation) -> None:
+    def _add(self, computation: Computation) -> None:
         with self.state_lock:
-            self.computations.add(made)
-            self.all_results.update(made.results)
-            if made.is_static:
-                self._pending[made.programs[()]] = made
+            self.computations.add(computation)
+            self.all_results.update(computation.results)
+            if computation.is_static:
+                self._pending[computation.programs[()]] = computation
 
     def inspection(self, graph: Graph, recorder: Recorder | None = None) -> Computation:
         """Return a computation of a captured graph that `discard` forgets.
@@ -160,21 +160,21 @@ class Transformer(StateStore):
         Its program is a variant that records its launches if there is a recorder.
         """
         name = f"{graph.name}_inspection_{next(self._numbers)}"
-        made = Computation(self, graph, (), name, recorder=recorder)
-        made.checks_finite = False
-        made.number_calls("an inspection")
-        self._add(made)
-        return made
+        computation = Computation(self, graph, (), name, recorder=recorder)
+        computation.checks_finite = False
+        computation.number_calls("an inspection")
+        self._add(computation)
+        return computation
 
     def discard(self, computations: Iterable[Computation]) -> None:
         """Forget computations and release what only they use."""
         with self.state_lock:
-            for made in computations:
-                made.executor = self._refused
-                self.computations.discard(made)
-                for op in made.results:
+            for computation in computations:
+                computation.executor = self._refused
+                self.computations.discard(computation)
+                for op in computation.results:
                     self.all_results.discard(op)
-                for program in made.programs.values():
+                for program in computation.programs.values():
                     self._release_constants(program)
 
     def new_program(
@@ -227,10 +227,10 @@ class Transformer(StateStore):
             )
         self.require_open()
         passes = self.graph_passes
-        place = len(passes)
+        index = len(passes)
         if position is not None:
-            place = checked_integer("register_graph_pass", "the position", position)
-        passes.insert(place, graph_pass)
+            index = checked_integer("register_graph_pass", "the position", position)
+        passes.insert(index, graph_pass)
 
     # Initialization
 
@@ -282,8 +282,8 @@ class Transformer(StateStore):
                 else:
                     done |= batch
                 self.initialized = True
-        for made in done.values():
-            plugins.call_hooks("weft_computation_compiled", computation=made)
+        for computation in done.values():
+            plugins.call_hooks("weft_computation_compiled", computation=computation)
         _raise_first(failures, wanted)
 
     def _compiling(self, batch: Batch) -> str:
@@ -306,7 +306,7 @@ class Transformer(StateStore):
     def _transform_computations(self, batch: Batch) -> None:
         """Compile programs, allocate, and set initial values; an error undoes all of it."""
         init, programs = self._init, list(batch)
-        executors = [(made, made.executor) for made in batch.values()]
+        executors = [(computation, computation.executor) for computation in batch.values()]
         try:
             title = f"compiling {_names(batch)}".rstrip()
             with Stage(title) as stage, self.memory_restored_on_error():
@@ -329,8 +329,8 @@ class Transformer(StateStore):
                 self._set_waiting_values()
         except BaseException:
             self._init = init
-            for made, executor in executors:
-                made.executor = executor
+            for computation, executor in executors:
+                computation.executor = executor
             for program in programs:
                 program.storages.clear()
             raise
@@ -351,9 +351,9 @@ class Transformer(StateStore):
         for program in programs:
             if not program.is_restored:
                 program.run = _generated(self, program)
-        for program, made in batch.items():
-            if made.is_static:
-                made.executor = make_executor(made, program)
+        for program, computation in batch.items():
+            if computation.is_static:
+                computation.executor = make_executor(computation, program)
         self.finish_transform()
         self.compile_cache.keep(each for each in programs if each.recorder is None)
         folded_constants.forget()
@@ -411,9 +411,9 @@ class Transformer(StateStore):
     def _initial_computation(
         self, initializers: Sequence[Op], name: str, given: Mapping[Symbol, int]
     ) -> Computation:
-        made = Computation(self, initialization_op(initializers, name, given), (), name)
-        made.uncompiled = "initial values are set, compiled when called"
-        return made
+        computation = Computation(self, initialization_op(initializers, name, given), (), name)
+        computation.uncompiled = "initial values are set, compiled when called"
+        return computation
 
     @property
     def init_computation(self) -> Computation | None:
@@ -487,9 +487,15 @@ class Transformer(StateStore):
         """
         with self.state_lock:
             shared = [each for each in self._pending if is_shared(each, self.state_tensors)]
-            alone = {each: made for each, made in self._pending.items() if each not in shared}
+            alone = {
+                each: computation
+                for each, computation in self._pending.items()
+                if each not in shared
+            }
             self.compile(alone)
-            later = [made.graph for made in self.computations if not made.is_static]
+            later = [
+                computation.graph for computation in self.computations if not computation.is_static
+            ]
             later += [program.captured for program in self._pending]
             used = OrderedSet(state for graph in later for state in graph.states)
             missing = [s for s in used if s not in self.state_tensors and s.axes.is_static]
@@ -510,9 +516,9 @@ class Transformer(StateStore):
     def _make_states(self, states: Sequence[Any], name: str) -> None:
         """Give states their initial values, by a computation of them."""
         with scope.saved_user_deps():
-            made = Computation(self, states, (), name)
-        self._add(made)
-        self.compile({made.programs[()]: made})
+            computation = Computation(self, states, (), name)
+        self._add(computation)
+        self.compile({computation.programs[()]: computation})
 
     def close(self) -> None:
         """Release all computations and device memory; the transformer cannot be used again."""
@@ -528,8 +534,8 @@ class Transformer(StateStore):
     def _close(self, why: str) -> None:
         with self.state_lock:
             super()._close(why)
-            for made in self.computations:
-                made.executor = self._refused
+            for computation in self.computations:
+                computation.executor = self._refused
             self._pending = {}
             self.computations = OrderedSet()
 
@@ -549,7 +555,7 @@ def _generated(transformer: Transformer, program: Program) -> Callable[..., None
 
 def _names(batch: Batch) -> str:
     """Return the names of computations, as messages say them."""
-    names = list(dict.fromkeys(made.name for made in batch.values()))
+    names = list(dict.fromkeys(computation.name for computation in batch.values()))
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     return f"{names[0]}{more}" if names else ""
 
