@@ -39,8 +39,8 @@ class SingleThreadedBlas:
         if self._libraries is None:
             from threadpoolctl import ThreadpoolController
 
-            found = ThreadpoolController().select(user_api="blas").lib_controllers
-            self._libraries = list(found)
+            libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+            self._libraries = list(libraries)
         counts = [(library, library.num_threads) for library in self._libraries]
         self._before = [(library, count) for library, count in counts if count > 1]
         for library, _ in self._before:

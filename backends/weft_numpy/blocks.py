@@ -168,46 +168,46 @@ class ProgramCode:
         for number, call in enumerate(self.first_calls()):
             if not self.is_single:
                 yield f"# block{number}, called {_times(counts[number])}", None
-            text, places = self.block_text(call)
-            for line, place in zip(text.split("\n"), places, strict=False):
-                yield line, self.locations.get(call.origins[place])
+            text, indices = self.block_text(call)
+            for line, index in zip(text.split("\n"), indices, strict=False):
+                yield line, self.locations.get(call.origins[index])
             if not self.is_single:
                 yield from (("", None), ("", None))
         if not self.is_single:
             yield "# the program", None
             yield f"def run({', '.join(self.signature)}):", None
-            yield from ((self._shown(line), None) for line in self.lines)
+            yield from ((self._listed_line(line), None) for line in self.lines)
 
-    def _shown(self, line: CallerLine) -> str:
+    def _listed_line(self, line: CallerLine) -> str:
         text = f"    {'    ' * line.depth}{line.python}"
         return text if line.call is None else f"{text}  # {self.memory(line.call)}"
 
     def first_calls(self) -> list[BlockCall]:
         """Return the first call of each block."""
-        found: dict[int, BlockCall] = {}
+        first: dict[int, BlockCall] = {}
         for call in self.calls:
-            found.setdefault(call.block, call)
-        return [found[number] for number in range(len(self.blocks))]
+            first.setdefault(call.block, call)
+        return [first[number] for number in range(len(self.blocks))]
 
     def block_text(self, call: BlockCall) -> tuple[str, list[int]]:
         """Return a block with the user's lines as comments, and each line's index in `origins`."""
         lines: list[str] = []
-        places: list[int] = []
+        indices: list[int] = []
         location = None
         block = self.blocks[call.block]
-        for place, (line, origin) in enumerate(zip(block.lines, call.origins, strict=True)):
+        for index, (line, origin) in enumerate(zip(block.lines, call.origins, strict=True)):
             here = self.locations.get(origin)
             if here is not None and here != location:
                 location = here
                 indent = line[: len(line) - len(line.lstrip())]
                 lines.append(f"{indent}{comment(here)}")
-                places.append(place)
+                indices.append(index)
             lines.append(line)
-            places.append(place)
-            if block.arrays and place == 1 and (named := self._named_states(call)):
+            indices.append(index)
+            if block.arrays and index == 1 and (named := self._named_states(call)):
                 lines.append(f"    # {named}")
-                places.append(place)
-        return "\n".join(lines) + "\n", places
+                indices.append(index)
+        return "\n".join(lines) + "\n", indices
 
     def _named_states(self, call: BlockCall) -> str:
         """Return the names in a block that refer to states which the user named."""
@@ -225,9 +225,9 @@ class ProgramCode:
             f"{name} {_address(tensor)}" for name, tensor in zip(names, call.tensors, strict=True)
         )
 
-    def where(self, call: BlockCall, place: int) -> str:
+    def where(self, call: BlockCall, index: int) -> str:
         """Return the comment with the user's line for a line of a block; empty for none."""
-        here = self.locations.get(call.origins[place])
+        here = self.locations.get(call.origins[index])
         return "" if here is None else comment(here)
 
 
@@ -257,10 +257,10 @@ def _address(tensor: TensorDescription) -> str:
 class CompiledBlock:
     """The compiled text of a block, with a file name by which tracebacks find its lines."""
 
-    def __init__(self, text: str, places: list[int]) -> None:
+    def __init__(self, text: str, origin_indices: list[int]) -> None:
         self.filename = f"{MARK} {digest_of(text.encode())[:12]}>"
         self.code = compile(text, self.filename, "exec")
-        self.places = places
+        self.origin_indices = origin_indices
         lines = text.splitlines(keepends=True)
         linecache.cache[self.filename] = (len(text), None, lines, self.filename)
         weakref.finalize(self, linecache.cache.pop, self.filename, None)
@@ -270,13 +270,13 @@ _compiled: weakref.WeakValueDictionary[str, CompiledBlock] = weakref.WeakValueDi
 _compiling = renewed(threading.RLock())
 
 
-def compiled(text: str, places: list[int]) -> CompiledBlock:
+def compiled(text: str, origin_indices: list[int]) -> CompiledBlock:
     """Compile a text, or return the compiled text of another live program."""
     with _compiling:
-        found = _compiled.get(text)
-        if found is None:
-            found = _compiled[text] = CompiledBlock(text, places)
-        return found
+        block = _compiled.get(text)
+        if block is None:
+            block = _compiled[text] = CompiledBlock(text, origin_indices)
+        return block
 
 
 class Linked:
@@ -290,9 +290,9 @@ class Linked:
         scope = {**scope, **code.names}
         self.binds = [_defined(block.code, scope, "bind") for block in self.blocks]
         self.rendered_lines: list[RenderedLine] = []
-        self.join = None if code.is_single else self._joined()
+        self.join = None if code.is_single else self._compile_caller()
 
-    def _joined(self) -> Callable[[list[Run]], Run]:
+    def _compile_caller(self) -> Callable[[list[Run]], Run]:
         """Compile the function that runs all lines; `rendered_lines` are its text."""
         names = [f"block{call.block}_{number}" for number, call in enumerate(self.code.calls)]
         runs = iter(names)
@@ -316,10 +316,10 @@ class Linked:
         text = "\n".join(
             [f"{'    ' * rendered.depth}{rendered.text}" for rendered in self.rendered_lines]
         )
-        found: Callable[[list[Run]], Run]
+        join: Callable[[list[Run]], Run]
         code = compile(text, self.filename, "exec")
-        found = _defined(code, dict(_INTERRUPTS), "join")
-        return found
+        join = _defined(code, dict(_INTERRUPTS), "join")
+        return join
 
     def bound(self, array: Callable[[TensorDescription], Any]) -> Run:
         """Return the function that runs the program in the memory that `array` returns views of."""
@@ -338,7 +338,7 @@ class Linked:
             block = next((each for each in self.blocks if each.filename == filename), None)
             if block is not None and call is not None:
                 statement = linecache.getline(filename, line).strip()
-                where = self.code.where(call, block.places[line - 1])
+                where = self.code.where(call, block.origin_indices[line - 1])
                 error.add_note(f"in generated code: {statement}\n  {where}")
             elif filename == self.filename:
                 call = self.rendered_lines[line - 1].call or call
@@ -355,7 +355,7 @@ def _functions(body: list[RenderedLine], signature: str) -> list[tuple[str, list
     Python limits nesting to 20 blocks, so deeper lines become functions. A line that leaves a loop
     stays in that loop.
     """
-    found: list[tuple[str, list[RenderedLine]]] = []
+    functions: list[tuple[str, list[RenderedLine]]] = []
     for depth in reversed(
         range(DEEP, max([rendered.depth for rendered in body], default=0) + 1, DEEP)
     ):
@@ -363,8 +363,8 @@ def _functions(body: list[RenderedLine], signature: str) -> list[tuple[str, list
         for is_deep, several in groupby(body, partial(RenderedLine.is_deeper, depth=depth)):
             rendered_lines = list(several)
             if is_deep:
-                name = f"part{len(found)}"
-                found.append(
+                name = f"part{len(functions)}"
+                functions.append(
                     (
                         name,
                         [
@@ -376,7 +376,7 @@ def _functions(body: list[RenderedLine], signature: str) -> list[tuple[str, list
                 rendered_lines = [RenderedLine(depth, f"{name}({signature})")]
             shallow += rendered_lines
         body = shallow
-    return [*found, ("run", body)]
+    return [*functions, ("run", body)]
 
 
 def _defined(code: Any, scope: dict[str, Any], name: str) -> Any:

@@ -78,9 +78,9 @@ class Bundle:
             raise BackendError(f"{module}.{name} has no definition that can be gathered")
         if isinstance(node, ast.Import | ast.ImportFrom):
             return self._imported(module, name, node)
-        self.names[key] = found = self._unused(name)
-        self._add(node, module, {name: found})
-        return found
+        self.names[key] = unused = self._unused_name(name)
+        self._add(node, module, {name: unused})
+        return unused
 
     def method(self, kind: type, name: str) -> str:
         """Return the name in the bundle of a method as a function of ``self``."""
@@ -92,10 +92,10 @@ class Bundle:
                 for each in _definitions(owner.__module__)[owner.__name__].body  # type: ignore[attr-defined]
                 if isinstance(each, ast.FunctionDef) and each.name == name
             ]
-            self.names[key] = found = self._unused(f"{owner.__name__}_{name}")
+            self.names[key] = unused = self._unused_name(f"{owner.__name__}_{name}")
             above = kind.__mro__[kind.__mro__.index(owner) + 1 :]
             body = _WithoutSuper(self, above).visit(_copied(node))
-            body.name, body.decorator_list = found, []
+            body.name, body.decorator_list = unused, []
             self._add(body, owner.__module__, {})
         return self.names[key]
 
@@ -108,13 +108,13 @@ class Bundle:
             self.texts.append(text)
         return key[1]
 
-    def _unused(self, name: str) -> str:
-        found, number = name, 1
-        while found in self.taken:
+    def _unused_name(self, name: str) -> str:
+        candidate, number = name, 1
+        while candidate in self.taken:
             number += 1
-            found = f"{name}_{number}"
-        self.taken.add(found)
-        return found
+            candidate = f"{name}_{number}"
+        self.taken.add(candidate)
+        return candidate
 
     def _imported(self, module: str, name: str, node: ast.Import | ast.ImportFrom) -> str:
         (alias,) = [each for each in node.names if (each.asname or each.name) == name]
@@ -129,8 +129,10 @@ class Bundle:
     def _add(self, node: ast.stmt, module: str, renamed: dict[str, str]) -> None:
         """Add a definition after those that it uses."""
         known = _definitions(module)
-        used = {each for each in _used(node) if each in known and each not in renamed}
-        modules = {each: found for each in used if (found := _module_of(module, each)) is not None}
+        used = {each for each in _used_names(node) if each in known and each not in renamed}
+        modules = {
+            each: holder for each in used if (holder := _module_of(module, each)) is not None
+        }
         for name in sorted(used - modules.keys()):
             renamed[name] = self.named(module, name)
         node = _Renamed(self, renamed, modules).visit(_copied(node))
@@ -140,11 +142,11 @@ class Bundle:
 @functools.cache
 def _definitions(module: str) -> dict[str, ast.stmt]:
     """Return the statements of a module that define its names."""
-    found: dict[str, ast.stmt] = {}
+    definitions: dict[str, ast.stmt] = {}
     for node in ast.parse(inspect.getsource(importlib.import_module(module))).body:
         for name in _defined(node):
-            found[name] = node
-    return found
+            definitions[name] = node
+    return definitions
 
 
 def _defined(node: ast.stmt) -> Iterator[str]:
@@ -170,19 +172,19 @@ def _of_one(node: ast.Import | ast.ImportFrom, alias: ast.alias) -> ast.stmt:
     return ast.ImportFrom(node.module, [alias], node.level)
 
 
-def _used(node: ast.AST) -> set[str]:
+def _used_names(node: ast.AST) -> set[str]:
     """Return the names that a definition reads, other than in annotations."""
-    found: set[str] = set()
+    names: set[str] = set()
     stack = [node]
     while stack:
         each = stack.pop()
         if isinstance(each, ast.Name):
-            found.add(each.id)
+            names.add(each.id)
         for field, value in ast.iter_fields(each):
             if field not in ("annotation", "returns"):
                 values = value if isinstance(value, list) else [value]
                 stack.extend(child for child in values if isinstance(child, ast.AST))
-    return found
+    return names
 
 
 def _module_of(module: str, name: str) -> str | None:

@@ -36,19 +36,19 @@ def _serialize_call(call: BlockCall, serializer: Serializer) -> Any:
 
 def deserialize(deserializer: Deserializer) -> ProgramCode:
     """Return the code that `packed` returned as JSON."""
-    found = deserializer.code
-    blocks = [SourceBlock(tuple(lines), tuple(arrays)) for lines, arrays in found["blocks"]]
-    code = ProgramCode(found["signature"], blocks, is_atomic=found["atomic"])
-    code.names = {name: deserializer.value(value) for name, value in found["names"]}
-    for text, depth, call in found["lines"]:
+    fields = deserializer.code
+    blocks = [SourceBlock(tuple(lines), tuple(arrays)) for lines, arrays in fields["blocks"]]
+    code = ProgramCode(fields["signature"], blocks, is_atomic=fields["atomic"])
+    code.names = {name: deserializer.value(value) for name, value in fields["names"]}
+    for text, depth, call in fields["lines"]:
         code.lines.append(CallerLine(text, depth=depth))
         if call is None:
             continue
-        block, tensors, values, callers, runs = call
-        places = [deserializer.tensor(number) for number in tensors]
+        block, numbers, values, callers, runs = call
+        tensors = [deserializer.tensor(number) for number in numbers]
         origins = [origin for origin, count in runs for _ in range(count)]
-        made = BlockCall(block, places, deserializer.values(values), callers, origins)
-        code.lines[-1].call = made
+        block_call = BlockCall(block, tensors, deserializer.values(values), callers, origins)
+        code.lines[-1].call = block_call
         for origin, _ in runs:
             location = deserializer.location(origin)
             if location is not None:

@@ -85,7 +85,7 @@ class Emitter:
         self.origins: list[float] = []
         self.prelude: list[str] = []
         self.prelude_origins: list[float] = []
-        self.made: dict[Hashable, str] = {}
+        self.names_by_text: dict[Hashable, str] = {}
         self.names: dict[TensorDescription, str] = {}
         self.values: dict[int, tuple[str, Any]] = {}
         self.callers: dict[str, str] = {}
@@ -152,16 +152,16 @@ class Emitter:
         """Bind a value that is known at compile time, and return its name."""
         if isinstance(value, GLOBAL) and not getattr(value, "__closure__", None):
             return self.writer.bind(value, hint, self.taken)
-        found = self.values.get(id(value))
-        if found is None:
+        entry = self.values.get(id(value))
+        if entry is None:
             number = 0
             name = hint = variable(hint)
             while name in self.taken or name in self.writer.scope:
                 number += 1
                 name = f"{hint}_{number}"
             self.taken.add(name)
-            found = self.values[id(value)] = (name, value)
-        return found[0]
+            entry = self.values[id(value)] = (name, value)
+        return entry[0]
 
     def new_name(self, hint: str) -> str:
         """Return a name that is new in the block."""
@@ -173,20 +173,20 @@ class Emitter:
         text = f"{array}{expression}"
         if not self._is_lent(description):
             return self.prepared(text, "part")
-        found = self.made.get(text)
-        if found is None:
-            found = self.made[text] = self.new_name("w")
-            self.line(f"{found} = {text}")
-        return found
+        name = self.names_by_text.get(text)
+        if name is None:
+            name = self.names_by_text[text] = self.new_name("w")
+            self.line(f"{name} = {text}")
+        return name
 
     def prepared(self, expression: str, hint: str) -> str:
         """Return the name of an expression's value, which is evaluated before calls."""
-        found = self.made.get(expression)
-        if found is None:
-            found = self.made[expression] = self.new_name(hint)
-            self.prelude.append(f"{found} = {expression}")
+        name = self.names_by_text.get(expression)
+        if name is None:
+            name = self.names_by_text[expression] = self.new_name(hint)
+            self.prelude.append(f"{name} = {expression}")
             self.prelude_origins.append(-1)
-        return found
+        return name
 
     def defined(self, name: str, lines: Sequence[str], origins: Sequence[float]) -> str:
         """Define a function, given its lines from the parameters on, and return its name.
@@ -194,12 +194,12 @@ class Emitter:
         `name` is the prefix of the name; functions with equal lines are defined once.
         """
         key = tuple(lines)
-        found = self.made.get(key)
-        if found is None:
-            found = self.made[key] = self.new_name(f"{name}_")
-            self.prelude += [f"def {found}{lines[0]}", *lines[1:]]
+        function = self.names_by_text.get(key)
+        if function is None:
+            function = self.names_by_text[key] = self.new_name(f"{name}_")
+            self.prelude += [f"def {function}{lines[0]}", *lines[1:]]
             self.prelude_origins += origins
-        return found
+        return function
 
     def mark(self, row: int, mark: Any) -> None:
         """Write the call of a recorder at the end of a step, whose row is bound like an array."""
@@ -230,11 +230,11 @@ class Emitter:
         """Return the name of the array with a layout."""
         if self._is_lent(description):
             return self._caller_array(description)
-        found = self.names.get(description)
-        if found is None:
+        name = self.names.get(description)
+        if name is None:
             hint = LETTERS.get(description.base.kind, "v")
-            found = self.names[description] = self.new_name(hint)
-        return found
+            name = self.names[description] = self.new_name(hint)
+        return name
 
     def _is_lent(self, description: TensorDescription) -> bool:
         """Whether memory belongs to the caller and may differ between calls."""
@@ -254,11 +254,11 @@ class Emitter:
             description.is_contiguous and not description.offset
         ):
             return whole
-        found = self.call_views.get(description)
-        if found is None:
-            found = self.call_views[description] = self.new_name("w")
-            self.line(f"{found} = {self._view(description, whole, shape, dtype)}")
-        return found
+        name = self.call_views.get(description)
+        if name is None:
+            name = self.call_views[description] = self.new_name("w")
+            self.line(f"{name} = {self._view(description, whole, shape, dtype)}")
+        return name
 
     def _view(
         self, description: TensorDescription, whole: str, shape: tuple[int, ...], dtype: DType
@@ -266,13 +266,13 @@ class Emitter:
         turned = contiguous(shape, dtype, description.base)
         if description == turned.transpose(range(len(shape))[::-1]):
             return f"{whole}.T"
-        shown = replace(turned, shape=description.shape, strides=description.strides)
-        if description == shown and description.is_contiguous and shown.size == turned.size:
+        view = replace(turned, shape=description.shape, strides=description.strides)
+        if description == view and description.is_contiguous and view.size == turned.size:
             return f"{whole}.reshape({description.shape})"
         memory = f"{whole}.reshape(-1).view('u1')" if dtype.kind == "V" else whole
         element = self.bind(description.dtype, "dtype")
-        place = f"{description.offset}, {description.strides}"
-        return f"ndarray({description.shape}, {element}, {memory}, {place})"
+        layout = f"{description.offset}, {description.strides}"
+        return f"ndarray({description.shape}, {element}, {memory}, {layout})"
 
     def finish(self, signature: Sequence[str]) -> tuple[SourceBlock, list[float]]:
         """Return the function ``bind``, and the origin of each of its lines."""
@@ -313,7 +313,7 @@ class ProgramWriter:
         self.bound: dict[int, str] = {}
         self.numbers: dict[tuple[DType, bytes], Any] = {}
         graph = program.plan.graph
-        self.lent = {**_lent(INPUT, graph.inputs), **_lent(RESULT, graph.outputs)}
+        self.lent = {**_lent_names(INPUT, graph.inputs), **_lent_names(RESULT, graph.outputs)}
         self.code = ProgramCode(list(self.lent))
         self.block_numbers: dict[SourceBlock, int] = {}
         self.bodies: dict[tuple[Graph, tuple[str, ...]], list[CallerLine]] = {}
@@ -325,21 +325,21 @@ class ProgramWriter:
 
     def bind(self, value: Any, hint: str, taken: Iterable[str] = ()) -> str:
         """Return the name of a function or dtype in the program's globals, not one of `taken`."""
-        found = self.bound.get(id(value))
-        if found is None:
-            found = hint = variable(hint)
+        name = self.bound.get(id(value))
+        if name is None:
+            name = hint = variable(hint)
             number = -1
-            while found in self.scope or found in taken:
+            while name in self.scope or name in taken:
                 number += 1
-                found = f"{hint}_{number}"
-            self.bound[id(value)] = found
-            self.scope[found] = self.code.names[found] = value
-        return found
+                name = f"{hint}_{number}"
+            self.bound[id(value)] = name
+            self.scope[name] = self.code.names[name] = value
+        return name
 
     def number(self, value: Any, dtype: DType) -> Any:
         """Return a scalar as an array of a dtype without axes; equal scalars share one array."""
-        made = np.asarray(value).astype(dtype)
-        return self.numbers.setdefault((dtype, made.tobytes()), made)
+        number = np.asarray(value).astype(dtype)
+        return self.numbers.setdefault((dtype, number.tobytes()), number)
 
     def write(self, steps: Sequence[Step], find: Callable[[type[Op]], Any]) -> ProgramCode:
         """Return the code of steps; `find` returns the rule of a type of op."""
@@ -358,13 +358,13 @@ class ProgramWriter:
 
     def _lines(self, sequences: Sequence[Sequence[Step]], lent: Lent) -> list[CallerLine]:
         """Return the lines that run sequences of steps."""
-        found: list[CallerLine] = []
+        lines: list[CallerLine] = []
         for steps in sequences:
             if steps and steps[0].op.graphs:
-                found += [line for part in expand_step(steps[0]) for line in self._part(part)]
+                lines += [line for part in expand_step(steps[0]) for line in self._part(part)]
             else:
-                found += [CallerLine(call=call) for call in self._calls(steps, lent)]
-        return found
+                lines += [CallerLine(call=call) for call in self._calls(steps, lent)]
+        return lines
 
     def _calls(self, steps: Sequence[Step], lent: Lent) -> Iterator[BlockCall]:
         """Yield calls of blocks, which are added if their text is new."""
@@ -379,10 +379,10 @@ class ProgramWriter:
                     emitter.mark(self.recorder.row([step.op]), self.mark)
             start = end
             cut = self.is_cut or lent is not self.lent
-            taken = list(emitter.callers) if cut else self.code.signature
-            block, origins = emitter.finish(list(emitter.callers.values()) if cut else taken)
+            parameters = list(emitter.callers) if cut else self.code.signature
+            block, origins = emitter.finish(list(emitter.callers.values()) if cut else parameters)
             values = [value for _, value in emitter.values.values()]
-            yield BlockCall(self._block(block), list(emitter.names), values, taken, origins)
+            yield BlockCall(self._block(block), list(emitter.names), values, parameters, origins)
 
     def _block(self, block: SourceBlock) -> int:
         """Return the index of a block."""
@@ -397,23 +397,23 @@ class ProgramWriter:
         """Return the lines of one part of a call, loop or conditional step."""
         match part:
             case sub_plans.CallPart(plan, frame):
-                return [_placed(line, frame) for line in self._callee_lines(plan, frame)]
+                return [_line_in_frame(line, frame) for line in self._callee_lines(plan, frame)]
             case sub_plans.CopyPart(step):
                 return [CallerLine(call=call) for call in self._calls([step], {})]
             case sub_plans.LoopPart(count, parts):
                 return [CallerLine(f"for _ in range({count}):"), STOP, *self._inside(parts)]
             case sub_plans.WhilePart(test, flag, parts):
-                stop = CallerLine(f"if not {{}}: {BREAK}", self._tested(flag), 1)
+                stop = CallerLine(f"if not {{}}: {BREAK}", self._flag_call(flag), 1)
                 test_lines = [CallerLine("while True:"), STOP, *self._inside([test])]
                 return [*test_lines, stop, *self._inside(parts)]
             case sub_plans.CondPart(flag, then, otherwise):
-                head, other = CallerLine("if {}:", self._tested(flag)), CallerLine("else:")
+                head, other = CallerLine("if {}:", self._flag_call(flag)), CallerLine("else:")
                 return [head, *self._inside(then), other, *self._inside(otherwise)]
 
     def _inside(self, parts: Iterable[Part]) -> list[CallerLine]:
         """Return the lines of parts, indented."""
-        found = [line for part in parts for line in self._part(part)] or [CallerLine("pass")]
-        return [replace(line, depth=line.depth + 1) for line in found]
+        lines = [line for part in parts for line in self._part(part)] or [CallerLine("pass")]
+        return [replace(line, depth=line.depth + 1) for line in lines]
 
     def _write_callees(self, steps: Sequence[Step]) -> None:
         """Write the graphs that called graphs call, callees first."""
@@ -431,28 +431,28 @@ class ProgramWriter:
         They are written once for all calls with the same lent results.
         """
         key = plan.graph, tuple(_lenders(frame))
-        found = self.bodies.get(key)
-        if found is None:
-            outputs = _lent(RESULT, plan.graph.outputs)
+        lines = self.bodies.get(key)
+        if lines is None:
+            outputs = _lent_names(RESULT, plan.graph.outputs)
             lent = {name: outputs[name] for name in key[1]}
-            found = self.bodies[key] = self._lines(_split_at_calls(plan.steps), lent)
-        return found
+            lines = self.bodies[key] = self._lines(_split_at_calls(plan.steps), lent)
+        return lines
 
-    def _tested(self, flag: TensorDescription) -> BlockCall:
+    def _flag_call(self, flag: TensorDescription) -> BlockCall:
         """Return a call that returns the value of a bool."""
         return BlockCall(self._block(TEST), [flag], [], [], [-1] * len(TEST.lines))
 
 
 def _split_at_calls(steps: Sequence[Step]) -> list[Sequence[Step]]:
     """Divide steps into sequences without called graphs, and single steps that call graphs."""
-    found: list[Sequence[Step]] = []
+    sequences_between_calls: list[Sequence[Step]] = []
     for runs_graphs, several in groupby(steps, lambda step: bool(step.op.graphs)):
         sequence = list(several)
-        found += [[step] for step in sequence] if runs_graphs else [sequence]
-    return found or [[]]
+        sequences_between_calls += [[step] for step in sequence] if runs_graphs else [sequence]
+    return sequences_between_calls or [[]]
 
 
-def _lent(kind: str, ops: Iterable[Op]) -> Lent:
+def _lent_names(kind: str, ops: Iterable[Op]) -> Lent:
     letter = LETTERS[kind]
     return {f"{letter}{number}": (op.axes.shape, op.dtype) for number, op in enumerate(ops)}
 
@@ -463,7 +463,7 @@ def _lenders(frame: CallFrame) -> dict[str, str]:
     return {f"r{n}": f"r{out.base.owner}" for n, out in outputs if out.base.kind == RESULT}
 
 
-def _placed(line: CallerLine, frame: CallFrame) -> CallerLine:
+def _line_in_frame(line: CallerLine, frame: CallFrame) -> CallerLine:
     """Return a line of a called graph in the memory of a call."""
     call = line.call
     if call is None:

@@ -93,9 +93,9 @@ def nanoseconds(values: KernelValues) -> float:
 
 def per_element(op: Op) -> float:
     """Return the nanoseconds for an element of float32."""
-    found = _ELEMENT.get(type(op))
-    if found is not None:
-        return found
+    cost = _ELEMENT.get(type(op))
+    if cost is not None:
+        return cost
     return _CHEAP if isinstance(op, (*_SIMPLE, ReductionOp, elementwise.CastOp)) else _FUNCTION
 
 

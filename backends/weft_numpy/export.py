@@ -191,18 +191,18 @@ class _Writer:
 
     def buffer(self, base: Any) -> str:
         """Return the name of the memory of a constant, or of a state with its present value."""
-        found = self.buffers.get(base.owner)
-        if found is None:
+        name = self.buffers.get(base.owner)
+        if name is None:
             if base.kind == STATE:
                 value = self.computation.transformer.get_value(base.owner)
             elif base.kind == CONSTANT:
                 value = base.owner.const
             else:
                 raise BackendError("a block is bound to memory of the caller")
-            found = self.buffers[base.owner] = f"{base.kind}{len(self.buffers)}"
+            name = self.buffers[base.owner] = f"{base.kind}{len(self.buffers)}"
             raw = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
-            self.data += [f"{found} = _memory({raw.size})", f"{found}[...] = {_packed(raw)}"]
-        return found
+            self.data += [f"{name} = _memory({raw.size})", f"{name}[...] = {_packed(raw)}"]
+        return name
 
     def dtype(self, dtype: Any) -> str:
         if dtype.kind == "V":
@@ -255,10 +255,10 @@ class _Writer:
         top = module.partition(".")[0]
         if top in OWN and "." not in name and name:
             return self.bundle.named(module, name)
-        found: Any = sys.modules.get(module)
+        resolved: Any = sys.modules.get(module)
         for part in name.split("."):
-            found = getattr(found, part, None)
-        if found is value and (top == "numpy" or top in sys.stdlib_module_names):
+            resolved = getattr(resolved, part, None)
+        if resolved is value and (top == "numpy" or top in sys.stdlib_module_names):
             self.bundle.imports[f"import {module}"] = None
             return f"{module}.{name}"
         raise BackendError(f"it computes with {value!r:.100}, which has no source of its own")
@@ -283,8 +283,8 @@ class _Writer:
             if attribute in done:
                 continue
             done.add(attribute)
-            found = inspect.getattr_static(type(op), attribute, None)
-            if inspect.isfunction(found):
+            method = inspect.getattr_static(type(op), attribute, None)
+            if inspect.isfunction(method):
                 self.bundle.imports["import functools"] = None
                 function = self.bundle.method(type(op), attribute)
                 text = f"functools.partial({function}, {name})"
@@ -308,12 +308,12 @@ def _name(parameter: Any) -> str:
 
 def _attributes_of_self(kind: type, method: str) -> list[str]:
     """Return the attributes of ``self`` that a method, and those of the same name above, use."""
-    found = []
+    attributes = []
     for owner in kind.__mro__:
         function = vars(owner).get(method)
         if inspect.isfunction(function):
             tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-            found += [
+            attributes += [
                 node.attr
                 for node in ast.walk(tree)
                 if isinstance(node, ast.Attribute)
@@ -322,7 +322,7 @@ def _attributes_of_self(kind: type, method: str) -> list[str]:
             ]
             if "super()" not in ast.unparse(tree):
                 break
-    return found
+    return attributes
 
 
 def _packed(array: np.ndarray[Any, Any]) -> str:

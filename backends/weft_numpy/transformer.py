@@ -347,7 +347,7 @@ class NumPyTransformer(Transformer):
                 arena.runners.clear()
                 arena.moves = self.moves
             array = partial(self._array, program=program, arena=arena)
-            whole = _held(linked.bound(array), program)
+            whole = _interrupt_safe(linked.bound(array), program)
             arena.runners[program.name] = partial(arena.context.run, whole)
             return arena
 
@@ -370,14 +370,14 @@ class NumPyTransformer(Transformer):
         shared = self.arena
         is_free = all(each.storage is not shared for each in self._arenas)
         if isinstance(shared, NumPyDeviceBufferStorage) and is_free and shared.bytes >= needed:
-            made = Arena(shared)
+            arena = Arena(shared)
         else:
             storage = NumPyDeviceBufferStorage(self, needed, "arena of another thread")
             storage.allocate_with_views()
-            made = Arena(storage)
-            weakref.finalize(made, self.device_buffers.discard, storage).atexit = False
-        self._arenas.add(made)
-        return made
+            arena = Arena(storage)
+            weakref.finalize(arena, self.device_buffers.discard, storage).atexit = False
+        self._arenas.add(arena)
+        return arena
 
     def _array(
         self, description: TensorDescription, program: Program, arena: Arena
@@ -389,7 +389,7 @@ class NumPyTransformer(Transformer):
         return tensor.array
 
 
-def _held(whole: Callable[..., None], program: Program) -> Callable[..., None]:
+def _interrupt_safe(whole: Callable[..., None], program: Program) -> Callable[..., None]:
     """Return the function that runs a program, with interrupts deferred where necessary.
 
     Programs that write no state can be interrupted between steps, but not while threads run one.

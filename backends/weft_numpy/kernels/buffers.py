@@ -53,8 +53,8 @@ class UntiledBuffers:
 
     def value(self, number: int) -> TensorDescription:
         """Return an operand, or another value computed before."""
-        found = self.known.get(number)
-        return self.values.operands[number] if found is None else found
+        tensor = self.known.get(number)
+        return self.values.operands[number] if tensor is None else tensor
 
     def result(self, index: int) -> TensorDescription:
         """Return a result."""

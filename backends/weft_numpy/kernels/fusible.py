@@ -60,7 +60,7 @@ class Kernels:
         self.machine = machine
         self.single_threaded: set[Op] = set()
         """The ops of programs whose products BLAS's threads share, and that run in one thread."""
-        self.found: dict[Op, tuple[LoweredKernel, tuple[Op, ...]] | None] = {}
+        self.lowered_by_op: dict[Op, tuple[LoweredKernel, tuple[Op, ...]] | None] = {}
 
     def takes_prologue(self, product: Op) -> bool:
         """Whether a product is narrow enough for a prologue.
@@ -93,8 +93,8 @@ class Kernels:
 
     def workspace(self, op: Op) -> int:
         """Return the bytes of scratch memory that an op needs."""
-        found = self._find(op)
-        return workspace(op, self.machine) if found is None else found[0].workspace
+        lowered = self._find(op)
+        return workspace(op, self.machine) if lowered is None else lowered[0].workspace
 
     def write(self, op: Op, emit: Emitter) -> None:
         """Write an op that is computed by a kernel."""
@@ -107,7 +107,7 @@ class Kernels:
 
     def forget(self) -> None:
         """Drop all kernels after they have been written."""
-        self.found.clear()
+        self.lowered_by_op.clear()
         self.single_threaded.clear()
 
     def _machine(self, op: Op) -> Machine:
@@ -117,20 +117,20 @@ class Kernels:
         return replace(self.machine, threads=1) if is_single else self.machine
 
     def _find(self, op: Op) -> tuple[LoweredKernel, tuple[Op, ...]] | None:
-        if op not in self.found:
-            self.found[op] = self._lowered(op)
-        return self.found[op]
+        if op not in self.lowered_by_op:
+            self.lowered_by_op[op] = self._lowered(op)
+        return self.lowered_by_op[op]
 
     def _lowered(self, op: Op) -> tuple[LoweredKernel, tuple[Op, ...]] | None:
-        made = (op.kernel, op.args) if isinstance(op, FusedOp) else _single_op_kernel(op)
-        if made is None:
+        kernel_and_args = (op.kernel, op.args) if isinstance(op, FusedOp) else _single_op_kernel(op)
+        if kernel_and_args is None:
             return None
-        kernel, operands = made
+        kernel, operands = kernel_and_args
         args = [planned_layout(arg) for arg in operands]
         preserved = [number for number, arg in enumerate(args) if not _is_overwritable(arg)]
-        found = lower(kernel, args, preserved, self._machine(op))
-        if isinstance(op, FusedOp) or _is_faster_as_kernel(op, found):
-            return found, operands
+        lowered = lower(kernel, args, preserved, self._machine(op))
+        if isinstance(op, FusedOp) or _is_faster_as_kernel(op, lowered):
+            return lowered, operands
         return None
 
 

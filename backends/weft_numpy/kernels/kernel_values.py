@@ -194,12 +194,12 @@ def _dimensions(
         strides.append([0 if length == 1 else step for length, step in along])
     is_reduced = [axis in kernel.reduced for axis in range(len(outer))]
     groups = [*collapse(outer, is_reduced, strides), *((axis,) for axis in matrix)]
-    found = [Dimension(group, prod(domain[axis] for axis in group)) for group in groups]
-    if not found:
+    dimensions = [Dimension(group, prod(domain[axis] for axis in group)) for group in groups]
+    if not dimensions:
         return ()
-    last = found.pop()
+    last = dimensions.pop()
     is_long_row = last.axes[-1] in kernel.reduced and last.length > BLAS_ROW and not matrix
-    return (*found, *(_split_row(last) if is_long_row else (last,)))
+    return (*dimensions, *(_split_row(last) if is_long_row else (last,)))
 
 
 def _split_row(row: Dimension) -> tuple[Dimension, ...]:

@@ -89,7 +89,7 @@ class LoopBody:
         self.results = tuple(results)
         self.strategies: dict[int, ReductionStrategy] = {}
         self.numbers = self._fold_products(list(numbers))
-        self.place = {number: place for place, number in enumerate(self.numbers)}
+        self.position = {number: position for position, number in enumerate(self.numbers)}
         self.last = self._last_uses() | dict.fromkeys(kept, len(self.numbers))
         self.buffers: dict[int, ScratchArray | int] = {}
         self.copies: list[tuple[int, int]] = []
@@ -122,26 +122,26 @@ class LoopBody:
             instruction = self.kernel.instruction(number)
             if not instruction.is_reduction:
                 continue
-            (made,) = (self.values.sources[arg] for arg in instruction.args)
+            (source,) = (self.values.sources[arg] for arg in instruction.args)
             factors = products(self.values, self.tiling, number)
-            if made not in numbers or uses[made] != 1:
+            if source not in numbers or uses[source] != 1:
                 factors = ()
             if factors:
-                needless.add(made)
+                needless.add(source)
             self.strategies[number] = choose_strategy(self.values, self.tiling, number, factors)
         return [number for number in numbers if number not in needless]
 
     def _last_uses(self) -> dict[int, int]:
         last: dict[int, int] = {}
-        for place, number in enumerate(self.numbers):
-            last.update(dict.fromkeys(self.read(number), place))
+        for position, number in enumerate(self.numbers):
+            last.update(dict.fromkeys(self.read(number), position))
         return last
 
     def _assign_results(self) -> None:
         """Compute results in place where possible; else they are copied in the end."""
-        taken: set[int] = set()
+        assigned: set[int] = set()
         sources = {index: self.values.sources[self.kernel.outputs[index]] for index in self.results}
-        known = [source for source in sources.values() if source not in self.place]
+        known = [source for source in sources.values() if source not in self.position]
         self.last.update(dict.fromkeys(known, len(self.numbers)))
         for index, source in sources.items():
             full = self.values.results[index].shape
@@ -150,14 +150,14 @@ class LoopBody:
                 for axis, length in enumerate(self.values.lengths)
             )
             in_place = (
-                source in self.place
-                and source not in taken
+                source in self.position
+                and source not in assigned
                 and source not in self.partial
                 and own == full
                 and self._may_write(index, source)
             )
             if in_place:
-                taken.add(source)
+                assigned.add(source)
                 self.buffers[source] = index
             else:
                 self.copies.append((index, source))
@@ -165,13 +165,13 @@ class LoopBody:
 
     def _may_write(self, index: int, number: int) -> bool:
         """Whether a value can be written to a result's memory: no operand there is read later."""
-        place = self.place[number]
+        position = self.position[number]
         for under in self.values.shared[index]:
             last = self.last.get(under, -1)
-            if last > place:
+            if last > position:
                 return False
             reads = [i for i, arg in enumerate(self.read(number)) if arg == under]
-            if last == place and not all(self.overwrites(number, i) for i in reads):
+            if last == position and not all(self.overwrites(number, i) for i in reads):
                 return False
         return True
 
@@ -199,9 +199,9 @@ class LoopBody:
         args = self.read(number)
         for arg in args:
             same = (
-                arg in self.place
+                arg in self.position
                 and arg not in self.buffers
-                and self.last[arg] == self.place[number]
+                and self.last[arg] == self.position[number]
                 and self.values.varying[arg] == self.values.varying[number]
                 and self.dtype(arg) == self.dtype(number)
             )
@@ -255,10 +255,10 @@ class _ScratchAllocator:
         self.body = body
         self.sizes: list[int] = []
         self.free: list[int] = []
-        for place, number in enumerate(body.numbers):
-            self._place(place, number)
+        for position, number in enumerate(body.numbers):
+            self._place(position, number)
 
-    def _place(self, place: int, number: int) -> None:
+    def _place(self, position: int, number: int) -> None:
         body = self.body
         how = body.strategies.get(number)
         meanwhile = [self._new(*each) for each in (how.temporaries if how else ())]
@@ -273,7 +273,7 @@ class _ScratchAllocator:
         self.free.extend(array.number for array in meanwhile)
         for arg in dict.fromkeys(body.read(number)):
             home = body.buffers.get(arg)
-            if isinstance(home, ScratchArray) and body.last[arg] == place and home is not over:
+            if isinstance(home, ScratchArray) and body.last[arg] == position and home is not over:
                 self.free.append(home.number)
         if body.last.get(number, -1) < 0:
             home = body.buffers[number]
@@ -285,7 +285,7 @@ class _ScratchAllocator:
         body = self.body
         for arg in body.read(number):
             home = body.buffers.get(arg)
-            if not isinstance(home, ScratchArray) or body.last[arg] != body.place[number]:
+            if not isinstance(home, ScratchArray) or body.last[arg] != body.position[number]:
                 continue
             same = (home.varying, home.dtype) == (body.values.varying[number], body.dtype(number))
             indices = [i for i, other in enumerate(body.read(number)) if other == arg]

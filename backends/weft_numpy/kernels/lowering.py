@@ -108,9 +108,9 @@ def _choose_tiling(values: KernelValues, elements: int, threads: int) -> tuple[T
     if not reduced:
         return flat_tiling(lengths, elements, threads), False
     is_single = all(each.stage == 0 for each in values.kernel.body)
-    found = row_tiling(lengths, reduced, elements, threads, is_single)
-    if found is not None:
-        return found, False
+    tiling = row_tiling(lengths, reduced, elements, threads, is_single)
+    if tiling is not None:
+        return tiling, False
     flat = flat_tiling(lengths, elements, MIN_TILES)
     return (limit_block(flat, BLAS_ROWS) if flat.blocked in reduced else flat), True
 

@@ -51,7 +51,7 @@ class ReductionLoops:
         self.between: list[LoopBody] = []
         self.sweeps: list[LoopBody] = []
         for stage in range(self.kernel.stages + 1):
-            self.between.append(self._between(stage))
+            self.between.append(self._body_between(stage))
             self.sweeps.append(self._loop_body(stage))
         self._place()
 
@@ -61,12 +61,12 @@ class ReductionLoops:
         There are more where one accumulator would take the contributions of many tiles.
         """
         values, tiling = self.values, self.tiling
-        kept = prod(n for axis, n in enumerate(values.lengths) if axis not in values.reduced)
-        taken = prod(values.lengths[axis] for axis in values.reduced.intersection(tiling.indexed))
+        unreduced = prod(n for axis, n in enumerate(values.lengths) if axis not in values.reduced)
+        reduced = prod(values.lengths[axis] for axis in values.reduced.intersection(tiling.indexed))
         if tiling.blocked in values.reduced:
-            taken *= tiling.blocks
-        usual = max(min(MAX_SPLITS, prod(values.lengths) // (16 * max(kept, 1))), 1)
-        return usual if kept <= MAX_WIDE_TOTAL else max(usual, -(-taken // BLOCK))
+            reduced *= tiling.blocks
+        usual = max(min(MAX_SPLITS, prod(values.lengths) // (16 * max(unreduced, 1))), 1)
+        return usual if unreduced <= MAX_WIDE_TOTAL else max(usual, -(-reduced // BLOCK))
 
     def _is_kept(self, number: int) -> bool:
         """Whether a value is invariant along the reduced dimensions."""
@@ -74,7 +74,7 @@ class ReductionLoops:
 
     def _results(self, stage: int, is_kept: bool) -> list[int]:
         """Return the results of a stage that are written between loops, or within one."""
-        found = []
+        results = []
         for index, number in enumerate(self.kernel.outputs):
             layout = self.values.results[index]
             fits = all(layout.shape[axis] == 1 for axis in self.values.reduced)
@@ -82,10 +82,10 @@ class ReductionLoops:
             # The value of a reduction is known only after the sweep of its stage.
             ready = instruction.stage + instruction.is_reduction
             if fits == is_kept and ready == stage:
-                found.append(index)
-        return found
+                results.append(index)
+        return results
 
-    def _between(self, stage: int) -> LoopBody:
+    def _body_between(self, stage: int) -> LoopBody:
         """Return the body between two loops, computed from the reductions of earlier ones."""
         numbers = [
             number
@@ -102,13 +102,13 @@ class ReductionLoops:
         totals = self.kernel.reductions_of(stage)
         results = self._results(stage, is_kept=False)
         sources = [self.values.sources[self.kernel.outputs[index]] for index in results]
-        numbers = self._needed({*totals, *sources}, set(totals))
+        numbers = self._needed_instructions({*totals, *sources}, set(totals))
         for source, index in zip(sources, results, strict=True):
             if not self._is_kept(source):
                 self.stored[source] = index
         return LoopBody(self.values, self.tiling, numbers, results, partial=totals, kept=totals)
 
-    def _needed(self, wanted: set[int], totals: set[int]) -> list[int]:
+    def _needed_instructions(self, wanted: set[int], totals: set[int]) -> list[int]:
         """Return the instructions for some values, without those computed before."""
         first = len(self.kernel.operands)
         kept = {n for n in range(first, len(self.kernel.values)) if self._is_kept(n)}

@@ -80,10 +80,10 @@ def products(values: KernelValues, tiling: Tiling, number: int) -> tuple[int, ..
     Empty if there are none: both must vary along the last axis.
     """
     kernel = values.kernel
-    made = values.sources[kernel.instruction(number).args[0]]
-    if made < len(kernel.operands) or not _can_blas_rows(values, tiling, number, made):
+    source = values.sources[kernel.instruction(number).args[0]]
+    if source < len(kernel.operands) or not _can_blas_rows(values, tiling, number, source):
         return ()
-    instruction = kernel.instruction(made)
+    instruction = kernel.instruction(source)
     if not isinstance(instruction.op, MultiplyOp | SquareOp):
         return ()
     factors = tuple(values.sources[arg] for arg in instruction.args)
@@ -99,67 +99,69 @@ def choose_strategy(
     """Return the strategy of a reduction; `factors` as returned by `products`, if used."""
     instruction = values.kernel.instruction(number)
     op = instruction.op
-    made = values.sources[instruction.args[0]]
+    source = values.sources[instruction.args[0]]
     reduced = values.reduced.intersection(tiling.axes)
-    axes = tuple(place for place, each in enumerate(tiling.axes) if each in reduced)
-    varying = values.varying[made]
+    axes = tuple(index for index, each in enumerate(tiling.axes) if each in reduced)
+    varying = values.varying[source]
     broadcast = None
     temporaries: list[tuple[frozenset[int], DType]] = []
-    blas_rows = bool(factors) or _can_blas_rows(values, tiling, number, made)
-    blas_columns = not blas_rows and _can_blas_columns(values, tiling, number, made)
+    blas_rows = bool(factors) or _can_blas_rows(values, tiling, number, source)
+    blas_columns = not blas_rows and _can_blas_columns(values, tiling, number, source)
     if blas_rows or blas_columns:
         if len(axes) > 1:
             temporaries.append((varying - {tiling.axes[-1]}, op.dtype))
     else:
-        if _needs_broadcast(values, tiling, number, made):
+        if _needs_broadcast(values, tiling, number, source):
             broadcast = frozenset(tiling.axes)
-            temporaries.append((broadcast, values.dtype(made)))
+            temporaries.append((broadcast, values.dtype(source)))
         if accumulator_dtype(op) != op.dtype:
             temporaries.append((values.varying[number], accumulator_dtype(op)))
     return ReductionStrategy(
-        axes, factors or (made,), blas_rows, blas_columns, broadcast, tuple(temporaries)
+        axes, factors or (source,), blas_rows, blas_columns, broadcast, tuple(temporaries)
     )
 
 
-def _can_blas_rows(values: KernelValues, tiling: Tiling, number: int, made: int) -> bool:
+def _can_blas_rows(values: KernelValues, tiling: Tiling, number: int, source: int) -> bool:
     """Whether BLAS can sum the last axis of a value."""
-    if not _is_float_sum(values, number, made):
+    if not _is_float_sum(values, number, source):
         return False
     if not tiling.axes or tiling.axes[-1] not in values.reduced:
         return False
     length = tiling.length(tiling.axes[-1])
-    return MIN_BLAS_ROW <= length <= BLAS_ROW and not _needs_broadcast(values, tiling, number, made)
+    return MIN_BLAS_ROW <= length <= BLAS_ROW and not _needs_broadcast(
+        values, tiling, number, source
+    )
 
 
-def _can_blas_columns(values: KernelValues, tiling: Tiling, number: int, made: int) -> bool:
+def _can_blas_columns(values: KernelValues, tiling: Tiling, number: int, source: int) -> bool:
     """Whether BLAS can sum the axis before the last of a value, if no other is reduced.
 
     It uses several threads unless it is limited to one, as for tiles.
     """
-    if not _is_float_sum(values, number, made) or tiling.blocked is None or len(tiling.axes) < 2:
+    if not _is_float_sum(values, number, source) or tiling.blocked is None or len(tiling.axes) < 2:
         return False
     if values.reduced.intersection(tiling.axes) != {tiling.axes[-2]}:
         return False
-    is_dense = made >= len(values.kernel.operands) or (
-        values.operands[made].strides[tiling.axes[-1]] == values.operands[made].dtype.itemsize
+    is_dense = source >= len(values.kernel.operands) or (
+        values.operands[source].strides[tiling.axes[-1]] == values.operands[source].dtype.itemsize
     )
     length = tiling.length(tiling.axes[-2])
     return (
-        is_dense and length >= MIN_BLAS_ROW and not _needs_broadcast(values, tiling, number, made)
+        is_dense and length >= MIN_BLAS_ROW and not _needs_broadcast(values, tiling, number, source)
     )
 
 
-def _is_float_sum(values: KernelValues, number: int, made: int) -> bool:
+def _is_float_sum(values: KernelValues, number: int, source: int) -> bool:
     op = values.kernel.instruction(number).op
-    return type(op) is reduction.SumOp and values.dtype(made).name in ("float32", "float64")
+    return type(op) is reduction.SumOp and values.dtype(source).name in ("float32", "float64")
 
 
-def _needs_broadcast(values: KernelValues, tiling: Tiling, number: int, made: int) -> bool:
+def _needs_broadcast(values: KernelValues, tiling: Tiling, number: int, source: int) -> bool:
     """Whether the operand of a reduction must be broadcast first."""
     counted = set(tiling.axes) - (
         set() if isinstance(values.kernel.instruction(number).op, COUNTING) else values.reduced
     )
-    return any(each not in values.varying[made] and values.lengths[each] != 1 for each in counted)
+    return any(each not in values.varying[source] and values.lengths[each] != 1 for each in counted)
 
 
 def write_reduction(
@@ -191,20 +193,21 @@ def write_reduction(
     (source,) = names
     rest = iter(temporaries)
     if how.broadcast is not None:
-        source, shown = emit.name(next(rest)), source
-        emit.line(f"copyto({source}, {shown})")
+        source, operand = emit.name(next(rest)), source
+        emit.line(f"copyto({source}, {operand})")
     wide = accumulator_dtype(op)
     dtype = emit.bind(wide, "dtype") if isinstance(op, COUNTING) else None
-    place = emit.name(next(rest)) if out.dtype != wide else target
+    accumulator = emit.name(next(rest)) if out.dtype != wide else target
     layout = operands[0] if how.broadcast is None else temporaries[0]
     if needs_pairwise(op, layout, how.axes):
         emit.line(
-            f"{emit.bind(pairwise_sum, 'pairwise_sum')}({source}, {how.axes}, {dtype}, {place})"
+            f"{emit.bind(pairwise_sum, 'pairwise_sum')}"
+            f"({source}, {how.axes}, {dtype}, {accumulator})"
         )
     else:
-        emit.line(f"{reduce}({source}, {_axes(how.axes)}, {dtype}, {place}, True)")
-    if place != target:
-        emit.line(f"copyto({target}, {place}, 'unsafe')")
+        emit.line(f"{reduce}({source}, {_axes(how.axes)}, {dtype}, {accumulator}, True)")
+    if accumulator != target:
+        emit.line(f"copyto({target}, {accumulator}, 'unsafe')")
 
 
 def _write_rows(

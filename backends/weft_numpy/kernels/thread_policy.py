@@ -59,10 +59,10 @@ def prefers_blas_threads(ops: Iterable[Op], machine: Machine) -> bool:
     computed = [op for op in ops if not isinstance(op, NOT_COMPUTED)]
     if any(map(is_blocked, computed)):
         return False
-    found = [_times(op) for op in computed]
-    if max((each.product for each in found), default=0) < MIN_BLAS_THREADED:
+    times = [_times(op) for op in computed]
+    if max((each.product for each in times), default=0) < MIN_BLAS_THREADED:
         return False
-    ahead = sum(each.in_pool(threads) - each.in_blas(threads) for each in found)
+    ahead = sum(each.in_pool(threads) - each.in_blas(threads) for each in times)
     return ahead > 0
 
 

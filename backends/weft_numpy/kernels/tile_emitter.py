@@ -53,7 +53,7 @@ class TileEmitter(Emitter):
         self.outer = outer
         self.tiling = tiling
         self.lane: dict[str, Entry] = {}
-        self.found: dict[Any, str] = {}
+        self.names_by_entry: dict[Any, str] = {}
 
     @property
     def writes_state(self) -> bool:
@@ -82,10 +82,10 @@ class TileEmitter(Emitter):
         key = Part(array, expression)
         if array in self.lane:
             return self._in_scratch(key, "p")
-        if key not in self.found:
-            self.found[key] = self.new_name("q")
-            self.line(f"{self.found[key]} = {array}{expression}")
-        return self.found[key]
+        if key not in self.names_by_entry:
+            self.names_by_entry[key] = self.new_name("q")
+            self.line(f"{self.names_by_entry[key]} = {array}{expression}")
+        return self.names_by_entry[key]
 
     def row(self, value: Any, like: TensorDescription, axis: int = -1) -> str:
         """Return the name of a row of a repeated scalar, as long as an axis of a tile's array."""
@@ -96,10 +96,10 @@ class TileEmitter(Emitter):
         return self._in_scratch(ScalarRow(self.number(value, like.dtype), (length, rest)), "c")
 
     def _in_scratch(self, entry: Entry, hint: str) -> str:
-        if entry not in self.found:
-            self.found[entry] = self.new_name(hint)
-            self.lane[self.found[entry]] = entry
-        return self.found[entry]
+        if entry not in self.names_by_entry:
+            self.names_by_entry[entry] = self.new_name(hint)
+            self.lane[self.names_by_entry[entry]] = entry
+        return self.names_by_entry[entry]
 
 
 class TileViews:
@@ -117,23 +117,23 @@ class TileViews:
         self.tiling = tiling
         self.parameters: dict[str, TensorDescription] = {}
         self.lines: list[str] = []
-        self.made: dict[str, TensorDescription] = {}
+        self.views_by_name: dict[str, TensorDescription] = {}
 
     def view(
         self, name: str, array: TensorDescription, varying: Collection[int]
     ) -> TensorDescription:
         """Return the view of an array for a tile, with the given name."""
-        if name not in self.made:
+        if name not in self.views_by_name:
             tiling = self.tiling
-            kept = [axis for axis in range(len(array.shape)) if axis not in tiling.indexed]
+            axes = [axis for axis in range(len(array.shape)) if axis not in tiling.indexed]
             shape = tuple(
                 tiling.block if axis == tiling.blocked and axis in varying else array.shape[axis]
-                for axis in kept
+                for axis in axes
             )
-            strides = tuple(array.strides[axis] for axis in kept)
-            self.made[name] = TensorDescription(shape, array.dtype, strides, 0, name)
+            strides = tuple(array.strides[axis] for axis in axes)
+            self.views_by_name[name] = TensorDescription(shape, array.dtype, strides, 0, name)
             self._take(name, array, varying)
-        return self.made[name]
+        return self.views_by_name[name]
 
     def _take(self, name: str, array: TensorDescription, varying: Collection[int]) -> None:
         indexed = self.tiling.indexed

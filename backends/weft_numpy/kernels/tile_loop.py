@@ -102,11 +102,11 @@ class TileLoop:
 
 def _scratch(
     workspace: TensorDescription | None,
-    places: list[int],
+    offsets: list[int],
     array: ScratchArray,
     shape: tuple[int, ...],
 ) -> TensorDescription:
-    return workspace_array(workspace, places[array.number], shape, array.dtype)
+    return workspace_array(workspace, offsets[array.number], shape, array.dtype)
 
 
 class TiledKernel:

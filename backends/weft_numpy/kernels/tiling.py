@@ -101,8 +101,8 @@ class Tiling:
 
     def shape(self, varying: Collection[int], is_remainder: bool = False) -> tuple[int, ...]:
         """Return the shape of a value in a full tile, or in the remainder tile."""
-        found = [self.length(each, is_remainder) if each in varying else 1 for each in self.axes]
-        return (*found[:-1], self.contracted) if CONTRACTED in varying else tuple(found)
+        lengths = [self.length(each, is_remainder) if each in varying else 1 for each in self.axes]
+        return (*lengths[:-1], self.contracted) if CONTRACTED in varying else tuple(lengths)
 
     def length(self, dimension: int, is_remainder: bool = False) -> int:
         """Return the length of a dimension in a full tile, or in the remainder tile."""
@@ -157,12 +157,12 @@ def row_tiling(
 
     `is_one_pass` says that one reduction loop suffices in any case.
     """
-    kept = [each for each in range(len(lengths)) if each not in reduced]
-    for dimension in kept:
-        indexed = tuple(each for each in kept if each < dimension)
+    unreduced = [each for each in range(len(lengths)) if each not in reduced]
+    for dimension in unreduced:
+        indexed = tuple(each for each in unreduced if each < dimension)
         others = [n for each, n in enumerate(lengths) if each not in indexed and each != dimension]
         inner = prod(others)
-        is_last = dimension == kept[-1]
+        is_last = dimension == unreduced[-1]
         if inner > elements and not (is_last and inner <= MAX_ROW):
             continue
         longest = max(elements // inner, 1)

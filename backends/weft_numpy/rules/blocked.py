@@ -60,10 +60,10 @@ def blocked_rule(op: Op, emit: Emitter) -> None:
     kind = emit.bind(type(work), type(work).__name__)
     numbers = ", ".join(_text(number, emit) for number in work.numbers)
     hint = type(work).__name__.lower()
-    made = emit.prepared(f"{kind}({numbers}).prepare({emit.name(memory)})", hint)
+    name = emit.prepared(f"{kind}({numbers}).prepare({emit.name(memory)})", hint)
     if work.threads == machine.threads:
         emit.note_threads()
-    emit.line(f"{made}({', '.join([*emit.args, emit.out])})")
+    emit.line(f"{name}({', '.join([*emit.args, emit.out])})")
 
 
 def _text(number: Any, emit: Emitter) -> str:

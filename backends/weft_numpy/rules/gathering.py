@@ -21,20 +21,20 @@ def take_rule(op: gathering.TakeOp, emit: Emitter) -> None:
 
     NumPy copies the whole of an operand that is not contiguous.
     """
-    x, places = emit.args[0], _places(op, emit)
+    x, indices = emit.args[0], _indices(op, emit)
     if emit.step.args[0].is_contiguous:
         take = emit.bind(np.take, "take")
-        emit.line(f"{take}({x}, {places}, {op.position}, {emit.out}, 'wrap')")
+        emit.line(f"{take}({x}, {indices}, {op.position}, {emit.out}, 'wrap')")
     else:
-        emit.line(f"copyto({emit.out}, {x}[{':, ' * op.position}{places}])")
+        emit.line(f"copyto({emit.out}, {x}[{':, ' * op.position}{indices}])")
 
 
 @rules.on_type(gathering.TakeAlongAxisOp)
 def take_along_axis_rule(op: gathering.TakeAlongAxisOp, emit: Emitter) -> None:
     """Call NumPy's function."""
     take = emit.bind(np.take_along_axis, "take_along_axis")
-    taken = f"{take}({emit.args[0]}, {_places(op, emit)}, {op.position})"
-    emit.line(f"copyto({emit.out}, {taken})")
+    call = f"{take}({emit.args[0]}, {_indices(op, emit)}, {op.position})"
+    emit.line(f"copyto({emit.out}, {call})")
 
 
 @rules.on_type(gathering.ScatterOp)
@@ -44,7 +44,7 @@ def scatter_rule(op: gathering.ScatterOp, emit: Emitter) -> None:
     Floats of 16 bits are updated in a copy in float32.
     """
     x, _, updates = emit.args
-    places = _places(op, emit)
+    indices = _indices(op, emit)
     target = emit.out
     is_wide = op.accumulator_dtype != op.dtype
     if is_wide:
@@ -52,11 +52,11 @@ def scatter_rule(op: gathering.ScatterOp, emit: Emitter) -> None:
     elif x != emit.out:
         emit.line(f"copyto({emit.out}, {x})")
     if op.reduction == "set":
-        emit.line(f"{emit.out}[{':, ' * op.position}{places}] = {updates}")
+        emit.line(f"{emit.out}[{':, ' * op.position}{indices}] = {updates}")
         return
     ufunc = gathering.REDUCTIONS[op.reduction].ufunc
-    put = emit.bind(partial(_put, ufunc, op.position), f"{op.reduction}_at")
-    call = f"{put}({target}, {places}, {updates})"
+    put = emit.bind(partial(_scatter, ufunc, op.position), f"{op.reduction}_at")
+    call = f"{put}({target}, {indices}, {updates})"
     emit.line(f"copyto({emit.out}, {call}, 'unsafe')" if is_wide else call)
 
 
@@ -78,18 +78,20 @@ def dynamic_update_slice_rule(op: dynamic_slices.DynamicUpdateSliceOp, emit: Emi
     emit.line(f"{emit.out}[{block}] = {update}")
 
 
-def _places(op: gathering.IndexedOp, emit: Emitter) -> str:
+def _indices(op: gathering.IndexedOp, emit: Emitter) -> str:
     return f"{emit.bind(op.places, 'places')}({emit.args[1]})"
 
 
-def _put(ufunc: np.ufunc, position: int, target: Array, places: Array, updates: Array) -> Array:
+def _scatter(
+    ufunc: np.ufunc, position: int, target: Array, indices: Array, updates: Array
+) -> Array:
     """Combine updates with the elements of a contiguous array, flattened.
 
     NumPy's `at` is several times faster on vectors than on arrays of more dimensions.
     """
     length, after = target.shape[position], prod(target.shape[position + 1 :])
     before = prod(target.shape[:position])
-    linear = places.reshape(-1)
+    linear = indices.reshape(-1)
     if before * after != 1:
         linear = np.where(linear < 0, linear + length, linear)[:, None] * after + np.arange(after)
         linear = (np.arange(before)[:, None] * (length * after) + linear.reshape(-1)).reshape(-1)

@@ -92,9 +92,9 @@ class Centered(Blocked):
         copies = self.shifts.load(x, lane[0])
         runs = self.shifts.runs(copies)
         for images in self.steps(len(x)):
-            found = runs[images]
-            columns = self.columns(lane[1], len(found))
-            np.copyto(columns.reshape(found.shape), found)
+            windows = runs[images]
+            columns = self.columns(lane[1], len(windows))
+            np.copyto(columns.reshape(windows.shape), windows)
             yield images, columns
 
 

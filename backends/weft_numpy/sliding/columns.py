@@ -125,13 +125,13 @@ class SeparateChunk(Chunk):
         geometry, lattice = block.geometry, block.geometry.lattice
         groups, lines = geometry.groups, (len(rows), *lattice.counts[1:])
         width = math.prod(lines)
-        places = block.images, geometry.channels, *geometry.kernel
-        by_place = shaped(block.arrays[1], *places, *lines)
-        self.columns = by_place.reshape(block.images, groups, geometry.depth, width)
+        shape = block.images, geometry.channels, *geometry.kernel
+        by_tap = shaped(block.arrays[1], *shape, *lines)
+        self.columns = by_tap.reshape(block.images, groups, geometry.depth, width)
         self._matrices = block.images, groups, geometry.count // groups, width
         self.sources = [
             (
-                by_place[(slice(None), slice(None), *(each.places for each in phase))],
+                by_tap[(slice(None), slice(None), *(each.taps for each in phase))],
                 lattice.windows(run, phase, block.images, rows),
             )
             for phase, run in block.phases
@@ -151,16 +151,16 @@ class JoinedChunk(Chunk):
         super().__init__(rows)
         geometry, lattice = block.geometry, block.geometry.lattice
         groups, images, length = geometry.groups, block.images, len(rows) * lattice.row
-        by_place = shaped(block.arrays[1], geometry.channels, *geometry.kernel, images, length)
-        self.columns = by_place.reshape(groups, geometry.depth, images * length)
+        by_tap = shaped(block.arrays[1], geometry.channels, *geometry.kernel, images, length)
+        self.columns = by_tap.reshape(groups, geometry.depth, images * length)
         outputs = shaped(block.arrays[2], geometry.count, images, length)
         self._outputs = outputs.reshape(groups, geometry.count // groups, images * length)
         self._windows = lattice.inner(outputs)
-        by_image = by_place.reshape(groups * geometry.depth, images, length)
+        by_image = by_tap.reshape(groups * geometry.depth, images, length)
         self._gaps = list(lattice.gaps(by_image))
         self.sources = [
             (
-                by_place[(slice(None), *(each.places for each in phase))],
+                by_tap[(slice(None), *(each.taps for each in phase))],
                 lattice.runs(run, phase, images, rows),
             )
             for phase, run in block.phases
@@ -169,8 +169,8 @@ class JoinedChunk(Chunk):
     def scatter(self) -> None:
         """Add the columns to the images, one tap at a time."""
         for columns, elements in self.sources:
-            for place in np.ndindex(columns.shape[1:-2]):
-                at = (slice(None), *place)
+            for index in np.ndindex(columns.shape[1:-2]):
+                at = (slice(None), *index)
                 target = elements[at]
                 np.add(target, columns[at], target)
 

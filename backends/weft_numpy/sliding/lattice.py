@@ -28,7 +28,7 @@ class Phase(NamedTuple):
 
     Attributes
     ----------
-    elements, places
+    elements, taps
         Slices of the axis, and of the taps.
     length, size
         Their numbers.
@@ -39,7 +39,7 @@ class Phase(NamedTuple):
 
     elements: slice
     length: int
-    places: slice
+    taps: slice
     size: int
     shift: int
     gap: int
@@ -67,14 +67,14 @@ def make_lattice_axis(length: int, sliding: Sliding, is_split: bool) -> LatticeA
     step, reach = stride // apart, (windows - 1) * (stride // apart) + 1
     period, gap = (each // math.gcd(apart, dilation) for each in (apart, dilation))
     phases = []
-    for place in range(min(period, size)):
-        shift, first = divmod(place * dilation - before, apart)
-        places = len(range(place, size, period))
+    for tap in range(min(period, size)):
+        shift, first = divmod(tap * dilation - before, apart)
+        taps = len(range(tap, size, period))
         # What lies behind the last element that a window meets is not needed.
-        last = reach + shift + (places - 1) * gap
+        last = reach + shift + (taps - 1) * gap
         used = max(0, min(len(range(first, length, apart)), last))
         elements = slice(first, first + used * apart, apart)
-        phases.append(Phase(elements, used, slice(place, None, period), places, shift, gap))
+        phases.append(Phase(elements, used, slice(tap, None, period), taps, shift, gap))
     low, high = min(each.shift for each in phases), max(each.end for each in phases)
     longest = max(each.length for each in phases)
     return LatticeAxis(windows, step, max(reach, reach + high, longest - low), phases)
@@ -135,7 +135,7 @@ class Lattice:
 
         The lattice must be split, so that windows are contiguous.
         """
-        start, sizes, strides = self._places(phase, rows, run.itemsize)
+        start, sizes, strides = self._tap_view(phase, rows, run.itemsize)
         return as_strided(
             run[:, start:],
             (len(run), *sizes, images, len(rows) * self.row),
@@ -144,7 +144,7 @@ class Lattice:
 
     def windows(self, run: Array, phase: Sequence[Phase], images: int, rows: range) -> Array:
         """Return the elements of windows as an array (images, channels, taps, windows)."""
-        start, sizes, strides = self._places(phase, rows, run.itemsize)
+        start, sizes, strides = self._tap_view(phase, rows, run.itemsize)
         steps = (step * run.itemsize for step in self._steps)
         return as_strided(
             run[:, start:],
@@ -152,7 +152,7 @@ class Lattice:
             (self.image * run.itemsize, run.strides[0], *strides, *steps),
         )
 
-    def _places(
+    def _tap_view(
         self, phase: Sequence[Phase], rows: range, unit: int
     ) -> tuple[int, list[int], list[int]]:
         """Return the offset of the first window in a phase, and shape and strides of its taps."""
@@ -161,27 +161,29 @@ class Lattice:
         return (
             start,
             [each.size for each in phase],
-            [each.gap * place * unit for each, place in pairs],
+            [each.gap * step * unit for each, step in pairs],
         )
 
-    def inner(self, places: Array) -> Array:
+    def inner(self, positions: Array) -> Array:
         """Return the positions of windows as an array (images, channels, windows).
 
         It is a view of an array (channels, images, positions).
         """
         counts = (slice(count) for count in self.counts[1:])
-        return self._lines(places)[(slice(None), slice(None), slice(None), *counts)].swapaxes(0, 1)
+        return self._lines(positions)[(slice(None), slice(None), slice(None), *counts)].swapaxes(
+            0, 1
+        )
 
-    def gaps(self, places: Array) -> Iterator[Array]:
+    def gaps(self, positions: Array) -> Iterator[Array]:
         """Yield views of the gaps."""
-        lines = self._lines(places)
+        lines = self._lines(positions)
         for axis, (count, pitch) in enumerate(
             zip(self.counts[1:], self.pitches[1:], strict=True), 3
         ):
             if count < pitch:
                 yield lines[(slice(None),) * axis + (slice(count, None),)]
 
-    def _lines(self, places: Array) -> Array:
+    def _lines(self, positions: Array) -> Array:
         """Return an array of channels, images and places with an axis for each of the images."""
-        rows = places.shape[-1] // self.row
-        return places.reshape(*places.shape[:2], rows, *self.pitches[1:])
+        rows = positions.shape[-1] // self.row
+        return positions.reshape(*positions.shape[:2], rows, *self.pitches[1:])

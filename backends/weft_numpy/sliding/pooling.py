@@ -100,18 +100,18 @@ class Taps(NamedTuple):
     rest: list[tuple[Any, Any]]
 
 
-def make_taps(sliding: Sliding, place: int, length: int) -> Taps:
+def make_taps(sliding: Sliding, axis: int, length: int) -> Taps:
     """Return the taps along one of the spatial axes, given its length."""
-    along = sliding.along(place)
+    along = sliding.along(axis)
     (count,) = along.counts((length,))
-    before = (slice(None),) * (2 + place)
-    found = [
+    before = (slice(None),) * (2 + axis)
+    taps = [
         ((*before, windows), (*before, elements))
         for (_, windows), (_, elements), _ in along.taps((length,))
     ]
-    found.sort(key=lambda tap: tap[0][-1] != slice(0, count))
-    whole = [elements for windows, elements in found if windows[-1] == slice(0, count)][:2]
-    return Taps(whole, found[len(whole) :])
+    taps.sort(key=lambda tap: tap[0][-1] != slice(0, count))
+    whole = [elements for windows, elements in taps if windows[-1] == slice(0, count)][:2]
+    return Taps(whole, taps[len(whole) :])
 
 
 class ReductionPooling(Pooling):

@@ -80,7 +80,7 @@ class Shifts:
     def __init__(self, lengths: Numbers, kernel: Numbers, dilation: Numbers) -> None:
         self.lengths, self.size = lengths, math.prod(lengths)
         first, *others = (
-            [(place - size // 2) * gap for place in range(size)]
+            [(tap - size // 2) * gap for tap in range(size)]
             for size, gap in zip(kernel, dilation, strict=True)
         )
         none = (0,) * len(others)
@@ -124,13 +124,13 @@ class Shifts:
         The result has the shape (images, channels, elements). Windows that read nothing in their
         line are set to zero, so that all channels can be shifted as one run.
         """
-        places = len(self.lines), len(self.copies), *out.shape[1:]
-        by_place = columns.reshape(len(columns), *places)
+        shape = len(self.lines), len(self.copies), *out.shape[1:]
+        by_tap = columns.reshape(len(columns), *shape)
         center, middle = len(self.lines) // 2, len(self.copies) // 2
-        total = by_place[:, center]
+        total = by_tap[:, center]
         for number, line in enumerate(self.lines):
             if number != center:
-                self._add(by_place[:, number], line, total)
+                self._add(by_tap[:, number], line, total)
         np.copyto(out, total[:, middle])
         for number, copy in enumerate(self.copies):
             if number != middle:
@@ -143,5 +143,5 @@ class Shifts:
             by_lengths[far] = 0
         source, target = (each.reshape(len(each), -1, copy=False) for each in (windows, total))
         shift, count = tap.shift, source.shape[1] - abs(tap.shift)
-        met = target[:, max(shift, 0) :][:, :count]
-        np.add(met, source[:, max(-shift, 0) :][:, :count], met)
+        overlap = target[:, max(shift, 0) :][:, :count]
+        np.add(overlap, source[:, max(-shift, 0) :][:, :count], overlap)

@@ -55,8 +55,8 @@ class MaxPoolTilesInput(Pooling):
         for part in parts:
             delta, x, maxima, out = (array[self.block(part)] for array in arrays)
             stages = [
-                shaped(memory, *x.shape[:2], *self._lengths(place % (len(self.lengths) + 1)))
-                for place, memory in enumerate(lane)
+                shaped(memory, *x.shape[:2], *self._lengths(index % (len(self.lengths) + 1)))
+                for index, memory in enumerate(lane)
             ]
             numbers, counts = stages[: len(stages) // 2], stages[len(stages) // 2 :]
             share, is_chosen = numbers[-1], counts[0].view(np.bool_)
@@ -69,8 +69,8 @@ class MaxPoolTilesInput(Pooling):
     def _repeated(self, source: Array, stages: Sequence[Array]) -> Array:
         """Repeat values of windows for each element, along the last axis first."""
         for axis in reversed(self.axes):
-            for place in self._places(axis):
-                np.copyto(stages[axis][place], source)
+            for index in self._indices(axis):
+                np.copyto(stages[axis][index], source)
             source = stages[axis]
         return source
 
@@ -78,7 +78,7 @@ class MaxPoolTilesInput(Pooling):
         """Sum the elements of windows, along the first axis first."""
         source = stages[0]
         for axis in self.axes:
-            first, second, *others = (source[place] for place in self._places(axis))
+            first, second, *others = (source[index] for index in self._indices(axis))
             total = stages[axis + 1]
             np.add(first, second, total)
             for each in others:
@@ -86,7 +86,7 @@ class MaxPoolTilesInput(Pooling):
             source = total
         return source
 
-    def _places(self, axis: int) -> Iterator[tuple[slice, ...]]:
+    def _indices(self, axis: int) -> Iterator[tuple[slice, ...]]:
         """Yield the slices of the elements at each tap along an axis."""
         size = self.sliding.kernel[axis]
         for first in range(size):
