@@ -76,16 +76,16 @@ def write_kernel(
     if product is not None:
         write_product(kernel, args, outs, lowering)
         return
-    found = make_loop_nest(kernel, args, outs)
+    nest = make_loop_nest(kernel, args, outs)
     if not kernel.reduced:
-        write_map(ElementWiseKernel(lowering, found), range(len(outs)))
+        write_map(ElementWiseKernel(lowering, nest), range(len(outs)))
         return
-    splits = split_count(found, lowering.processor) if prod(found.reduced) else 1
+    splits = split_count(nest, lowering.processor) if prod(nest.reduced) else 1
     if splits > 1:
-        write_split_reduction(lowering, found, splits)
+        write_split_reduction(lowering, nest, splits)
         return
-    kind = choose_reduction_loops(found, lowering.processor)
-    kind(ElementWiseKernel(lowering, found), range(len(outs))).write()
+    kind = choose_reduction_loops(nest, lowering.processor)
+    kind(ElementWiseKernel(lowering, nest), range(len(outs))).write()
 
 
 @rules.on_type(FusedOp)

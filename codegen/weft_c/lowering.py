@@ -46,8 +46,8 @@ def needs_scratch(*kinds: type[Op]) -> Callable[[Any], Any]:
 
 def scratch_bytes(op: Op, processor: Processor) -> int:
     """Return the bytes of scratch memory that the rule of an op needs."""
-    found = _scratch.nearest(type(op))
-    return 0 if found is None else found(op, processor)
+    rule = _scratch.nearest(type(op))
+    return 0 if rule is None else rule(op, processor)
 
 
 def lower(step: Step, processor: Processor) -> list[GPUKernel | LibraryCall | HostCall]:
@@ -107,10 +107,10 @@ class Lowering:
         memory = self.step.workspace
         assert memory is not None, "rules with scratch memory declare its size"
         strides, offset = row_major(shape, dtype.itemsize), memory.offset + self._taken
-        found = TensorDescription(tuple(shape), dtype, strides, offset, memory.base)
-        self._taken += -(-found.nbytes // 256) * 256
+        tensor = TensorDescription(tuple(shape), dtype, strides, offset, memory.base)
+        self._taken += -(-tensor.nbytes // 256) * 256
         assert self._taken <= memory.nbytes + 255, "scratch memory is as large as declared"
-        return found
+        return tensor
 
 
 class Array:
@@ -187,18 +187,18 @@ class KernelBuilder:
 
         `within` is the part of it that is accessed, where loops end before `layout` does.
         """
-        found = self._known.get((layout, written))
-        if found is None:
+        array = self._known.get((layout, written))
+        if array is None:
             name = self.code.name(hint)
             covered = layout if within is None else within
             first, _ = covered.byte_range
             start = (
                 layout.offset - first // self.alignment * self.alignment
             ) // layout.dtype.itemsize
-            found = self._known[layout, written] = Array(self.code, name, layout, start)
+            array = self._known[layout, written] = Array(self.code, name, layout, start)
             self._parameters.append(Parameter(name, ctype(layout.dtype), written))
             self._args.append(covered)
-        return found
+        return array
 
     @property
     def alignment(self) -> int:
@@ -214,8 +214,8 @@ class KernelBuilder:
 
     def launch(self, items: int, group: int = 1) -> None:
         """End the kernel; launch it with `items` work items, a multiple of the group size."""
-        taken, code = tuple(self._parameters), self.code
+        parameters, code = tuple(self._parameters), self.code
         calls, shuffles = tuple(code.calls), code.shuffles
-        function = Function(self.title, taken, str(code), group, (), calls, shuffles)
+        function = Function(self.title, parameters, str(code), group, (), calls, shuffles)
         step = self.lowering.step
         self.lowering.work.append(GPUKernel(function, tuple(self._args), items, (step.op,)))

@@ -133,12 +133,12 @@ class ElementWiseKernel(KernelBuilder):
             return self.code.define(f"const {emitter.type(value.dtype)}", "v", text)
         if number in self.loads:
             return self._load(number, emitter, indices)
-        made = self.kernel.instruction(number)
+        instruction = self.kernel.instruction(number)
         args = [
             names[arg] if arg in names else self._spread(arg, emitter, uniforms)
-            for arg in made.args
+            for arg in instruction.args
         ]
-        return self.add_op(made, emitter, args)
+        return self.add_op(instruction, emitter, args)
 
     def _spread(self, number: int, emitter: ValueEmitter, uniforms: Mapping[int, str]) -> str:
         if not emitter.is_vector:
@@ -173,8 +173,8 @@ class ElementWiseKernel(KernelBuilder):
     def store(self, result: int, name: str, emitter: ValueEmitter, indices: Sequence[str]) -> None:
         """Write the store of a result at a point."""
         written = self.stored(result)
-        place = self.vector_stores.get(result, written.at(*indices))
-        self.code.line(emitter.store(written.dtype, place, name))
+        target = self.vector_stores.get(result, written.at(*indices))
+        self.code.line(emitter.store(written.dtype, target, name))
 
     def lanes_along(self, loop: int, targets: Iterable[int], uniforms: Iterable[int] = ()) -> int:
         """Return the lanes of vectors along a loop that can compute some values; 1 for scalars."""
@@ -194,8 +194,10 @@ class ElementWiseKernel(KernelBuilder):
         return lanes
 
 
-def _has_vectors(made: Instruction) -> bool:
-    return isinstance(made.op, VIEWS) or (not made.is_reduction and has_vectors(made.op))
+def _has_vectors(instruction: Instruction) -> bool:
+    return isinstance(instruction.op, VIEWS) or (
+        not instruction.is_reduction and has_vectors(instruction.op)
+    )
 
 
 def are_contiguous(nest: LoopNest, results: Iterable[int], loop: int) -> bool:

@@ -66,9 +66,9 @@ class LoopNest:
 
         The nest has no reduced loops; the new loops are the dimensions of the first result.
         """
-        found = [view(each) for each in self.tensors]
-        tensors = tuple(each for each in found if each is not None)
-        if len(tensors) < len(found):
+        views = [view(each) for each in self.tensors]
+        tensors = tuple(each for each in views if each is not None)
+        if len(tensors) < len(views):
             return None
         count = len(self.operands)
         operands, results = tensors[:count], tensors[count:]
@@ -85,12 +85,12 @@ def make_loop_nest(
     """Return the loop nest of a kernel, given the layouts of its operands and results."""
     values = _with_layouts(kernel, args, outs)
     strides = [_domain_strides(value, layout, kernel) for value, layout in values]
-    roles = [place in kernel.reduced for place in range(len(kernel.domain))]
+    roles = [axis in kernel.reduced for axis in range(len(kernel.domain))]
     groups = collapse(kernel.domain, roles, strides)
     kept = _fastest_last([group for group in groups if not roles[group[0]]], strides, len(args))
     reduced = _fastest_last([group for group in groups if roles[group[0]]], strides, len(args))
     loops = [*kept, *reduced]
-    shape = tuple(prod(kernel.domain[place] for place in group) for group in loops)
+    shape = tuple(prod(kernel.domain[axis] for axis in group) for group in loops)
     tensors = tuple(
         TensorDescription(
             tuple(1 if not steps[group[-1]] else n for n, group in zip(shape, loops, strict=True)),
@@ -174,8 +174,8 @@ def _with_layouts(
     kernel: Kernel, args: Sequence[TensorDescription], outs: Sequence[TensorDescription]
 ) -> list[tuple[Operand | Instruction, TensorDescription]]:
     """Return operands and results with their layouts."""
-    made = [kernel.instruction(number) for number in kernel.outputs]
-    return [*zip(kernel.operands, args, strict=True), *zip(made, outs, strict=True)]
+    instructions = [kernel.instruction(number) for number in kernel.outputs]
+    return [*zip(kernel.operands, args, strict=True), *zip(instructions, outs, strict=True)]
 
 
 def _domain_strides(
@@ -183,9 +183,9 @@ def _domain_strides(
 ) -> tuple[int, ...]:
     """Return the strides of a value along the dimensions of the iteration domain, in bytes."""
     steps = [0] * len(kernel.domain)
-    for place, length, stride in zip(value.places, layout.shape, layout.strides, strict=True):
-        if place is not None and length != 1:
-            steps[place] = stride
+    for axis, length, stride in zip(value.places, layout.shape, layout.strides, strict=True):
+        if axis is not None and length != 1:
+            steps[axis] = stride
     return tuple(steps)
 
 
@@ -205,5 +205,5 @@ def _fastest_last(
         hits = [step != 0 and step == least for step, least in zip(steps, smallest, strict=True)]
         return sum(hits[operands:]), sum(hits[:operands])
 
-    best = max(range(len(groups)), key=lambda place: (contiguous(groups[place]), place))
+    best = max(range(len(groups)), key=lambda index: (contiguous(groups[index]), index))
     return [*groups[:best], *groups[best + 1 :], groups[best]]

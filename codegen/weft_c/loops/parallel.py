@@ -86,10 +86,10 @@ def task_index(code: Code, grid: Sequence[int], task: str, kind: str) -> tuple[s
     return tuple(reversed(names))
 
 
-def unravel_index(code: Code, shape: Sequence[int], place: str, kind: str) -> tuple[str, ...]:
-    """Write the index along each dimension of the point with flat row-major index `place`."""
+def unravel_index(code: Code, shape: Sequence[int], flat_index: str, kind: str) -> tuple[str, ...]:
+    """Write the index along each dimension of the point with flat row-major index `flat_index`."""
     names: list[str] = []
-    rest = place
+    rest = flat_index
     for number in reversed(range(len(shape))):
         if shape[number] == 1:
             names.append("0")

@@ -35,10 +35,10 @@ def write_map(builder: ElementWiseKernel, results: Iterable[int]) -> None:
         uniforms.update(builder.compute(above, ValueEmitter(builder.code), (*outer, "0"), {}))
 
     def at_point(indices: tuple[str, ...], emitter: ValueEmitter) -> None:
-        places = indices if nest.shape else ()
-        names = builder.compute(numbers, emitter, places, uniforms)
+        loop_indices = indices if nest.shape else ()
+        names = builder.compute(numbers, emitter, loop_indices, uniforms)
         for result, number in zip(results, numbers, strict=True):
-            builder.store(result, names[number], emitter, places)
+            builder.store(result, names[number], emitter, loop_indices)
 
     parallel_for(
         builder,
@@ -56,8 +56,8 @@ def _invariant_inputs(
 ) -> list[int]:
     """Return the row-invariant values that varying ones depend on, and those that are results."""
     invariants = set(invariants)
-    found = {number for number in numbers if number in invariants}
+    inputs = {number for number in numbers if number in invariants}
     for number in builder.required_values(numbers, invariants):
         if number not in builder.loads and number not in builder.cached_rows:
-            found.update(a for a in builder.kernel.instruction(number).args if a in invariants)
-    return sorted(found)
+            inputs.update(a for a in builder.kernel.instruction(number).args if a in invariants)
+    return sorted(inputs)

@@ -116,8 +116,8 @@ def find_vector_access(
         return None
     if not all(_is_aligned(each, loop, count) for each in touched):
         return None
-    made = [builder.kernel.instruction(n) for n in needed if n not in builder.loads]
-    if count * sum(isinstance(each.op, COSTLY) for each in made) > MAX_COSTLY_OPS:
+    instructions = [builder.kernel.instruction(n) for n in needed if n not in builder.loads]
+    if count * sum(isinstance(each.op, COSTLY) for each in instructions) > MAX_COSTLY_OPS:
         return None
     element = builder.code.name("element")
     return VectorAccess(builder, loop, count, element, tuple(reads), tuple(stores))
@@ -137,9 +137,9 @@ def vectorized_move(
         return shape, source, target
     if not all(_is_aligned(each.layout, loop, count) for each in (source, target)):
         return shape, source, target
-    found = (*shape[:loop], shape[loop] // count)
+    vector_shape = (*shape[:loop], shape[loop] // count)
     read = _vector_view(builder, source, loop, count, "const ")
-    return found, read, _vector_view(builder, target, loop, count)
+    return vector_shape, read, _vector_view(builder, target, loop, count)
 
 
 def _vector_view(
@@ -149,12 +149,14 @@ def _vector_view(
 
     The struct type tells compilers the alignment, which they may not infer from a cast pointer.
     """
-    found = copy(array)
-    found.name = f"((GLOBAL {const}{_vector_type(builder, array.dtype, count)} *){array.name})"
-    found.start = array.start // count
+    vector_view = copy(array)
+    vector_view.name = (
+        f"((GLOBAL {const}{_vector_type(builder, array.dtype, count)} *){array.name})"
+    )
+    vector_view.start = array.start // count
     steps = [each // count for each in array.strides]
-    found.strides = (*steps[:loop], 1, *steps[loop + 1 :])
-    return found
+    vector_view.strides = (*steps[:loop], 1, *steps[loop + 1 :])
+    return vector_view
 
 
 def _vector_type(builder: KernelBuilder, dtype: DType, count: int) -> str:

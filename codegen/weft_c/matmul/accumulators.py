@@ -82,11 +82,11 @@ class Accumulator:
     def _type_in_memory(self, lanes: int) -> str:
         return f"near_{self.type(lanes)}"
 
-    def load_vector(self, code: Code, lanes: int, place: Address, dtype: DType) -> str:
+    def load_vector(self, code: Code, lanes: int, address: Address, dtype: DType) -> str:
         """Return a vector of contiguous elements of the accumulator's size."""
         if lanes == 1:
-            return self.widened(dtype, ValueEmitter(code).load(dtype, place))
-        return f"*(GLOBAL const {self._type_in_memory(lanes)} *)({place})"
+            return self.widened(dtype, ValueEmitter(code).load(dtype, address))
+        return f"*(GLOBAL const {self._type_in_memory(lanes)} *)({address})"
 
     def store(self, target: Array, value: str, *indices: str | int) -> str:
         """Return the statement that stores a sum in an array."""
@@ -94,12 +94,14 @@ class Accumulator:
             value = f"({ctype(target.dtype)})({value})"
         return target.set(value, *indices)
 
-    def store_vector(self, code: Code, lanes: int, place: Address, value: str, dtype: DType) -> str:
+    def store_vector(
+        self, code: Code, lanes: int, address: Address, value: str, dtype: DType
+    ) -> str:
         """Return the statement that stores a vector of contiguous elements."""
         if lanes == 1:
             text = f"({ctype(dtype)})({value})" if dtype.kind in "iu" else value
-            return ValueEmitter(code).store(dtype, place, text)
-        return f"*(GLOBAL {self._type_in_memory(lanes)} *)({place}) = {value};"
+            return ValueEmitter(code).store(dtype, address, text)
+        return f"*(GLOBAL {self._type_in_memory(lanes)} *)({address}) = {value};"
 
     def zero(self, lanes: int) -> str:
         """Return the initial value of a vector of sums, or of one sum."""

@@ -67,9 +67,9 @@ def gemm(x: TensorDescription, y: TensorDescription, out: TensorDescription) -> 
     if left is None or right is None or result is None or result.is_transposed:
         return None
     *batch, rows, k = x.shape
-    found = Gemm(out.shape[-1], rows, k, prod(batch), left, right, result)
-    sizes = found.m, found.n, k, found.batch, left.leading, right.leading, result.leading
-    return found if max(sizes) <= _LARGEST else None
+    product = Gemm(out.shape[-1], rows, k, prod(batch), left, right, result)
+    sizes = product.m, product.n, k, product.batch, left.leading, right.leading, result.leading
+    return product if max(sizes) <= _LARGEST else None
 
 
 def _gemm_operand(layout: TensorDescription) -> GemmOperand | None:
@@ -92,14 +92,14 @@ def _gemm_operand(layout: TensorDescription) -> GemmOperand | None:
 
 def _even_step(lengths: Sequence[int], steps: Sequence[int]) -> int | None:
     """Return the common stride of a batch of several dimensions; None if there is none."""
-    found: int | None = None
+    even_step: int | None = None
     count = 1
     for length, step in reversed(list(zip(lengths, steps, strict=True))):
         if length == 1:
             continue
-        if found is None:
-            found = step
-        elif step != found * count:
+        if even_step is None:
+            even_step = step
+        elif step != even_step * count:
             return None
         count *= length
-    return None if found is not None and found < 0 else found or 0
+    return None if even_step is not None and even_step < 0 else even_step or 0

@@ -94,9 +94,9 @@ class StoreEpilogue(Epilogue):
         self, builder: KernelBuilder, emitter: ValueEmitter, indices: tuple[str, ...], total: str
     ) -> None:
         """Store the sum."""
-        place = builder.array("out", self.out, written=True).at(*indices)
+        address = builder.array("out", self.out, written=True).at(*indices)
         builder.code.line(
-            self.acc.store_vector(builder.code, emitter.lanes, place, total, self.out.dtype)
+            self.acc.store_vector(builder.code, emitter.lanes, address, total, self.out.dtype)
         )
 
     def takes_vectors(self, builder: KernelBuilder) -> bool:
@@ -169,5 +169,5 @@ class FusedEpilogue(Epilogue):
 
     def viewed(self, view: View) -> FusedEpilogue | None:
         """Return the epilogue with a view of every tensor; None if one has no such view."""
-        found = self.nest.viewed(view)
-        return None if found is None else FusedEpilogue(found, self.acc)
+        nest = self.nest.viewed(view)
+        return None if nest is None else FusedEpilogue(nest, self.acc)

@@ -126,12 +126,12 @@ def packed(matrix: TensorOp, groups: int, width: int, is_transposed: bool) -> Te
     if not matrix.is_constant:
         return op
     known = _packed.setdefault(matrix, {})
-    made = known.get((groups, width, is_transposed))
-    if made is None:
+    panels = known.get((groups, width, is_transposed))
+    if panels is None:
         value = op.reference(matrix.const)
-        made = known[groups, width, is_transposed] = owning_constant(value, op.axes)
-    folded_constants.remember(made, op)
-    return made  # type: ignore[return-value]
+        panels = known[groups, width, is_transposed] = owning_constant(value, op.axes)
+    folded_constants.remember(panels, op)
+    return panels  # type: ignore[return-value]
 
 
 def legalized_product(op: MatmulOp, processor: Processor) -> Op | None:
@@ -166,12 +166,12 @@ def pack_panels(op: PackPanelsOp, lowering: Lowering) -> None:
         group, panel, term, lane = at
         tap = code.define("const i32", "tap", f"{term} % {prod(kernel)}")
         channel = code.define("const i32", "channel", f"{term} / {prod(kernel)}")
-        places = unravel_index(code, kernel, tap, "i32")
+        tap_indices = unravel_index(code, kernel, tap, "i32")
         result = code.define("const i32", "result", f"{panel} * {op.width} + {lane}")
         if op.is_transposed:
-            value = source.get(f"({group} * {summed} + {channel})", result, *places)
+            value = source.get(f"({group} * {summed} + {channel})", result, *tap_indices)
         else:
-            value = source.get(f"({group} * {results} + {result})", channel, *places)
+            value = source.get(f"({group} * {results} + {result})", channel, *tap_indices)
         if results % op.width:
             value = f"{result} < {results} ? {value} : 0"
         code.line(out.set(value, *at))

@@ -40,9 +40,9 @@ def copy_line(
     if lanes > 1:
         code.line(ROLLED)
         with code.block(f"for (; {j} + {lanes} <= {length}; {j} += {lanes})"):
-            found = source.load(*row, f"{first} + {j}", lanes=lanes)
+            vector = source.load(*row, f"{first} + {j}", lanes=lanes)
             code.line(
-                acc.store_vector(code, lanes, Address(f"({target})", j), found, acc.sum_dtype)
+                acc.store_vector(code, lanes, Address(f"({target})", j), vector, acc.sum_dtype)
             )
     code.line(ROLLED)
     with code.block(f"for (; {j} < {length}; {j}++)"):
@@ -97,12 +97,12 @@ def pack_tile(
         return
     code.line(ROLLED)
     with code.block(f"for ({terms.kind} k = {terms.first}; k < {terms.end}; k++)"):
-        place = target.place(source, tile, "0", f"(k - {terms.first})")
-        r = _short_vectors(code, acc, source, (*at, i, "k"), place, target.rows)
+        address = target.place(source, tile, "0", f"(k - {terms.first})")
+        r = _short_vectors(code, acc, source, (*at, i, "k"), address, target.rows)
         if r < target.rows:
             value = source.load(*at, f"{i} + r", "k")
             code.line(ROLLED)
-            code.line(f"for (i32 r = {r}; r < {target.rows}; r++) ({place})[r] = {value};")
+            code.line(f"for (i32 r = {r}; r < {target.rows}; r++) ({address})[r] = {value};")
 
 
 def _short_vectors(
@@ -117,9 +117,9 @@ def _short_vectors(
     *at, i, k = first
     for lanes in (8, 4, 2):
         while r + lanes <= count:
-            found = acc.load_vector(code, lanes, source.at(*at, f"{i} + {r}", k), source.dtype)
+            vector = acc.load_vector(code, lanes, source.at(*at, f"{i} + {r}", k), source.dtype)
             code.line(
-                acc.store_vector(code, lanes, Address(f"({target})", str(r)), found, acc.sum_dtype)
+                acc.store_vector(code, lanes, Address(f"({target})", str(r)), vector, acc.sum_dtype)
             )
             r += lanes
     return r
@@ -149,17 +149,17 @@ def pack_columns(
         code.line(f"{terms.kind} j = 0;")
         if is_vector:
             code.line(ROLLED)
-            place = source.at(*at, k, f"{first} + j")
-            found = acc.load_vector(code, acc.lanes, place, source.dtype)
+            address = source.at(*at, k, f"{first} + j")
+            vector = acc.load_vector(code, acc.lanes, address, source.dtype)
             with code.block(f"for (; j + {acc.lanes} <= {count}; j += {acc.lanes})"):
                 code.line(
                     acc.store_vector(
-                        code, acc.lanes, Address(f"({line})", "j"), found, acc.sum_dtype
+                        code, acc.lanes, Address(f"({line})", "j"), vector, acc.sum_dtype
                     )
                 )
             if count == str(width):
                 return
         value = acc.load(source, *at, k, f"{first} + j")
-        found = value if count == str(width) else f"j < {count} ? {value} : 0"
+        padded = value if count == str(width) else f"j < {count} ? {value} : 0"
         code.line(ROLLED)
-        code.line(f"for (; j < {width}; j++) ({line})[j] = {found};")
+        code.line(f"for (; j < {width}; j++) ({line})[j] = {padded};")

@@ -171,8 +171,8 @@ def write_product(
     x = args[first] if prologue is None else prologue.operand
     acc = accumulator(product.dtype, lowering.processor)
     epilogue = FusedEpilogue(make_pointwise_nest(kernel, args, outs), acc)
-    found = Product(x, args[second], epilogue, prologue, is_packed)
-    multiply(lowering, found.with_folded_batch())
+    unfolded = Product(x, args[second], epilogue, prologue, is_packed)
+    multiply(lowering, unfolded.with_folded_batch())
 
 
 @rules.on_type(PackedMatmulOp)
@@ -436,7 +436,7 @@ def _vector_sums(
     acc: Accumulator,
     totals: Sequence[str],
     terms: tuple[str, int],
-    places: VectorAddresses,
+    addresses: VectorAddresses,
 ) -> str:
     """Write dot products in vectors, and return the number of terms that they cover.
 
@@ -452,12 +452,12 @@ def _vector_sums(
     with code.block(f"for ({kind} k = 0; k < {whole}; k += {step})"):
         code.line(UNROLL)
         with code.block(f"for (i32 v = 0; v < {_CHAINS}; v++)"):
-            found = [
-                acc.load_vector(code, acc.lanes, place, acc.dtype)
-                for place in places(f"k + v * {acc.lanes}")
+            vectors = [
+                acc.load_vector(code, acc.lanes, address, acc.dtype)
+                for address in addresses(f"k + v * {acc.lanes}")
             ]
-            common = code.define(f"const {vector}", "common", found[0])
-            for row, other in enumerate(found[1:]):
+            common = code.define(f"const {vector}", "common", vectors[0])
+            for row, other in enumerate(vectors[1:]):
                 code.line(f"c[{row}][v] += {common} * {other};")
     for row, total in enumerate(totals):
         added = " + ".join(f"c[{row}][{v}]" for v in range(_CHAINS))

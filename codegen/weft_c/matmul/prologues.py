@@ -44,8 +44,8 @@ class Prologue:
 
     def viewed(self, view: View) -> Prologue | None:
         """Return the prologue with a view of every tensor; None if one has no such view."""
-        found = self.nest.viewed(view)
-        return None if found is None else Prologue(found)
+        nest = self.nest.viewed(view)
+        return None if nest is None else Prologue(nest)
 
 
 def prologue_of(kernel: Kernel, args: Sequence[TensorDescription]) -> Prologue | None:
@@ -55,7 +55,7 @@ def prologue_of(kernel: Kernel, args: Sequence[TensorDescription]) -> Prologue |
     first = len(kernel.operands)
     read = sorted({arg for each in kernel.prologue for arg in each.args if arg < first})
     number = {old: new for new, old in enumerate(read)}
-    number |= {first + place: len(read) + place for place in range(len(kernel.prologue))}
+    number |= {first + index: len(read) + index for index in range(len(kernel.prologue))}
     last = kernel.prologue[-1].axes
     everywhere = tuple(range(len(last)))
     operands = [kernel.operands[old] for old in read]

@@ -131,9 +131,9 @@ class _RegisterTileKernel:
     def _scratch(self, hint: str, elements: int) -> str:
         shape = (self.cut.items, elements)
         layout = self.lowering.scratch(shape, self.acc.sum_dtype)
-        place = self.builder.array(hint, layout, written=True)
+        array = self.builder.array(hint, layout, written=True)
         pointer = f"GLOBAL {self.acc.scalar_type} *const"
-        return self.code.define(pointer, hint, place.at("GLOBAL_ID", "0"))
+        return self.code.define(pointer, hint, array.at("GLOBAL_ID", "0"))
 
     def _partial_sum_array(self) -> Array:
         """Return the array of partial sums between blocks of terms: the target if it is stored."""
@@ -156,8 +156,8 @@ class _RegisterTileKernel:
             terms = stack.enter_context(self.blocks())
             if self.packed:
                 with self.each_tile(tiles) as (tile, i):
-                    place = f"({tile} - {tiles[0]})"
-                    pack_tile(code, self.acc, self.a, (*at, i), terms, place, self.packed)
+                    tile_number = f"({tile} - {tiles[0]})"
+                    pack_tile(code, self.acc, self.a, (*at, i), terms, tile_number, self.packed)
             panels = self.part(-(-self.n // self.tile.width), across, cut.across)
             first, last = panels
             with code.block(f"for ({self.kind} panel = {first}; panel < {last}; panel++)"):
@@ -207,8 +207,8 @@ class _RegisterTileKernel:
             pointer = code.define(f"GLOBAL const {ctype(b.dtype)} *", "b", packed)
             return Panel(first, ("0", end), terms, pointer, b.dtype, width, 1)
         overlaps = rest and not self.packs_columns
-        place = minimum(start, str(self.n - width)) if overlaps else start
-        first = code.define(f"const {self.kind}", "column", place)
+        first_column = minimum(start, str(self.n - width)) if overlaps else start
+        first = code.define(f"const {self.kind}", "column", first_column)
         if self.packs_columns:
             count = str(width)
             if rest:
@@ -245,9 +245,9 @@ class _RegisterTileKernel:
         code.line(f"{acc.type(lanes)} b[{vectors}];")
         code.line(UNROLL)
         term = f"(k - {panel.terms.first})"
-        place = Address(panel.pointer, f"{term} * {panel.pitch} + v * {lanes * panel.step}")
-        found = acc.load_vector(code, lanes, place, panel.dtype)
-        code.line(f"for ({self.kind} v = 0; v < {vectors}; v++) b[v] = {found};")
+        address = Address(panel.pointer, f"{term} * {panel.pitch} + v * {lanes * panel.step}")
+        vector = acc.load_vector(code, lanes, address, panel.dtype)
+        code.line(f"for ({self.kind} v = 0; v < {vectors}; v++) b[v] = {vector};")
         if self.packed:
             value = f"*({self.packed.place(self.a, f'({number} - {first})', 'r', term)})"
         else:
@@ -280,8 +280,8 @@ class _RegisterTileKernel:
                 )
             return
         with self.each_sum():
-            place = Address(self.spilled_sums, f"r * {self.tile.width} + v * {lanes}")
-            code.line(acc.store_vector(code, lanes, place, "c[r][v]", acc.sum_dtype))
+            address = Address(self.spilled_sums, f"r * {self.tile.width} + v * {lanes}")
+            code.line(acc.store_vector(code, lanes, address, "c[r][v]", acc.sum_dtype))
         kind = f"const {self.kind}"
         known = code.define(kind, "known", f"{number} * {self.tile.rows} - {i}")
         begin, end = panel.span
@@ -322,14 +322,14 @@ class _RegisterTileKernel:
     ) -> None:
         """Write the epilogue of a sum; sums of all but the last block of terms are kept."""
         code, acc, lanes = self.code, self.acc, emitter.lanes
-        found = acc.load_vector(code, lanes, sums, acc.sum_dtype)
-        total = code.define(acc.type(lanes), "total", found)
+        vector = acc.load_vector(code, lanes, sums, acc.sum_dtype)
+        total = code.define(acc.type(lanes), "total", vector)
         if self.partial_sums is not None:
             first, end, _ = panel.terms
-            place, dtype = self.partial_sums.at(*indices), self.partial_sums.dtype
-            code.line(f"if ({first}) {total} += {acc.load_vector(code, lanes, place, dtype)};")
+            address, dtype = self.partial_sums.at(*indices), self.partial_sums.dtype
+            code.line(f"if ({first}) {total} += {acc.load_vector(code, lanes, address, dtype)};")
             if self.epilogue.target is None:
                 with code.block(f"if ({end} < {self.k})"):
-                    code.line(acc.store_vector(code, lanes, place, total, dtype))
+                    code.line(acc.store_vector(code, lanes, address, total, dtype))
                     code.line("continue;")
         self.epilogue.write(self.builder, emitter, indices, total)

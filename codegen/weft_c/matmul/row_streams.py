@@ -77,8 +77,8 @@ class _RowStreamKernel:
         self.a, self.b = self.builder.array("x", x), self.builder.array("y", y)
         self.items = items_of(prod(self.batch), self.k, self.n, lowering.processor)
         layout = lowering.scratch((self.items, min(self.n, COLUMNS)), self.acc.sum_dtype)
-        place = self.builder.array("sums", layout, written=True).at("GLOBAL_ID", "0")
-        self.sums = self.code.define(f"GLOBAL {self.acc.scalar_type} *const", "sums", place)
+        address = self.builder.array("sums", layout, written=True).at("GLOBAL_ID", "0")
+        self.sums = self.code.define(f"GLOBAL {self.acc.scalar_type} *const", "sums", address)
         self.kind = index_type(is_wide(x, y, *epilogue.tensors))
 
     def write(self) -> None:
@@ -117,38 +117,38 @@ class _RowStreamKernel:
             factor = acc.load(self.a, *at, "0", f"(k + {row})")
             code.line(f"const {acc.scalar_type} a{row} = {factor};")
             pointer = f"GLOBAL const {acc.scalar_type} *const"
-            place = self.b.at(*at, f"(k + {row})", "j")
-            code.line(f"{pointer} b{row} = (GLOBAL const {acc.scalar_type} *)({place});")
+            address = self.b.at(*at, f"(k + {row})", "j")
+            code.line(f"{pointer} b{row} = (GLOBAL const {acc.scalar_type} *)({address});")
 
-        def write(lanes: int, place: Address) -> None:
-            total = code.define(acc.type(lanes), "total", self.vector(lanes, place))
+        def write(lanes: int, address: Address) -> None:
+            total = code.define(acc.type(lanes), "total", self.vector(lanes, address))
             for row in range(rows):
-                term = self.vector(lanes, Address(f"b{row}", place.index))
+                term = self.vector(lanes, Address(f"b{row}", address.index))
                 code.line(f"{total} += a{row} * {term};")
-            code.line(acc.store_vector(code, lanes, place, total, acc.sum_dtype))
+            code.line(acc.store_vector(code, lanes, address, total, acc.sum_dtype))
 
         self.each_vector(count, write)
 
-    def clear(self, lanes: int, place: Address) -> None:
+    def clear(self, lanes: int, address: Address) -> None:
         """Write the initial value of sums."""
         zero = self.acc.zero(lanes)
-        self.code.line(self.acc.store_vector(self.code, lanes, place, zero, self.acc.sum_dtype))
+        self.code.line(self.acc.store_vector(self.code, lanes, address, zero, self.acc.sum_dtype))
 
     def finish(self, at: tuple[str, ...], count: str) -> None:
         """Write the epilogue of complete sums."""
         in_vectors = self.epilogue.takes_vectors(self.builder)
 
-        def write(lanes: int, place: Address) -> None:
+        def write(lanes: int, address: Address) -> None:
             kind = f"const {self.acc.type(lanes)}"
-            total = self.code.define(kind, "total", self.vector(lanes, place))
-            index = (*at, "0", f"j + {place.index}")
+            total = self.code.define(kind, "total", self.vector(lanes, address))
+            index = (*at, "0", f"j + {address.index}")
             self.epilogue.write(self.builder, ValueEmitter(self.code, lanes), index, total)
 
         self.each_vector(count, write, in_vectors)
 
-    def vector(self, lanes: int, place: Address) -> str:
+    def vector(self, lanes: int, address: Address) -> str:
         """Return the elements at an address."""
-        return self.acc.load_vector(self.code, lanes, place, self.acc.sum_dtype)
+        return self.acc.load_vector(self.code, lanes, address, self.acc.sum_dtype)
 
     def each_vector(
         self, count: str, write: Callable[[int, Address], None], in_vectors: bool = True

@@ -193,9 +193,9 @@ class _SharedTileKernel:
                 code.line(f"const {f.kind} i = row0 + down + r * {shape.down};")
                 code.line(f"const {f.kind} j = column0 + across + v * {shape.across};")
                 with code.block(f"if (i < {f.m} && j < {f.n})"):
-                    place = (*((part,) if self.splits > 1 else ()), *at, "i", "j")
+                    indices = (*((part,) if self.splits > 1 else ()), *at, "i", "j")
                     self.epilogue.write(
-                        self.builder, ValueEmitter(self.builder.code), place, "c[r][v]"
+                        self.builder, ValueEmitter(self.builder.code), indices, "c[r][v]"
                     )
 
     def copy(self, at: Index, name: str, length: int, is_first: bool) -> None:

@@ -70,9 +70,9 @@ def convert(lowering: Lowering, source: TensorDescription, target: TensorDescrip
     x, out = builder.array("x", source), builder.array("out", target, written=True)
 
     def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
-        places = at[: len(source.shape)]
-        value = emitter.converted(source.dtype, target.dtype, x.get(*places))
-        builder.code.line(out.set(value, *places))
+        indices = at[: len(source.shape)]
+        value = emitter.converted(source.dtype, target.dtype, x.get(*indices))
+        builder.code.line(out.set(value, *indices))
 
     parallel_for(builder, source.shape, body, wide=is_wide(source, target))
 
@@ -82,10 +82,10 @@ def _transposed_dim(source: TensorDescription, target: TensorDescription) -> int
     size = source.dtype.itemsize
     if len(source.shape) < 2 or target.strides[-1] != size or source.strides[-1] == size:
         return None
-    found = [place for place, stride in enumerate(source.strides[:-1]) if stride == size]
-    if not found or min(source.shape[found[-1]], source.shape[-1]) < BLOCK // 2:
+    dims = [dim for dim, stride in enumerate(source.strides[:-1]) if stride == size]
+    if not dims or min(source.shape[dims[-1]], source.shape[-1]) < BLOCK // 2:
         return None
-    return found[-1]
+    return dims[-1]
 
 
 def _copy_points(lowering: Lowering, source: TensorDescription, target: TensorDescription) -> None:
@@ -94,8 +94,8 @@ def _copy_points(lowering: Lowering, source: TensorDescription, target: TensorDe
     shape, x, out = vectorized_move(builder, source.shape, x, out)
 
     def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
-        places = at[: len(shape)]
-        move(emitter, x.at(*places), out.at(*places), out.dtype)
+        indices = at[: len(shape)]
+        move(emitter, x.at(*indices), out.at(*indices), out.dtype)
 
     lanes = move_lanes(builder, x, out)
     parallel_for(builder, shape, body, lanes=lanes, wide=is_wide(source, target))
@@ -124,21 +124,21 @@ def _copy_blocks(
     wide = is_wide(source, target)
     kind = index_type(wide)
 
-    def span(place: int, block: str) -> tuple[str, str]:
+    def span(dim: int, block: str) -> tuple[str, str]:
         """Return the counter within a tile along a dimension, and the head of its loop."""
         name, first = builder.code.name("i"), f"{block} * {BLOCK}"
         end = builder.code.define(f"const {kind}", "end", f"{first} + {BLOCK}")
         bound = f"{name} < {end}"
-        if shape[place] % BLOCK:
-            bound += f" && {name} < {shape[place]}"
+        if shape[dim] % BLOCK:
+            bound += f" && {name} < {shape[dim]}"
         return name, f"for ({kind} {name} = {first}; {bound}; {name}++)"
 
     def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
-        places = list(at)
-        places[inner_dim], outer = span(inner_dim, at[inner_dim])
-        places[last], inner = span(last, at[last])
+        indices = list(at)
+        indices[inner_dim], outer = span(inner_dim, at[inner_dim])
+        indices[last], inner = span(last, at[last])
         with builder.code.block(outer), builder.code.block(inner):
-            builder.code.line(out.set(x.get(*places), *places))
+            builder.code.line(out.set(x.get(*indices), *indices))
 
     parallel_for(builder, _in_tiles(shape, inner_dim, BLOCK), body, wide=wide, cost=BLOCK**2)
 
@@ -157,16 +157,16 @@ def _copy_tiles(
     def move(outer: int, inner: int, first: list[str], array: Array, to_tile: bool) -> None:
         """Write a loop over a tile; memory is contiguous along dimension `inner`."""
         with code.block(work_item_loop(builder, "i", TILE * TILE)):
-            places = list(first)
-            places[outer] = code.define(f"const {kind}", "y", f"{first[outer]} + i / {TILE}")
-            places[inner] = code.define(f"const {kind}", "x", f"{first[inner]} + i % {TILE}")
+            indices = list(first)
+            indices[outer] = code.define(f"const {kind}", "y", f"{first[outer]} + i / {TILE}")
+            indices[inner] = code.define(f"const {kind}", "x", f"{first[inner]} + i % {TILE}")
             at = f"tile[i / {TILE}][i % {TILE}]" if to_tile else f"tile[i % {TILE}][i / {TILE}]"
-            inside = f"{places[outer]} < {shape[outer]} && {places[inner]} < {shape[inner]}"
-            moved = f"{at} = {array.get(*places)};" if to_tile else array.set(at, *places)
+            inside = f"{indices[outer]} < {shape[outer]} && {indices[inner]} < {shape[inner]}"
+            moved = f"{at} = {array.get(*indices)};" if to_tile else array.set(at, *indices)
             code.line(f"if ({inside}) {moved}")
 
     with work_group_loop(builder, prod(tiles)) as number:
-        first = _first_places(builder, tiles, number, (inner_dim, last), kind)
+        first = _first_indices(builder, tiles, number, (inner_dim, last), kind)
         move(last, inner_dim, first, x, to_tile=True)
         code.line("BARRIER();")
         move(inner_dim, last, first, out, to_tile=False)
@@ -178,14 +178,14 @@ def _in_tiles(shape: tuple[int, ...], inner_dim: int, edge: int) -> tuple[int, .
     return tuple(-(-n // edge) if at in (inner_dim, last) else n for at, n in enumerate(shape))
 
 
-def _first_places(
+def _first_indices(
     builder: KernelBuilder, tiles: tuple[int, ...], number: str, tiled: tuple[int, int], kind: str
 ) -> list[str]:
     """Write the first index of a tile along each dimension."""
-    found = unravel_index(builder.code, tiles, number, "i64")
+    tile_indices = unravel_index(builder.code, tiles, number, "i64")
     return [
         builder.code.define(
-            f"const {kind}", "first", f"({kind}){at} * {TILE if place in tiled else 1}"
+            f"const {kind}", "first", f"({kind}){at} * {TILE if dim in tiled else 1}"
         )
-        for place, at in enumerate(found)
+        for dim, at in enumerate(tile_indices)
     ]

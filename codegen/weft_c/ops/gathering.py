@@ -19,26 +19,26 @@ def take_rule(op: gathering.TakeOp, lowering: Lowering) -> None:
     if not x.size:
         _take_nothing(lowering)
         return
-    found = indexing(bits(x), op.position, indices, bits(lowering.out))
+    indexed = indexing(bits(x), op.position, indices, bits(lowering.out))
     builder = lowering.kernel("take")
     wide = is_wide(x, lowering.out)
-    source = builder.array("x", found.tensor)
-    target = builder.array("out", found.elements, written=True)
-    index = builder.array("index", found.indices)
-    shape = found.elements.shape
-    rank, by_rows = len(found.roles), found.roles[-1:] == (AFTER,)
+    source = builder.array("x", indexed.tensor)
+    target = builder.array("out", indexed.elements, written=True)
+    index = builder.array("index", indexed.indices)
+    shape = indexed.elements.shape
+    rank, by_rows = len(indexed.roles), indexed.roles[-1:] == (AFTER,)
     known: list[str] = []
     if by_rows:
         shape, source, target = vectorized_move(builder, shape, source, target)
 
     def row(at: tuple[str, ...]) -> None:
-        known[:] = [_read_place(op, builder, index, (*at, "0"), index_type(wide))]
+        known[:] = [_read_index(op, builder, index, (*at, "0"), index_type(wide))]
 
     def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
-        places = at[:rank]
+        outer_indices = at[:rank]
         if not by_rows:
-            known[:] = [_read_place(op, builder, index, places, index_type(wide))]
-        builder.code.line(target.set(source.get(*places, *known), *places))
+            known[:] = [_read_index(op, builder, index, outer_indices, index_type(wide))]
+        builder.code.line(target.set(source.get(*outer_indices, *known), *outer_indices))
 
     parallel_for(builder, shape, body, row=row if by_rows else None, wide=wide)
 
@@ -56,9 +56,9 @@ def take_along_axis_rule(op: gathering.TakeAlongAxisOp, lowering: Lowering) -> N
     index = builder.array("index", indices)
 
     def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
-        places = list(at)
-        places[op.position] = _read_place(op, builder, index, at, index_type(wide))
-        builder.code.line(target.set(source.get(*places), *at))
+        source_indices = list(at)
+        source_indices[op.position] = _read_index(op, builder, index, at, index_type(wide))
+        builder.code.line(target.set(source.get(*source_indices), *at))
 
     parallel_for(builder, out.shape, body, wide=wide)
 
@@ -68,11 +68,11 @@ def _take_nothing(lowering: Lowering) -> None:
         report_out_of_range(lowering, "take")
 
 
-def _read_place(
+def _read_index(
     op: gathering.IndexedOp, builder: KernelBuilder, index: Array, at: tuple[str, ...], kind: str
 ) -> str:
     """Write the index that is read, clamped to 0 if it is out of range."""
-    place = checked_index(op, builder, index, at, kind)
+    checked = checked_index(op, builder, index, at, kind)
     if op.args[1].is_constant:
-        return place
-    return builder.code.define(f"const {kind}", "read", f"{place} < 0 ? 0 : {place}")
+        return checked
+    return builder.code.define(f"const {kind}", "read", f"{checked} < 0 ? 0 : {checked}")

@@ -48,9 +48,9 @@ def random_bits_rule(op: philox.RandomBitsOp, lowering: Lowering) -> None:
         code.line(f"u32 {words}[{WORDS}] = {{{counter}}};")
         code.line(code.call("weft_philox", words, f"{op.seed}u", f"{op.stream}u") + ";")
         for word in range(WORDS):
-            place = f"{block} * {WORDS} + {word}"
+            element = f"{block} * {WORDS} + {word}"
             is_last = word >= size % WORDS > 0
-            guard = f"if ({place} < {size}) " if is_last else ""
-            code.line(guard + out.set(f"{words}[{word}]", f"({place})"))
+            guard = f"if ({element} < {size}) " if is_last else ""
+            code.line(guard + out.set(f"{words}[{word}]", f"({element})"))
 
     parallel_for(builder, (-(-size // WORDS),), body, wide=is_wide(target), cost=20)

@@ -54,8 +54,8 @@ def _copy_all(
         def body(
             at: tuple[str, ...], emitter: ValueEmitter, x: Array = x, out: Array = out
         ) -> None:
-            places = at[: len(x.strides)]
-            move(emitter, x.at(*places), out.at(*places), out.dtype)
+            indices = at[: len(x.strides)]
+            move(emitter, x.at(*indices), out.at(*indices), out.dtype)
 
         share_points(builder, shape, items, body, kind, move_lanes(builder, x, out))
     launch(builder, items)
@@ -67,7 +67,7 @@ def pad_rule(op: joining.PadOp, lowering: Lowering) -> None:
     out, x = bits(lowering.out), bits(lowering.args[0])
     fill = literal(bits_of(op.fill, op.dtype), out.dtype)
     builder = lowering.kernel("pad")
-    _put(builder, out, x, op.inner_bounds(op.args[0].axes), lambda at: fill)
+    _write_update(builder, out, x, op.inner_bounds(op.args[0].axes), lambda at: fill)
 
 
 @rules.on_type(slicing.UpdateSliceOp)
@@ -79,7 +79,7 @@ def update_slice_rule(op: slicing.UpdateSliceOp, lowering: Lowering) -> None:
         return
     builder = lowering.kernel("update slice")
     old = builder.array("x", x)
-    _put(builder, out, update, op.bounds, lambda at: old.get(*at), x)
+    _write_update(builder, out, update, op.bounds, lambda at: old.get(*at), x)
 
 
 @rules.on_type(dynamic_slices.DynamicSliceOp)
@@ -95,9 +95,9 @@ def dynamic_slice_rule(op: dynamic_slices.DynamicSliceOp, lowering: Lowering) ->
         shape, source, target = vectorized_move(builder, shape, source, target)
 
     def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
-        places = at[: len(shape)]
-        moved = map(_sum, places, starts)
-        move(emitter, source.at(*moved), target.at(*places), out.dtype)
+        indices = at[: len(shape)]
+        moved = map(_sum, indices, starts)
+        move(emitter, source.at(*moved), target.at(*indices), out.dtype)
 
     lanes = move_lanes(builder, source, target)
     parallel_for(builder, shape, body, lanes=lanes, wide=wide)
@@ -115,7 +115,7 @@ def dynamic_update_slice_rule(op: dynamic_slices.DynamicUpdateSliceOp, lowering:
         spans: list[Span] = [
             (start, length, 1) for start, length in zip(starts, update.shape, strict=True)
         ]
-        _put(builder, out, update, spans, lambda at: old.get(*at), x)
+        _write_update(builder, out, update, spans, lambda at: old.get(*at), x)
         return
     source, target = builder.array("update", update), builder.array("out", out, written=True)
     shape = update.shape
@@ -123,14 +123,14 @@ def dynamic_update_slice_rule(op: dynamic_slices.DynamicUpdateSliceOp, lowering:
         shape, source, target = vectorized_move(builder, shape, source, target)
 
     def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
-        places = at[: len(shape)]
-        move(emitter, source.at(*places), target.at(*map(_sum, places, starts)), out.dtype)
+        indices = at[: len(shape)]
+        move(emitter, source.at(*indices), target.at(*map(_sum, indices, starts)), out.dtype)
 
     lanes = move_lanes(builder, source, target)
     parallel_for(builder, shape, body, lanes=lanes, wide=wide)
 
 
-def _put(
+def _write_update(
     builder: KernelBuilder,
     out: TensorDescription,
     update: TensorDescription,
@@ -153,51 +153,51 @@ def _put(
         return
     source = builder.array("update", update)
     outside: list[str] = []
-    found: list[str] = []
+    outer_indices: list[str] = []
 
-    def look(places: Sequence[str], first: int) -> tuple[list[str], list[str]]:
+    def look(indices: Sequence[str], first: int) -> tuple[list[str], list[str]]:
         """Return tests of whether a point is inside the slice, and its indices in the update."""
         tests, inner = [], []
-        for number, place in enumerate(places, first):
-            test, at = _inside(place, spans[number], out.shape[number])
+        for number, index in enumerate(indices, first):
+            test, at = _inside(index, spans[number], out.shape[number])
             tests.extend(test)
             inner.append(at)
         return tests, inner
 
     def row(at: tuple[str, ...]) -> None:
-        tests, found[:] = look(at, 0)
+        tests, outer_indices[:] = look(at, 0)
         outside[:] = [code.define(f"const {kind}", "inside", " && ".join(tests))] if tests else []
 
     def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
-        places = at[:rank]
-        tests, inner = look(places[-1:], max(rank - 1, 0))
+        indices = at[:rank]
+        tests, inner = look(indices[-1:], max(rank - 1, 0))
         tests = [*outside, *tests]
-        new = source.get(*found, *inner)
-        chosen = f"({' && '.join(tests)}) ? {new} : {other(places)}" if tests else new
-        code.line(target.set(chosen, *places))
+        new = source.get(*outer_indices, *inner)
+        chosen = f"({' && '.join(tests)}) ? {new} : {other(indices)}" if tests else new
+        code.line(target.set(chosen, *indices))
 
     parallel_for(builder, out.shape, body, row=row, wide=wide)
 
 
-def _inside(place: str, span: Span, size: int) -> tuple[list[str], str]:
+def _inside(index: str, span: Span, size: int) -> tuple[list[str], str]:
     """Return tests of whether an index is in a slice of a dimension, and the index within it.
 
     The slice is not empty.
     """
     start, length, step = span
     if size == 1:
-        return [], place
+        return [], index
     if step == 1:
         if start == 0 and length == size:
-            return [], place
-        below = [] if start == 0 else [f"{place} >= {start}"]
-        at = place if start == 0 else f"({place} - {start})"
+            return [], index
+        below = [] if start == 0 else [f"{index} >= {start}"]
+        at = index if start == 0 else f"({index} - {start})"
         beyond = [] if isinstance(start, int) and start + length == size else [f"{at} < {length}"]
         return [*below, *beyond], at
     assert isinstance(start, int), "slices with a dynamic start have step 1"
     low, high = sorted((start, start + (length - 1) * step))
-    tests = [f"{place} >= {low}", f"{place} <= {high}", f"({place} - {low}) % {abs(step)} == 0"]
-    at = f"({place} - {low}) / {abs(step)}"
+    tests = [f"{index} >= {low}", f"{index} <= {high}", f"({index} - {low}) % {abs(step)} == 0"]
+    at = f"({index} - {low}) / {abs(step)}"
     return tests, f"({at})" if step > 0 else f"({length - 1} - {at})"
 
 
@@ -207,11 +207,11 @@ def _starts(
     """Write the start of a block, clamped so that the block is inside."""
     args = builder.lowering.args
     given = args[len(args) - len(args[0].shape) :] if args[0].shape else ()
-    found: list[str | int] = []
+    starts: list[str | int] = []
     for start, size, length in zip(given, args[0].shape, op.lengths(), strict=True):
         room = size - length
         if not room:
-            found.append(0)
+            starts.append(0)
             continue
         value = builder.code.define(
             f"const {'u64' if start.dtype.kind == 'u' else 'i64'}",
@@ -220,9 +220,9 @@ def _starts(
         )
         low = f"{value} < 0 ? 0 : " if start.dtype.kind == "i" else ""
         moved = f"({kind})({low}{value} > {room} ? {room} : {value})"
-        found.append(builder.code.define(f"const {kind}", "first", moved))
-    return found
+        starts.append(builder.code.define(f"const {kind}", "first", moved))
+    return starts
 
 
-def _sum(place: str, start: str | int) -> str:
-    return place if start == 0 else f"({place} + {start})"
+def _sum(index: str, start: str | int) -> str:
+    return index if start == 0 else f"({index} + {start})"

@@ -22,7 +22,7 @@ def as_lines(position: int, *tensors: TensorDescription) -> list[TensorDescripti
     The lengths of that axis may differ between tensors.
     """
     rank = len(tensors[0].shape)
-    others = [place for place in range(rank) if place != position]
+    others = [dim for dim in range(rank) if dim != position]
     turned = [each.transpose([*others, position]) for each in tensors]
     shape = turned[0].shape[:-1]
     groups = collapse(shape, [0] * len(shape), [each.strides[:-1] for each in turned])

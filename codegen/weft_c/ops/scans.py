@@ -132,7 +132,7 @@ class _Scan:
         """Return an element in the accumulator's dtype."""
         return ValueEmitter(self.code).converted(array.dtype, self.dtype, array.get(*at))
 
-    def put(self, value: str, *at: str) -> str:
+    def store_statement(self, value: str, *at: str) -> str:
         """Return the statement that stores a result."""
         return self.out.set(
             ValueEmitter(self.code).converted(self.dtype, self.op.dtype, value), *at
@@ -161,15 +161,15 @@ class _Scan:
         with code.block(head):
             self._advance(total, (*outer, self.place(number)), number)
 
-    def _advance(self, total: str, places: tuple[str, ...], number: str) -> None:
-        after = self.step(total, places, number)
+    def _advance(self, total: str, indices: tuple[str, ...], number: str) -> None:
+        after = self.step(total, indices, number)
         if self.is_exclusive:
             after = self.code.define(f"const {self.type}", "after", after)
-            self.code.line(self.put(total, *places))
+            self.code.line(self.store_statement(total, *indices))
             self.code.line(f"{total} = {after};")
         else:
             self.code.line(f"{total} = {after};")
-            self.code.line(self.put(total, *places))
+            self.code.line(self.store_statement(total, *indices))
 
     def _write_columns(self) -> None:
         """Write the scan of tiles of contiguous lines."""
@@ -188,8 +188,8 @@ class _Scan:
             outer = f"for ({kind} {number} = 0; {number} < {self.length}; {number}++)"
             with code.block(outer), code.block(inner):
                 total = code.define(self.type, "sum", f"{totals}[{column}]")
-                places = (*at[:-1], f"({first} + {column})", self.place(number))
-                self._advance(total, places, number)
+                indices = (*at[:-1], f"({first} + {column})", self.place(number))
+                self._advance(total, indices, number)
                 code.line(f"{totals}[{column}] = {total};")
 
         cost = self.length * min(width, WIDTH)
@@ -220,8 +220,10 @@ class _Scan:
             carry = self._variables("carry", self.neutral)
             if totals is not None and is_last:
                 with code.block(f"for (i64 before = 0; before < {part}; before++)"):
-                    found = [totals.get(number, line, "before") for number in numbers]
-                    self._assign(carry, self.combined(carry, self._variables("part", found)))
+                    totals_before = [totals.get(number, line, "before") for number in numbers]
+                    self._assign(
+                        carry, self.combined(carry, self._variables("part", totals_before))
+                    )
             length = _part_length(self.length, splits, group)
             last = f"({part} + 1) * {length}"
             end = f"{last} < {self.length} ? {last} : {self.length}"
@@ -238,37 +240,37 @@ class _Scan:
     def _stretch(self, outer: tuple[str, ...], carry: list[str], group: int, stores: bool) -> None:
         code, count = self.code, len(self.neutral)
         code.line(f"const i64 first = begin + LOCAL_ID * {ELEMENTS_PER_ITEM};")
-        kept = [f"kept{number}[j]" for number in range(count)] if stores else []
-        for number in range(len(kept)):
+        partial_results = [f"kept{number}[j]" for number in range(count)] if stores else []
+        for number in range(len(partial_results)):
             code.line(f"{self.type} kept{number}[{ELEMENTS_PER_ITEM}];")
         total = self._variables("total", self.neutral)
         with code.block(f"for (i32 j = 0; j < {ELEMENTS_PER_ITEM}; j++)"):
             with code.block("if (first + j < end)"):
-                places = (*outer, self.place("(first + j)"))
-                element = self._variables("element", self.element("first + j", *places))
+                indices = (*outer, self.place("(first + j)"))
+                element = self._variables("element", self.element("first + j", *indices))
                 self._assign(total, self.combined(total, element))
-            self._assign(kept, total[: len(kept)])
+            self._assign(partial_results, total[: len(partial_results)])
         self._share(total, group)
         if stores:
-            self._store(outer, carry, kept)
+            self._store(outer, carry, partial_results)
         whole = self._variables("whole", self._shared(str(group - 1)))
         self._assign(carry, self.combined(carry, whole))
         code.line("BARRIER();")
 
-    def _store(self, outer: tuple[str, ...], carry: list[str], kept: list[str]) -> None:
+    def _store(self, outer: tuple[str, ...], carry: list[str], partial_results: list[str]) -> None:
         code = self.code
         before = self._variables("before", self._shared("LOCAL_ID - 1", "LOCAL_ID > 0"))
         *_, last = self.combined(carry, before)
         before = [*self.neutral[:-1], *self._variables("before", [last])]
         with code.block(f"for (i32 j = 0; j < {ELEMENTS_PER_ITEM} && first + j < end; j++)"):
-            here = kept
+            here = partial_results
             if self.is_exclusive:
                 here = [
                     f"(j ? kept{number}[j - 1] : {neutral})"
                     for number, neutral in enumerate(self.neutral)
                 ]
             *_, found = self.combined(before, self._variables("here", here))
-            code.line(self.put(found, *outer, self.place("(first + j)")))
+            code.line(self.store_statement(found, *outer, self.place("(first + j)")))
 
     def _share(self, total: list[str], group: int) -> None:
         """Write the inclusive scan of the work items' totals in local memory."""
@@ -283,13 +285,13 @@ class _Scan:
             self._assign(mine, self.combined(other, own))
             code.line("BARRIER();")
 
-    def _shared(self, place: str, condition: str = "") -> list[str]:
-        found = [f"shared{number}[{place}]" for number in range(len(self.neutral))]
+    def _shared(self, index: str, condition: str = "") -> list[str]:
+        variables = [f"shared{number}[{index}]" for number in range(len(self.neutral))]
         if not condition:
-            return found
+            return variables
         return [
             f"({condition} ? {each} : {neutral})"
-            for each, neutral in zip(found, self.neutral, strict=True)
+            for each, neutral in zip(variables, self.neutral, strict=True)
         ]
 
     def _variables(self, hint: str, values: Sequence[str]) -> list[str]:
@@ -337,8 +339,8 @@ class _RecurrenceScan(_Scan):
 
     def element(self, *at: str) -> tuple[str, ...]:
         """Return weight and term of an element; the first weight is 0."""
-        number, *places = at
-        weight, term = (self.get(array, *places) for array in self.args)
+        number, *indices = at
+        weight, term = (self.get(array, *indices) for array in self.args)
         return f"({number} == 0 ? {literal(0, self.dtype)} : {weight})", term
 
     def combined(self, x: Sequence[str], y: Sequence[str]) -> tuple[str, ...]:

@@ -131,7 +131,9 @@ class _ScatterKernel:
         begin, end = work_item_bounds(code, rows if by_rows else self.length, items, kind)
         row, number, i = (code.name(hint) for hint in ("row", "number", "i"))
         first, last = (begin, end) if by_rows else ("0", str(rows))
-        mine = [f"{{0}} < {begin}", f"{{0}} >= {end}"] if items > 1 and not by_rows else ["{0} < 0"]
+        conditions = (
+            [f"{{0}} < {begin}", f"{{0}} >= {end}"] if items > 1 and not by_rows else ["{0} < 0"]
+        )
         with (
             code.block(f"for ({kind} {row} = {first}; {row} < {last}; {row}++)"),
             code.block(f"for ({kind} {number} = 0; {number} < {count}; {number}++)"),
@@ -140,35 +142,35 @@ class _ScatterKernel:
             at = unravel_index(code, shapes[1], number, kind)
             here = (*("0" for _ in before), *at, *("0" for _ in shapes[2]))
             place = checked_index(self.op, builder, self.index, here, kind)
-            code.line(f"if ({' || '.join(mine).format(place)}) continue;")
+            code.line(f"if ({' || '.join(conditions).format(place)}) continue;")
             with code.block(f"for ({kind} {i} = 0; {i} < {width}; {i}++)"):
                 self._combine((*before, *at, *unravel_index(code, shapes[2], i, kind)), place)
         builder.launch(items)
 
-    def _combine(self, places: tuple[str, ...], place: str) -> None:
-        code, at = self.builder.code, (*places, place)
+    def _combine(self, indices: tuple[str, ...], place: str) -> None:
+        code, at = self.builder.code, (*indices, place)
         if self.op.reduction == "set":
-            code.line(self.target.set(self.source.get(*places), *at))
+            code.line(self.target.set(self.source.get(*indices), *at))
             return
-        new = self._update(places)
+        new = self._update(indices)
         old = code.define(f"const {register_type(self.target.dtype)}", "old", self.target.get(*at))
         both = combined(code, self.op.reduction, self.target.dtype, old, new)
         code.line(self.target.set(both, *at))
 
-    def _update(self, places: tuple[str, ...]) -> str:
+    def _update(self, indices: tuple[str, ...]) -> str:
         """Write an update, converted to the accumulators' dtype."""
         emitter, dtype = ValueEmitter(self.builder.code), self.target.dtype
-        value = emitter.converted(self.source.dtype, dtype, self.source.get(*places))
+        value = emitter.converted(self.source.dtype, dtype, self.source.get(*indices))
         return self.builder.code.define(f"const {emitter.type(dtype)}", "new", value)
 
     def _write_atomics(self) -> None:
         """Write an atomic update for each element."""
 
-        def combine(places: tuple[str, ...], place: str) -> None:
-            new = self._update(places)
+        def combine(indices: tuple[str, ...], place: str) -> None:
+            new = self._update(indices)
             name = f"weft_atomic_{self.op.reduction}_{register_type(self.target.dtype)}"
             code = self.builder.code
-            code.line(f"{code.call(name, self.target.at(*places, place), new)};")
+            code.line(f"{code.call(name, self.target.at(*indices, place), new)};")
 
         self._write_points(combine)
 
@@ -182,10 +184,10 @@ class _ScatterKernel:
         numbers = self.builder.array("last", last)
         shape = self.found.shape(INDEXED)
 
-        def store(places: tuple[str, ...], place: str) -> None:
-            at = [i for i, role in zip(places, self.found.roles, strict=True) if role == INDEXED]
+        def store(indices: tuple[str, ...], place: str) -> None:
+            at = [i for i, role in zip(indices, self.found.roles, strict=True) if role == INDEXED]
             with self.builder.code.block(f"if ({numbers.get(place)} == {_number(shape, at)})"):
-                self._combine(places, place)
+                self._combine(indices, place)
 
         self._write_points(store)
 
@@ -194,10 +196,10 @@ class _ScatterKernel:
         builder = self.builder
 
         def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
-            places = at[: len(self.found.roles)]
-            place = checked_index(self.op, builder, self.index, places, self.kind)
+            indices = at[: len(self.found.roles)]
+            place = checked_index(self.op, builder, self.index, indices, self.kind)
             with builder.code.block(f"if ({place} >= 0)"):
-                put(places, place)
+                put(indices, place)
 
         parallel_for(builder, self.found.elements.shape, body, wide=self.wide)
 

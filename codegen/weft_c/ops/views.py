@@ -31,7 +31,7 @@ def merge_dims(tensor: TensorDescription, groups: Sequence[Sequence[int]]) -> Te
     """Return a tensor with the dimensions of each group merged; strides must allow it."""
     return replace(
         tensor,
-        shape=tuple(prod(tensor.shape[place] for place in group) for group in groups),
+        shape=tuple(prod(tensor.shape[dim] for dim in group) for group in groups),
         strides=tuple(tensor.strides[group[-1]] for group in groups),
     )
 

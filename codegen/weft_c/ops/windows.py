@@ -30,11 +30,11 @@ def fold_rule(op: windows.FoldOp, lowering: Lowering) -> None:
         total = code.define(emitter.type(dtype), "total", literal(0, dtype))
         if source is not None:
             with ExitStack() as stack:
-                places: list[str] = []
-                for number, (place, span) in enumerate(zip(at, op.spans, strict=False)):
+                window_indices: list[str] = []
+                for number, (index, span) in enumerate(zip(at, op.spans, strict=False)):
                     size = lowering.out.shape[number]
-                    places += window_at(stack, place, span, size)
-                value = emitter.converted(op.dtype, dtype, source.get(*places))
+                    window_indices += window_at(stack, index, span, size)
+                value = emitter.converted(op.dtype, dtype, source.get(*window_indices))
                 new = code.define(f"const {emitter.type(dtype)}", "value", value)
                 code.line(f"{total} = {combined(code, 'add', dtype, total, new)};")
         code.line(out.set(emitter.converted(dtype, op.dtype, total), *at[: len(op.spans)]))

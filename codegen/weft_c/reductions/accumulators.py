@@ -61,9 +61,9 @@ class Accumulators(ABC):
         accumulators = {
             number: [
                 self._begin_accumulator(
-                    self.kernel.instruction(number), emitter, lanes, place < 2, lines
+                    self.kernel.instruction(number), emitter, lanes, index < 2, lines
                 )
-                for place, emitter in enumerate(emitters)
+                for index, emitter in enumerate(emitters)
             ]
             for number in reductions
         }

@@ -194,8 +194,8 @@ class ColumnReductionLoops(ReductionLoops):
         with self.each_column() as index:
             zeros = tuple("0" for _ in self.nest.reduced)
             names = self.at_place(invariants, (*self.outer, index, *zeros))
-            for number, place in rows.items():
-                self.code.line(f"{place} = {names[number]};")
+            for number, row in rows.items():
+                self.code.line(f"{row} = {names[number]};")
         self.held.update(rows)
 
     def store_results(self, results: list[int], index: str) -> None:

@@ -150,30 +150,30 @@ class ReductionLoops(Accumulators):
     def open_loops(self, stack: ExitStack, accumulators: dict[int, list[str]]) -> tuple[str, ...]:
         """Open all reduced loops but the innermost, and return their counters."""
         names = []
-        for place in range(len(self.nest.reduced)):
-            self.open_block_loop(stack, place, accumulators)
-            if place < len(self.nest.reduced) - 1:
+        for loop in range(len(self.nest.reduced)):
+            self.open_block_loop(stack, loop, accumulators)
+            if loop < len(self.nest.reduced) - 1:
                 name = self.code.name("k")
-                first, last = self.span(place)
+                first, last = self.span(loop)
                 head = f"for ({self.kind} {name} = {first}; {name} < {last}; {name}++)"
                 stack.enter_context(self.code.block(head))
                 names.append(name)
         return tuple(names)
 
-    def span(self, place: int) -> tuple[str, str]:
+    def span(self, loop: int) -> tuple[str, str]:
         """Return the bounds of a reduced loop."""
-        return self.bounds.get(place, ("0", str(self.nest.reduced[place])))
+        return self.bounds.get(loop, ("0", str(self.nest.reduced[loop])))
 
-    def has_remainder(self, place: int, count: int) -> bool:
+    def has_remainder(self, loop: int, count: int) -> bool:
         """Whether a reduced loop in steps of `count` may leave a remainder."""
-        is_ragged = place == 0 and self.nest.ragged is not None
-        return is_ragged or self.nest.reduced[place] % count != 0
+        is_ragged = loop == 0 and self.nest.ragged is not None
+        return is_ragged or self.nest.reduced[loop] % count != 0
 
     # Blocks
 
-    def interleaving(self, place: int, lanes: int, vectors: int) -> int:
+    def interleaving(self, loop: int, lanes: int, vectors: int) -> int:
         """Return how many consecutive points of a reduced loop use different accumulators."""
-        is_fastest = place == len(self.nest.reduced) - 1
+        is_fastest = loop == len(self.nest.reduced) - 1
         return lanes * max(vectors, 1) if is_fastest else 1
 
     def choose_block_loop(
@@ -183,28 +183,28 @@ class ReductionLoops(Accumulators):
         if not any(is_blocked(self.kernel.instruction(number)) for number in reductions):
             return None
         inner = 1
-        for place in reversed(range(len(self.nest.reduced))):
-            interleaving = self.interleaving(place, lanes, vectors)
-            turns = -(-self.nest.reduced[place] // interleaving)
-            if place == len(self.nest.reduced) - 1:
-                turns = max(turns, self.nest.reduced[place] % lanes)
+        for loop in reversed(range(len(self.nest.reduced))):
+            interleaving = self.interleaving(loop, lanes, vectors)
+            turns = -(-self.nest.reduced[loop] // interleaving)
+            if loop == len(self.nest.reduced) - 1:
+                turns = max(turns, self.nest.reduced[loop] % lanes)
             if inner * turns > BLOCK:
-                return place, BLOCK // inner * interleaving
+                return loop, BLOCK // inner * interleaving
             inner *= turns
         return None
 
     def open_block_loop(
-        self, stack: ExitStack, place: int, accumulators: dict[int, list[str]]
+        self, stack: ExitStack, loop: int, accumulators: dict[int, list[str]]
     ) -> None:
         """Open the loop over blocks if it belongs before a reduced loop; blocks end in a flush."""
-        if self.block_loop is None or self.block_loop[0] != place:
+        if self.block_loop is None or self.block_loop[0] != loop:
             return
-        step, (first, last), bounds = self.block_loop[1], self.span(place), dict(self.bounds)
+        step, (first, last), bounds = self.block_loop[1], self.span(loop), dict(self.bounds)
         name = self.code.name("block")
         head = f"for ({self.kind} {name} = {first}; {name} < {last}; {name} += {step})"
         stack.enter_context(self.code.block(head))
         until = f"{name} + {step}"
-        if self.has_remainder(place, step):
+        if self.has_remainder(loop, step):
             until = f"{last} - {name} < {step} ? {last} : {until}"
         until = self.code.define(f"const {self.kind}", "until", until)
 
@@ -212,7 +212,7 @@ class ReductionLoops(Accumulators):
             self.bounds = bounds
             self.flush_block(accumulators)
 
-        self.bounds = {**bounds, place: (name, until)}
+        self.bounds = {**bounds, loop: (name, until)}
         stack.callback(close)
 
     def write_innermost_loop(
@@ -227,8 +227,8 @@ class ReductionLoops(Accumulators):
         first = self.write_vectorized(("0", 1), outer, accumulators, results, row_caches)
         if first is None:
             return
-        place = len(self.nest.reduced) - 1
-        _, last = self.span(place)
+        loop = len(self.nest.reduced) - 1
+        _, last = self.span(loop)
         name = self.code.define(self.kind, "k", first)
         vector_accumulator_count = (
             max(len(names) - 1 for names in accumulators.values()) if accumulators else 1
@@ -261,8 +261,8 @@ class ReductionLoops(Accumulators):
         `first_and_step` are the first vector of a work item and its step. Returns the start of the
         remainder, the loop's start without vectorized accesses; None if there is no remainder.
         """
-        place = len(self.nest.reduced) - 1
-        first, last = self.span(place)
+        loop = len(self.nest.reduced) - 1
+        first, last = self.span(loop)
         targets = self.targets(list(accumulators), results)
         access = find_vector_access(self.builder, targets, results, self.uniforms)
         if access is None:
@@ -271,11 +271,11 @@ class ReductionLoops(Accumulators):
         count, name = access.count, self.code.name("k")
         if first != "0":
             begin = f"{first} / {count} + {begin}"
-        whole = f"{last} / {count}" if place in self.bounds else str(int(last) // count)
+        whole = f"{last} / {count}" if loop in self.bounds else str(int(last) // count)
         head = f"for ({self.kind} {name} = {begin}; {name} < {whole}; {name} += {step})"
         with self.code.block(head), access.elements((*outer, name)) as element:
             self.write_body(element, ValueEmitter(self.code), accumulators, results, row_caches)
-        return f"{whole} * {count}" if self.has_remainder(place, count) else None
+        return f"{whole} * {count}" if self.has_remainder(loop, count) else None
 
     def write_body(
         self,
@@ -326,7 +326,7 @@ class ReductionLoops(Accumulators):
         if len(nest.reduced) != 1 or not self.builder.processor.is_serial:
             return {}
         later = self._needed_after(stage)
-        found: dict[int, str] = {}
+        rows: dict[int, str] = {}
         room = ROW_BYTES
         for number in self.builder.required_values(targets, self.uniforms):
             if number in self.builder.loads or number in self.builder.cached_rows:
@@ -336,10 +336,10 @@ class ReductionLoops(Accumulators):
             if not isinstance(instruction.op, COSTLY) or number not in later or nbytes > room:
                 continue
             room -= nbytes
-            found[number] = self.code.name("row_of_")
+            rows[number] = self.code.name("row_of_")
             kind = register_type(instruction.dtype)
-            self.code.line(f"{kind} {found[number]}[{nest.reduced[0]}];")
-        return found
+            self.code.line(f"{kind} {rows[number]}[{nest.reduced[0]}];")
+        return rows
 
     def _needed_after(self, stage: int) -> set[int]:
         targets: list[int] = []

@@ -122,16 +122,18 @@ def count_splits(
 
 
 def _count_splits(
-    kind: type[ReductionLoops], kernel: Kernel, kept: int, reduced: int, processor: Processor
+    kind: type[ReductionLoops], kernel: Kernel, unreduced: int, reduced: int, processor: Processor
 ) -> int:
     """Return the number of splits of the reduced points, by the kind of reduction loops.
 
     Single-pass column reductions prefer splits to narrow tiles.
     """
     if kind is ColumnReductionLoops and _is_single_pass(kernel):
-        return count_splits(-(-kept // MAX_SPLIT_WIDTH), reduced, processor, points=kept * reduced)
+        return count_splits(
+            -(-unreduced // MAX_SPLIT_WIDTH), reduced, processor, points=unreduced * reduced
+        )
     together, min_points = _SPLIT_SIZES.get(kind, (1, MIN_SPLIT_POINTS))
-    return count_splits(-(-kept // together), reduced, processor, min_points)
+    return count_splits(-(-unreduced // together), reduced, processor, min_points)
 
 
 def _is_single_pass(kernel: Kernel) -> bool:
@@ -144,23 +146,23 @@ def _is_single_pass(kernel: Kernel) -> bool:
 
 def split_count(nest: LoopNest, processor: Processor) -> int:
     """Return the number of splits of a nest's reductions."""
-    kind, (kept, reduced) = (
+    kind, (unreduced, reduced) = (
         choose_reduction_loops(nest, processor),
         map(prod, (nest.kept, nest.reduced)),
     )
-    splits = _count_splits(kind, nest.kernel, kept, reduced, processor)
+    splits = _count_splits(kind, nest.kernel, unreduced, reduced, processor)
     return splits if processor.is_serial or splits == 1 else min(splits, nest.reduced[0])
 
 
 def split_scratch(kernel: Kernel, processor: Processor) -> int:
     """Return the most bytes that the accumulators of a kernel's splits need, for any layout."""
-    reduced = prod(kernel.domain[place] for place in kernel.reduced)
-    kept = prod(n for place, n in enumerate(kernel.domain) if place not in kernel.reduced)
+    reduced = prod(kernel.domain[axis] for axis in kernel.reduced)
+    unreduced = prod(n for axis, n in enumerate(kernel.domain) if axis not in kernel.reduced)
     kinds = (
         ReductionLoops,
         ColumnReductionLoops if processor.is_serial else WorkGroupColumnReductionLoops,
     )
-    splits = max(_count_splits(kind, kernel, kept, reduced, processor) for kind in kinds)
+    splits = max(_count_splits(kind, kernel, unreduced, reduced, processor) for kind in kinds)
     if splits == 1:
         return 0
     if processor.is_serial and find_variances(kernel):
@@ -168,8 +170,8 @@ def split_scratch(kernel: Kernel, processor: Processor) -> int:
     sizes = [accumulation_dtype(each).itemsize for each in kernel.body if each.is_reduction]
     sizes += [kernel.values[each.mean].dtype.itemsize for each in find_variances(kernel)]
     return sum(
-        -(-kept * splits * size // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
-        + kept * size
+        -(-unreduced * splits * size // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
+        + unreduced * size
         + SCRATCH_ALIGNMENT
         for size in sizes
     )
@@ -196,8 +198,8 @@ class _SplitReduction:
         self.kind = choose_reduction_loops(nest, lowering.processor)
         self.variances: dict[int, Variance] = {}
         if self.kind is ReductionLoops and lowering.processor.is_serial:
-            found = find_variances(nest.kernel)
-            self.variances = {number: each for each in found for number in each.sums}
+            variances = find_variances(nest.kernel)
+            self.variances = {number: each for each in variances for number in each.sums}
         self.splits = count_blocks(nest, splits) if self.variances else splits
         self.accumulators: dict[int, TensorDescription] = {}
 

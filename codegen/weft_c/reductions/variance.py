@@ -61,24 +61,24 @@ class Variance:
 def find_variances(kernel: Kernel) -> list[Variance]:
     """Return all sums of squared deviations from a mean in a kernel."""
     numbers = range(len(kernel.operands), len(kernel.values))
-    found = (_find_variance(kernel, number) for number in numbers)
-    return [each for each in found if each is not None]
+    variances = (_find_variance(kernel, number) for number in numbers)
+    return [each for each in variances if each is not None]
 
 
 def _find_variance(kernel: Kernel, number: int) -> Variance | None:
-    squares = _made(kernel, number, SumOp)
-    square = _made(kernel, squares.args[0], SquareOp) if squares else None
-    deviation = _made(kernel, square.args[0], SubtractOp) if square else None
+    squares = _instruction_of(kernel, number, SumOp)
+    square = _instruction_of(kernel, squares.args[0], SquareOp) if squares else None
+    deviation = _instruction_of(kernel, square.args[0], SubtractOp) if square else None
     if squares is None or square is None or deviation is None:
         return None
     value, mean = deviation.args
-    while (view := _made(kernel, mean, VIEWS)) is not None:
+    while (view := _instruction_of(kernel, mean, VIEWS)) is not None:
         mean = view.args[0]
-    quotient = _made(kernel, mean, MultiplyOp)
+    quotient = _instruction_of(kernel, mean, MultiplyOp)
     if quotient is None:
         return None
     for number_of_total, share in (quotient.args, quotient.args[::-1]):
-        total = _made(kernel, number_of_total, SumOp)
+        total = _instruction_of(kernel, number_of_total, SumOp)
         if total is None or total.args != (value,) or not _is_share(kernel, share):
             continue
         if all(each.dtype == accumulation_dtype(each) for each in (squares, total)):
@@ -88,18 +88,18 @@ def _find_variance(kernel: Kernel, number: int) -> Variance | None:
 
 def _sum_of(kernel: Kernel, number: int) -> int | None:
     """Return the sum of a value in a kernel, if there is one."""
-    for place in range(len(kernel.operands), len(kernel.values)):
-        instruction = _made(kernel, place, SumOp)
+    for candidate in range(len(kernel.operands), len(kernel.values)):
+        instruction = _instruction_of(kernel, candidate, SumOp)
         if (
             instruction is not None
             and instruction.args == (number,)
             and instruction.dtype == accumulation_dtype(instruction)
         ):
-            return place
+            return candidate
     return None
 
 
-def _made(kernel: Kernel, number: int, kinds: Any) -> Instruction | None:
+def _instruction_of(kernel: Kernel, number: int, kinds: Any) -> Instruction | None:
     """Return the instruction of a value if its op is of some kinds, else None."""
     value = kernel.values[number]
     return value if isinstance(value, Instruction) and isinstance(value.op, kinds) else None
@@ -110,7 +110,7 @@ def _is_share(kernel: Kernel, number: int) -> bool:
     constant = getattr(kernel.values[number], "constant", None)
     if constant is None or not dtypes.is_float(constant.dtype):
         return False
-    points = prod(kernel.domain[place] for place in kernel.reduced)
+    points = prod(kernel.domain[axis] for axis in kernel.reduced)
     return bool(abs(constant.item() * points - 1) <= 2 * np.finfo(constant.dtype).eps)
 
 
@@ -143,7 +143,7 @@ class VarianceReductionLoops(ReductionLoops):
         total = super().finish_accumulator(number, names, lanes)
         if number in self.means:
             kind = register_type(self.kernel.values[number].dtype)
-            first, *others = (self.span(place)[1] for place in range(len(self.nest.reduced)))
+            first, *others = (self.span(loop)[1] for loop in range(len(self.nest.reduced)))
             points = " * ".join((f"({kind}){first}", *others))
             mean = self.code.define(f"const {kind}", "mean", f"{total} / ({points})")
             self.uniforms[self.means[number]] = mean

@@ -86,9 +86,9 @@ class WorkGroupReductionLoops(ReductionLoops):
             stack.enter_context(self.code.block(f"if ({self.guards[0]})"))
         return super().open_loops(stack, accumulators)
 
-    def interleaving(self, place: int, lanes: int, vectors: int) -> int:
+    def interleaving(self, loop: int, lanes: int, vectors: int) -> int:
         """Return how many work items share a reduced loop."""
-        return self.width if place == len(self.nest.reduced) - 1 else 1
+        return self.width if loop == len(self.nest.reduced) - 1 else 1
 
     def lanes(self, targets: Sequence[int], results: Sequence[int]) -> int:
         """Return 1: work items replace the lanes of vectors."""
@@ -236,7 +236,7 @@ def reduce_tree(
     def result(index: str) -> str:
         if compensated is None:
             return elements(index)[0]
-        found, error = elements(index)
-        return replace(compensated, total=found, error=error).rounded
+        total, error = elements(index)
+        return replace(compensated, total=total, error=error).rounded
 
     return result

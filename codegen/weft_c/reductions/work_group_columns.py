@@ -105,9 +105,9 @@ class WorkGroupColumnReductionLoops(WorkGroupReductionLoops):
                 self.code.line(f"{held[number]} = {names[number]};")
         self.uniforms.update(held)
 
-    def interleaving(self, place: int, lanes: int, vectors: int) -> int:
+    def interleaving(self, loop: int, lanes: int, vectors: int) -> int:
         """Return how many lanes of rows share a reduced loop."""
-        return self.lanes_of_rows if place == self.longest else 1
+        return self.lanes_of_rows if loop == self.longest else 1
 
     def open_loops(self, stack: ExitStack, accumulators: dict[int, list[str]]) -> tuple[str, ...]:
         """Open all reduced loops; the lanes of rows share the longest."""
@@ -160,10 +160,10 @@ class WorkGroupColumnReductionLoops(WorkGroupReductionLoops):
                 code.line("BARRIER();")
         if dtype == instruction.dtype or self.is_partial:
             return total
-        found = self.declare(emitter.type(instruction.dtype), "v")
+        converted = self.declare(emitter.type(instruction.dtype), "v")
         with self.each_accumulator():
-            code.line(f"{found} = {emitter.converted(dtype, instruction.dtype, total)};")
-        return found
+            code.line(f"{converted} = {emitter.converted(dtype, instruction.dtype, total)};")
+        return converted
 
     def store_invariant_results(self, kept: tuple[str, ...]) -> None:
         """Store the results that are invariant in the reduced loops, by the first lane."""

@@ -75,21 +75,21 @@ class HostWork:
         """Call the function, and copy the arrays that it wrote to the device."""
         group, call = self.group, self.call
         values = [
-            self._array(place, arrays) if known is None else known
-            for place, known in enumerate(self._fixed)
+            self._array(index, arrays) if known is None else known
+            for index, known in enumerate(self._fixed)
         ]
         with np.errstate(all="ignore"):
             if call.op.has_effect:
                 interruptible(call.work, *values)
             else:
                 call.work(*values)
-        for place in call.written:
-            group.write_back(call.args[place], values[place])
+        for index in call.written:
+            group.write_back(call.args[index], values[index])
 
-    def _array(self, place: int, arrays: Arrays) -> np.ndarray[Any, Any]:
+    def _array(self, index: int, arrays: Arrays) -> np.ndarray[Any, Any]:
         """Return an argument; one that is only written is not copied from the device."""
-        layout, group = self.call.args[place], self.group
-        if place in self.call.written and not group.processor.shares_host:
+        layout, group = self.call.args[index], self.group
+        if index in self.call.written and not group.processor.shares_host:
             return np.empty(layout.shape, layout.dtype)
         return group.host_array(layout, arrays)
 

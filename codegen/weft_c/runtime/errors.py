@@ -65,12 +65,14 @@ def kernel_and_lines(locations: Iterable[Location], source: str, begin: int) -> 
 def largest_values(program: Program) -> str:
     """Return a listing of the largest intermediate values of a program, with the users' lines."""
     if program.is_restored:  # planning it again would ask for the memory again
-        made = [(op, contiguous(op.axes.shape, op.dtype)) for op in _computed(program.captured)]
+        values = [(op, contiguous(op.axes.shape, op.dtype)) for op in _computed(program.captured)]
     else:
-        places = [(step.op, (*step.outs, step.workspace)) for step in program.plan.steps]
-        made = [(op, layout) for op, all_ in places for layout in all_ if layout is not None]
-        made = [(op, layout) for op, layout in made if layout.base.kind == ARENA]
-    largest = nlargest(MAX_VALUES_SHOWN, made, key=lambda each: _nbytes(each[1]))
+        layouts_by_op = [(step.op, (*step.outs, step.workspace)) for step in program.plan.steps]
+        values = [
+            (op, layout) for op, all_ in layouts_by_op for layout in all_ if layout is not None
+        ]
+        values = [(op, layout) for op, layout in values if layout.base.kind == ARENA]
+    largest = nlargest(MAX_VALUES_SHOWN, values, key=lambda each: _nbytes(each[1]))
     lines = [
         f"  {_nbytes(layout)} bytes: {_called(op)} of {layout.dtype} {layout.shape}, {op.file_info}"
         for op, layout in largest

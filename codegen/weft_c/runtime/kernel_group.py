@@ -178,8 +178,8 @@ class GPUKernelGroup(SegmentBuilder, ABC):
             name = launch.function.name
             begin = self.source.line_of(name)
             where = kernel_and_lines(self.source.lines_of(name), self.source.text, begin)
-        found = self.device.failed(error, f"{doing}, starting {name}")
-        return type(found)(f"{found.problem}\n{where}")
+        translated = self.device.failed(error, f"{doing}, starting {name}")
+        return type(translated)(f"{translated.problem}\n{where}")
 
     def run(self, arrays: Arrays) -> None:
         """Start all segments, and wait for the results."""
@@ -295,10 +295,10 @@ class GPUKernelGroup(SegmentBuilder, ABC):
     def _check_reports(self, reports: Sequence[Report], arrays: Arrays) -> None:
         """Raise the error of the first launch that reported one, if any did."""
         error_words = self.read_error_words()
-        found = next((report for report in reports if error_words[report.word]), None)
-        if found is not None:
+        reported = next((report for report in reports if error_words[report.word]), None)
+        if reported is not None:
             self.clear_error_words()
-            self.raise_reported(found, arrays)
+            self.raise_reported(reported, arrays)
 
     def run_again(self, stop: int, arrays: Arrays) -> None:
         """Run `work[:stop]` again without effects, and wait for it."""

@@ -103,10 +103,10 @@ def restore(group: GPUKernelGroup, deserializer: Deserializer) -> None:
     for each in deserializer.code["functions"]:
         title, parameters, body, size, called, calls, shuffles, origins = each
         inner = tuple(functions[number] for number in called)
-        taken = tuple(Parameter(*each) for each in parameters)
-        made = Function(title, taken, body, size, inner, tuple(calls), shuffles)
-        functions.append(made)
-        group.source.locations[made.name] = {
+        function_parameters = tuple(Parameter(*each) for each in parameters)
+        function = Function(title, function_parameters, body, size, inner, tuple(calls), shuffles)
+        functions.append(function)
+        group.source.locations[function.name] = {
             origin: location
             for origin in origins
             if (location := deserializer.location(origin)) is not None
@@ -150,7 +150,7 @@ class _SegmentDeserializer:
             library = LibraryCall(number, tuple(map(self.tensor, tensors)), op)
             self.group.add_work(library, Step(op, (), ()), 0)
             return
-        args = tuple(None if place is None else self.tensor(place) for place in tensors)
+        args = tuple(None if index is None else self.tensor(index) for index in tensors)
         is_guarded = reported == "guarded"
         kernel = GPUKernel(self.functions[number], args, items, (op,), is_guarded)
         self.group.source.functions.setdefault(kernel.function.name, kernel.function)

@@ -205,12 +205,12 @@ class SegmentBuilder:
 
     def _callee_steps(self, plan: Plan) -> list[tuple[Step, list[Work]]]:
         """Return the steps of a called graph with their launches, lowered once."""
-        found = self._callees.get(plan.graph)
-        if found is None:
-            found = self._callees[plan.graph] = [
+        steps = self._callees.get(plan.graph)
+        if steps is None:
+            steps = self._callees[plan.graph] = [
                 (step, [] if step.op.graphs else lower(step, self.processor)) for step in plan.steps
             ]
-        return found
+        return steps
 
     def _inside(self, parts: Iterable[Part]) -> list[Segment]:
         """Return the segments that parts are lowered to."""

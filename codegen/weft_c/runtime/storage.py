@@ -103,10 +103,10 @@ class CopiedTensor(DeviceTensor):
 
     @override
     def get(self, out: Any = None) -> np.ndarray[Any, Any]:
-        _, _, found = self._read()
+        _, _, array = self._read()
         if out is None:
-            return found.copy()
-        np.copyto(out, found)
+            return array.copy()
+        np.copyto(out, array)
         return out  # type: ignore[no-any-return]
 
     def __getitem__(self, key: Any) -> np.ndarray[Any, Any]:
@@ -117,10 +117,10 @@ class CopiedTensor(DeviceTensor):
             self.storage.require_allocated()
             start, size = self.description.byte_range
             bytes_ = self.storage.space(start, size)
-            found = view(self.description, bytes_, start)
+            array = view(self.description, bytes_, start)
         else:
-            start, bytes_, found = self._read()
-        found[key] = value
+            start, bytes_, array = self._read()
+        array[key] = value
         self.storage.write(start, bytes_)
 
 

@@ -115,19 +115,19 @@ class DeviceTransformer(Transformer):
         self.require_open()
         what = f"the arena of {program.name}"
         try:
-            found: DeviceMemory = self.workspace_pool.reserve("arena", nbytes, what)
+            arena: DeviceMemory = self.workspace_pool.reserve("arena", nbytes, what)
         except DeviceMemoryError as error:
             raise DeviceMemoryError(f"{error.problem}\n{largest_values(program)}") from error
-        return found
+        return arena
 
     def constant_storage(self, op: Op) -> CopiedStorage[Any]:
         """Return the buffer of a constant, which all programs that read it share."""
-        found = self._constants.get(id(op.const))
-        if found is None or found not in self.device_buffers:
-            found = self.new_constant_storage(op)
-            found.constant = op.const  # held, so that no other array can get its id
-            self._constants[id(op.const)] = found
-        return found
+        storage = self._constants.get(id(op.const))
+        if storage is None or storage not in self.device_buffers:
+            storage = self.new_constant_storage(op)
+            storage.constant = op.const  # held, so that no other array can get its id
+            self._constants[id(op.const)] = storage
+        return storage
 
     def new_constant_storage(self, op: Op) -> CopiedStorage[Any]:
         """Return a new, unallocated buffer for a constant."""

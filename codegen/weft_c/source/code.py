@@ -95,10 +95,10 @@ class Code:
         """Return the names of constants that `write` defines, once in a block and those inside."""
         for known in self._in_scope:
             if key in known:
-                found: T = known[key]
-                return found
-        made = self._in_scope[-1][key] = write()
-        return made
+                constants: T = known[key]
+                return constants
+        self._in_scope[-1][key] = written = write()
+        return written
 
     def call(self, helper: str, *args: str | Address) -> str:
         """Return a call of a helper, which the program will contain."""

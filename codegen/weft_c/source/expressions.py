@@ -85,8 +85,8 @@ def expression(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     template = TEMPLATES.get(type(op))
     if template is None:
         return _functions[type(op)](op, emitter, args)
-    found = template.format(*args)
-    return found if dtypes.is_bool(op.dtype) else emitter.rounded(op.dtype, found)
+    text = template.format(*args)
+    return text if dtypes.is_bool(op.dtype) else emitter.rounded(op.dtype, text)
 
 
 SCALAR_ONLY = (elementwise.FloorDivideOp, elementwise.ModOp, bits.ShiftOp)
@@ -153,8 +153,8 @@ def _rsqrt(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
 def _round(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     """Round; a float without a fraction is its own result."""
     limit = emitter.constant(2.0**52 if op.dtype.itemsize == 8 else 2.0**23, op.dtype)
-    found = f"GUARDED(fabs({args[0]}) < {limit}, rint({args[0]}), {args[0]})"
-    return emitter.rounded(op.dtype, found)
+    text = f"GUARDED(fabs({args[0]}) < {limit}, rint({args[0]}), {args[0]})"
+    return emitter.rounded(op.dtype, text)
 
 
 @_expression_for(math.SinOp, trigonometry.TanOp)
@@ -162,37 +162,37 @@ def _sine_or_tangent(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     """Return tiny operands themselves; PoCL 3.1 computes 0.0078 of subnormals in vectors of 16."""
     name = "sin" if isinstance(op, math.SinOp) else "tan"
     tiny = emitter.constant(2.0**-100, op.dtype)
-    found = f"GUARDED(fabs({args[0]}) >= {tiny}, {name}({args[0]}), {args[0]})"
-    return emitter.rounded(op.dtype, found)
+    text = f"GUARDED(fabs({args[0]}) >= {tiny}, {name}({args[0]}), {args[0]})"
+    return emitter.rounded(op.dtype, text)
 
 
 @_expression_for(math.CosOp)
 def _cosine(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     """Return 1 for tiny operands, for the reason above, and NaN for NaN."""
     tiny, one = (emitter.constant(number, op.dtype) for number in (2.0**-100, 1))
-    found = f"GUARDED(fabs({args[0]}) >= {tiny}, cos({args[0]}), {one} + {args[0]})"
-    return emitter.rounded(op.dtype, found)
+    text = f"GUARDED(fabs({args[0]}) >= {tiny}, cos({args[0]}), {one} + {args[0]})"
+    return emitter.rounded(op.dtype, text)
 
 
 @_expression_for(math.TanhOp)
 def _tanh(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    return _called("weft_tanh", op, emitter, args)
+    return _call_helper("weft_tanh", op, emitter, args)
 
 
 @_expression_for(elementwise.FloorDivideOp)
 def _floor_divide(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    return _called("weft_floordiv", op, emitter, args)
+    return _call_helper("weft_floordiv", op, emitter, args)
 
 
 @_expression_for(elementwise.ModOp)
 def _mod(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    return _called("weft_mod", op, emitter, args)
+    return _call_helper("weft_mod", op, emitter, args)
 
 
 @_expression_for(math.PowerOp)
 def _power(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     if dtypes.is_integer(op.dtype):
-        return _called("weft_power", op, emitter, args)
+        return _call_helper("weft_power", op, emitter, args)
     exponent = op.args[1]
     known = exponent.const if exponent.is_constant and not exponent.axes else None
     if known is not None and known == 2:
@@ -204,15 +204,15 @@ def _power(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
 
 @_expression_for(bits.ShiftLeftOp)
 def _left(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    return _called("weft_left", op, emitter, args)
+    return _call_helper("weft_left", op, emitter, args)
 
 
 @_expression_for(bits.ShiftRightOp)
 def _right(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    return _called("weft_right", op, emitter, args)
+    return _call_helper("weft_right", op, emitter, args)
 
 
-def _called(name: str, op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
+def _call_helper(name: str, op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     return emitter.rounded(op.dtype, emitter.code.call(f"{name}_{emitter.type(op.dtype)}", *args))
 
 
@@ -230,8 +230,8 @@ def _bitwise(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
 
 @_expression_for(bits.BitwiseNotOp)
 def _bitwise_not(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    found = f"({args[0]} == 0)" if dtypes.is_bool(op.dtype) else f"(~{args[0]})"
-    return emitter.rounded(op.dtype, found)
+    text = f"({args[0]} == 0)" if dtypes.is_bool(op.dtype) else f"(~{args[0]})"
+    return emitter.rounded(op.dtype, text)
 
 
 _ORDER: dict[type[Op], str] = {

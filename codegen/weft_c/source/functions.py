@@ -220,9 +220,9 @@ class Source:
 
     def of_kernel(self, entry: EntryPoint) -> Source:
         """Return the source of one kernel alone."""
-        found = Source(self.dialect, self.cases, self.has_double)
-        found.functions, found.locations = dict(entry.functions), self.locations
-        return found
+        source = Source(self.dialect, self.cases, self.has_double)
+        source.functions, source.locations = dict(entry.functions), self.locations
+        return source
 
     @property
     def text(self) -> str:
@@ -252,7 +252,7 @@ class Source:
 
     def sections(self) -> Iterator[Section]:
         """Yield the sections of the text."""
-        callees = {each.name: each for made in self.functions.values() for each in made.callees}
+        callees = {each.name: each for caller in self.functions.values() for each in caller.callees}
         for text in self._prelude([*self.functions.values(), *callees.values()]):
             yield Section(None, text)
         for each in callees.values():

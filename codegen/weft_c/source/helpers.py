@@ -265,13 +265,13 @@ FUNCTION f64 weft_tanh_f64(f64 x) { return fabs(x) > 40 ? copysign((f64)1, x) : 
 
 def with_callees(names: Iterable[str]) -> list[str]:
     """Return helpers and their callees in topological order, callees first."""
-    found: dict[str, None] = {}
+    visited: dict[str, None] = {}
 
     def visit(name: str) -> None:
         for other in HELPERS[name].calls:
             visit(other)
-        found[name] = None
+        visited[name] = None
 
     for name in sorted(set(names)):
         visit(name)
-    return list(found)
+    return list(visited)

@@ -50,12 +50,12 @@ class ValueEmitter:
         """Return the C type of a value in a register."""
         return register_type(dtype, self.lanes)
 
-    def load(self, dtype: DType, place: Address, memory: str = "GLOBAL ") -> str:
+    def load(self, dtype: DType, address: Address, memory: str = "GLOBAL ") -> str:
         """Return the value at an address."""
         if not self.is_vector:
-            return self._called(_READ, dtype, place.element)
-        found = f"*({memory}const {self._in_memory(dtype)} *)({place})"
-        return f"(convert_int{self.lanes}({found}) != 0)" if dtypes.is_bool(dtype) else found
+            return self._apply_helper(_READ, dtype, address.element)
+        value = f"*({memory}const {self._in_memory(dtype)} *)({address})"
+        return f"(convert_int{self.lanes}({value}) != 0)" if dtypes.is_bool(dtype) else value
 
     def _in_memory(self, dtype: DType) -> str:
         """Return the type of a vector in memory, aligned as its elements.
@@ -64,13 +64,13 @@ class ValueEmitter:
         """
         return f"near_{ctype(dtype)}x{self.lanes}"
 
-    def store(self, dtype: DType, place: Address, value: str, memory: str = "GLOBAL ") -> str:
+    def store(self, dtype: DType, address: Address, value: str, memory: str = "GLOBAL ") -> str:
         """Return the statement that stores a value at an address."""
         if not self.is_vector:
-            return f"{place.element} = {self._called(_WRITE, dtype, value)};"
+            return f"{address.element} = {self._apply_helper(_WRITE, dtype, value)};"
         if dtypes.is_bool(dtype):
             value = f"convert_uchar{self.lanes}({value} & 1)"
-        return f"*({memory}{self._in_memory(dtype)} *)({place}) = {value};"
+        return f"*({memory}{self._in_memory(dtype)} *)({address}) = {value};"
 
     def spread(self, dtype: DType, number: str) -> str:
         """Broadcast a scalar to all lanes."""
@@ -91,7 +91,7 @@ class ValueEmitter:
     def rounded(self, dtype: DType, value: str) -> str:
         """Round a result of arithmetic to its dtype."""
         if dtype.name in _ROUND:
-            return self._called(_ROUND, dtype, value)
+            return self._apply_helper(_ROUND, dtype, value)
         if dtypes.is_integer(dtype) and dtype.itemsize < 4:
             return f"({ctype(dtype)})({value})"
         return value
@@ -121,7 +121,7 @@ class ValueEmitter:
         if dtypes.is_float(source) and dtypes.is_integer(target):
             return self._truncated(source, target, value)
         if target.name in _ROUND:
-            return self._called(
+            return self._apply_helper(
                 _ROUND, target, f"(f32)({self._rounded_to_odd(source, target, value)})"
             )
         return self.rounded(target, f"({self.type(target)})({value})")
@@ -130,8 +130,8 @@ class ValueEmitter:
         """Convert a float to an integer; outside the range the result is that of NumPy on x86."""
         kind = ctype(target)
         wide = "i32" if target.itemsize < 4 else "i64" if kind == "u32" else kind
-        found = self.code.call(f"weft_{wide}_of_{register_type(source)}", value)
-        return found if wide == kind else f"({kind}){found}"
+        converted = self.code.call(f"weft_{wide}_of_{register_type(source)}", value)
+        return converted if wide == kind else f"({kind}){converted}"
 
     def _rounded_to_odd(self, source: DType, target: DType, value: str) -> str:
         """Return a value as float32, from which it is rounded to 16 bits as if it were exact.
@@ -144,7 +144,7 @@ class ValueEmitter:
             return self.code.call(f"weft_odd_{source.kind}64", value)
         return value
 
-    def _called(self, helpers: Mapping[str, str], dtype: DType, value: str) -> str:
+    def _apply_helper(self, helpers: Mapping[str, str], dtype: DType, value: str) -> str:
         """Apply the helper for a dtype to a value, if there is one."""
         helper = helpers.get(dtype.name)
         return value if helper is None else self.code.call(helper, value)

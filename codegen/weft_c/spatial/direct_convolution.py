@@ -85,7 +85,7 @@ def best_tile(
     """Return the cycles of all tiles for a term of their sums, and the best tile."""
     *_, height, width = (1, *output_phase.counts)
     pitch = planes.pitches[-2] if len(planes.pitches) > 1 else width
-    found: list[tuple[float, OutputTile]] = []
+    candidates: list[tuple[float, OutputTile]] = []
     most = 4 if lanes > 1 else 8
     for vectors in range(1, most + 1):
         columns = min(width, vectors * lanes)
@@ -95,8 +95,8 @@ def best_tile(
         for filters in range(1, min(results, registers // vectors, 16) + 1):
             tiles = -(-results // filters) * -(-height // rows) * -(-width // columns)
             cycles = max(filters * vectors, filters + vectors, 8) + 1
-            found.append((tiles * cycles, OutputTile(filters, vectors, rows, columns)))
-    return min(found, key=lambda each: (each[0], -each[1].filters))
+            candidates.append((tiles * cycles, OutputTile(filters, vectors, rows, columns)))
+    return min(candidates, key=lambda each: (each[0], -each[1].filters))
 
 
 def write_direct_convolution(
@@ -225,10 +225,10 @@ class _DirectConvolutionKernel(KernelBuilder):
         )
         code.line(f"{acc.type(self.lanes)} b[{window.vectors}];")
         code.line(UNROLL)
-        found = acc.load_vector(
+        vector = acc.load_vector(
             code, self.lanes, Address("seen", f"v * {self.lanes}"), acc.sum_dtype
         )
-        code.line(f"for (i32 v = 0; v < {window.vectors}; v++) b[v] = {found};")
+        code.line(f"for (i32 v = 0; v < {window.vectors}; v++) b[v] = {vector};")
         code.line(UNROLL)
         with code.block(f"for (i32 r = 0; r < {window.filters}; r++)"):
             place = f"place{number}[tap]"
@@ -257,16 +257,16 @@ class _DirectConvolutionKernel(KernelBuilder):
         code.line(UNROLL)
         with code.block(f"for (i32 r = 0; r < {window.filters}; r++)"):
             for row in range(window.rows):
-                places = [*outer[:-1], f"({outer[-1]} + {row})"] if outer else []
-                rows = _places(places, output_phase)
+                output_indices = [*outer[:-1], f"({outer[-1]} + {row})"] if outer else []
+                rows = _places(output_indices, output_phase)
                 lane = row * pitch
                 for first, count in _runs(lane, lane + window.columns, self.lanes, is_run):
                     column = _places([f"({j} + {first - lane})"], output_phase, last=True)
                     value = _lanes(self.acc, f"c[r][{first // self.lanes}]", first, count)
                     where = (*head, *rows, *column)
                     if count > 1:
-                        place = self.out.at(*where)
-                        text = self.acc.store_vector(code, count, place, value, self.out.dtype)
+                        address = self.out.at(*where)
+                        text = self.acc.store_vector(code, count, address, value, self.out.dtype)
                         code.line(text)
                     else:
                         code.line(self.acc.store(self.out, value, *where))
@@ -284,15 +284,15 @@ def _places(indices: list[str], output_phase: OutputPhase, last: bool = False) -
 
 def _runs(first: int, end: int, lanes: int, is_run: bool) -> list[tuple[int, int]]:
     """Return lanes in runs that one instruction stores, none across two vectors."""
-    found = []
+    runs = []
     while first < end:
         room = min(lanes - first % lanes, end - first)
         size = 1
         while is_run and 2 * size <= room:
             size *= 2
-        found.append((first, size))
+        runs.append((first, size))
         first += size
-    return found
+    return runs
 
 
 def _lanes(acc: Accumulator, vector: str, first: int, count: int) -> str:

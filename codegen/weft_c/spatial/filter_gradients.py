@@ -223,13 +223,13 @@ class _FilterGradientKernel(KernelBuilder):
             code.line(f"{vector} a[{rows}];")
             code.line(UNROLL)
             where = Address(self.factors, f"each * {sums.of_output} + (o + r) * {sums.length} + p")
-            found = acc.load_vector(code, lanes, where, acc.sum_dtype)
-            code.line(f"for (i32 r = 0; r < {rows}; r++) a[r] = {found};")
+            loaded = acc.load_vector(code, lanes, where, acc.sum_dtype)
+            code.line(f"for (i32 r = 0; r < {rows}; r++) a[r] = {loaded};")
             code.line(UNROLL)
             with code.block(f"for (i32 t = 0; t < {columns}; t++)"):
                 where = Address(self.seen, f"each * {sums.of_image} + place[t] + p")
-                found = acc.load_vector(code, lanes, where, acc.sum_dtype)
-                code.line(f"const {vector} b = {found};")
+                loaded = acc.load_vector(code, lanes, where, acc.sum_dtype)
+                code.line(f"const {vector} b = {loaded};")
                 code.line(UNROLL)
                 code.line(f"for (i32 r = 0; r < {rows}; r++) c[r][t] += a[r] * b;")
         code.line(f"{vector} added[{rows}][{columns}];  // c stays in registers")
@@ -267,10 +267,10 @@ class _FilterGradientKernel(KernelBuilder):
 
 def _tile(filters: int, elements: int, registers: int) -> tuple[int, int]:
     """Return the filters and filter elements of the tile that takes the fewest cycles."""
-    found = []
+    candidates = []
     for rows in range(1, min(filters, 8) + 1):
         for columns in range(1, min(elements, registers // rows, 12) + 1):
             tiles = -(-filters // rows) * -(-elements // columns)
             cycles = max(rows * columns, rows + columns, 8) + 1
-            found.append((tiles * cycles, -rows, (rows, columns)))
-    return min(found)[2]
+            candidates.append((tiles * cycles, -rows, (rows, columns)))
+    return min(candidates)[2]

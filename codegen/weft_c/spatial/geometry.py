@@ -89,7 +89,7 @@ class Planes:
     @cached_property
     def pitches(self) -> Numbers:
         """The strides of a phase in elements."""
-        return tuple(prod(self.sizes[place + 1 :]) for place in range(len(self.sizes)))
+        return tuple(prod(self.sizes[dim + 1 :]) for dim in range(len(self.sizes)))
 
     @property
     def size(self) -> int:
@@ -138,8 +138,8 @@ def forward(geometry: Geometry) -> tuple[Planes, tuple[OutputPhase, ...]]:
         tuple(count + (size - 1) * gap // step for size, step, gap, count in axes),
     )
     taps = []
-    for number, place in enumerate(product(*map(range, kernel))):
-        offsets = [k * gap for k, gap in zip(place, dilation, strict=True)]
+    for number, tap in enumerate(product(*map(range, kernel))):
+        offsets = [k * gap for k, gap in zip(tap, dilation, strict=True)]
         parts = [divmod(offset, step) for offset, step in zip(offsets, stride, strict=True)]
         elements, phases = zip(*parts, strict=True)
         taps.append((number, planes.place(phases, elements)))

@@ -31,9 +31,9 @@ def result_of_product(
 ) -> TensorDescription:
     """Return the convolution's result in the shape of the product."""
     batch, m, n, _ = product_lengths(op, g)
-    found = out.cast((*batch, m, n))
-    assert found is not None, "results are contiguous"
-    return found
+    result = out.cast((*batch, m, n))
+    assert result is not None, "results are contiguous"
+    return result
 
 
 def matmul_operands(
@@ -42,12 +42,16 @@ def matmul_operands(
     """Return the operands of the matrix product of a convolution or a gradient."""
     kind = index_type(is_wide(*lowering.args, lowering.out))
     batch, m, n, k = product_lengths(op, g)
-    made = _Lookup(g, lowering.args, acc, kind)
+    lookup = _Lookup(g, lowering.args, acc, kind)
     if isinstance(op, ConvolutionOp):
-        return MatmulOperands(batch, m, n, k, made.filter_row, made.seen_column, (True, True), kind)
+        return MatmulOperands(
+            batch, m, n, k, lookup.filter_row, lookup.seen_column, (True, True), kind
+        )
     if isinstance(op, ConvolutionInputOp):
-        return MatmulOperands(batch, m, n, k, made.filter_column, made.laid_out, (True, True), kind)
-    return MatmulOperands(batch, m, n, k, made.output_row, made.seen_row, (True, False), kind)
+        return MatmulOperands(
+            batch, m, n, k, lookup.filter_column, lookup.laid_out, (True, True), kind
+        )
+    return MatmulOperands(batch, m, n, k, lookup.output_row, lookup.seen_row, (True, False), kind)
 
 
 def write_implicit_product(

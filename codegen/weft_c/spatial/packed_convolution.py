@@ -217,8 +217,8 @@ class _PackedConvolutionKernel:
     def scratch(self, lowering: Lowering, hint: str, elements: int) -> str:
         """Return the pointer to the work item's scratch memory."""
         layout = lowering.scratch((self.blocks.items, elements), self.acc.sum_dtype)
-        place = self.builder.array(hint, layout, written=True).at("GLOBAL_ID", "0")
-        return self.code.define(f"GLOBAL {self.acc.scalar_type} *const", hint, place)
+        address = self.builder.array(hint, layout, written=True).at("GLOBAL_ID", "0")
+        return self.code.define(f"GLOBAL {self.acc.scalar_type} *const", hint, address)
 
     def write(self) -> None:
         """Write the loops over blocks of rows, panels and tiles."""
@@ -239,8 +239,8 @@ class _PackedConvolutionKernel:
                 )  # fmt: skip
                 seen = self.planes
             else:
-                place = self.source.at(image, channels, f"{first} * {windows.step[0]}", "0")
-                seen = code.define(f"GLOBAL const {self.acc.scalar_type} *const", "seen", place)
+                address = self.source.at(image, channels, f"{first} * {windows.step[0]}", "0")
+                seen = code.define(f"GLOBAL const {self.acc.scalar_type} *const", "seen", address)
             low, high = part_bounds(
                 code, blocks.panel_count, f"(i64){part}", str(blocks.panels), "i32"
             )
@@ -261,9 +261,9 @@ class _PackedConvolutionKernel:
         """Write the sums of a block for the filters of a panel, and their epilogue."""
         code, tile = self.code, self.tile
         first, last = rows
-        place = self.packed.at(at[1], "panel", "0", "0")
+        address = self.packed.at(at[1], "panel", "0", "0")
         pointer = f"GLOBAL const {self.acc.scalar_type} *const"
-        filters = code.define(pointer, "filters", place)
+        filters = code.define(pointer, "filters", address)
         height = code.define("const i32", "height", f"{last} - {first}")
         with (
             self.steps("row", height, tile.rows) as row,
@@ -303,8 +303,8 @@ class _PackedConvolutionKernel:
             code.line(f"{pointer}const w = {filters} + channel * {terms} + place[tap];")
             code.line(f"{vector} b[{tile.vectors}];")
             code.line(UNROLL)
-            found = acc.load_vector(code, lanes, Address("w", f"v * {lanes}"), acc.dtype)
-            code.line(f"for (i32 v = 0; v < {tile.vectors}; v++) b[v] = {found};")
+            loaded = acc.load_vector(code, lanes, Address("w", f"v * {lanes}"), acc.dtype)
+            code.line(f"for (i32 v = 0; v < {tile.vectors}; v++) b[v] = {loaded};")
             for pixel in range(tile.pixels):
                 i, j = divmod(pixel, tile.columns)
                 with code.block():
@@ -331,9 +331,9 @@ class _PackedConvolutionKernel:
         width, count = tile.width, self.windows.counts[1]
         code.line(f"{acc.scalar_type} turned[{tile.pixels * width}];")
         with self.each_sum():
-            place = Address("turned", f"p * {width} + v * {tile.lanes}")
+            address = Address("turned", f"p * {width} + v * {tile.lanes}")
             near = f"near_{acc.type(tile.lanes)}"
-            code.line(f"*({near} *)({place}) = c[p][v];")
+            code.line(f"*({near} *)({address}) = c[p][v];")
         short, near = acc.type(SHORT), f"near_{acc.type(SHORT)}"
         code.line(ROLLED)
         with code.block(f"for (i32 filter = 0; filter < {width}; filter += {SHORT})"):
@@ -359,13 +359,13 @@ class _PackedConvolutionKernel:
                 f"const {short} t{number} = *(const {near} *)(turned + {pixel * width} + filter);"
             )
         for lane in range(SHORT):
-            place = f"{line} + {across} + (filter + {lane}) * {pitch}"
+            address = f"{line} + {across} + (filter + {lane}) * {pitch}"
             parts = [f"LANE(t{number}, {lane})" for number in range(len(pixels))]
             if len(pixels) == SHORT:
-                code.line(f"*(GLOBAL {near} *)({place}) = VECTOR({short}, {', '.join(parts)});")
+                code.line(f"*(GLOBAL {near} *)({address}) = VECTOR({short}, {', '.join(parts)});")
             else:
                 for number, part in enumerate(parts):
-                    code.line(f"({place})[{number}] = {part};")
+                    code.line(f"({address})[{number}] = {part};")
 
     def write_results(self, at: tuple[str, str], first: str, height: str) -> None:
         """Write the epilogue of a block's sums for the filters of a panel."""
@@ -397,10 +397,10 @@ class _PackedConvolutionKernel:
         for each in (lanes, 1) if has_vectors else (1,):
             code.line(ROLLED)
             with code.block(f"for (; j + {each} <= {length}; j += {each})"):
-                place = Address(self.sums, f"{line} + j")
+                address = Address(self.sums, f"{line} + j")
                 kind = f"const {self.acc.type(each)}"
-                found = self.acc.load_vector(code, each, place, self.acc.sum_dtype)
-                total = code.define(kind, "total", found)
+                vector = self.acc.load_vector(code, each, address, self.acc.sum_dtype)
+                total = code.define(kind, "total", vector)
                 self.epilogue.write(
                     self.builder, ValueEmitter(code, each), (*index, f"{start}j"), total
                 )

@@ -173,12 +173,12 @@ def windows_of(g: Geometry, is_transposed: bool) -> Windows:
     ]
     if is_transposed:
         channels, results, lengths, counts = results, channels, counts, lengths
-        reads = [[-place for place in several] for several in reads]
+        reads = [[-offset for offset in several] for several in reads]
     before = tuple(max(0, -min(several)) for several in reads)
     taps = []
     for number, at in enumerate(product(*reads)):
-        place = tuple(each + more for each, more in zip(at, before, strict=True))
-        taps.append((number, _pair(place, 0)))
+        offset = tuple(each + more for each, more in zip(at, before, strict=True))
+        taps.append((number, _pair(offset, 0)))
     return Windows(
         g.batch, g.groups, channels, results, _pair(lengths, 1), _pair(counts, 1),
         _pair(stride, 1), _pair(before, 0), tuple(taps),
@@ -218,7 +218,7 @@ def best_pixel_tile(
     """
     height, width = windows.counts
     lanes = acc.lanes
-    found: list[tuple[float, PixelTile]] = []
+    candidates: list[tuple[float, PixelTile]] = []
     for vectors in range(1, min(MAX_VECTORS, -(-windows.results // lanes)) + 1):
         if panel is not None and vectors * lanes != panel:
             continue
@@ -230,8 +230,8 @@ def best_pixel_tile(
             tiles = panels * -(-height // rows) * -(-width // columns)
             cycles = max(tile.pixels * vectors, tile.pixels + vectors, 8) + 1
             moved = TRANSPOSITION * tile.pixels * tile.width / windows.terms
-            found.append((tiles * (cycles + moved), tile))
-    return min(found, key=lambda each: (each[0], -each[1].pixels))
+            candidates.append((tiles * (cycles + moved), tile))
+    return min(candidates, key=lambda each: (each[0], -each[1].pixels))
 
 
 def legalized_convolution(op: Op, processor: Processor) -> Op | None:
@@ -269,7 +269,7 @@ def _is_possible(op: BilinearConvolutionOp, g: Geometry, is_transposed: bool) ->
         return False
     if is_transposed:
         # The lengths of the result must follow from those of the operand.
-        found = g.sliding.lengths(g.counts)
-        if any(step > 1 for step in g.sliding.stride) or found != g.lengths:
+        lengths = g.sliding.lengths(g.counts)
+        if any(step > 1 for step in g.sliding.stride) or lengths != g.lengths:
             return False
     return not any(map(needs_wide_counter, sizes))

@@ -88,9 +88,9 @@ def _copy_line(
     for lanes in sorted({acc.lanes, 4}, reverse=True) if has_vectors else ():
         code.line(ROLLED)
         with code.block(f"for (; q + {lanes} <= {name}; q += {lanes})"):
-            place = source.at(*head, *rows, f"q + {shift}")
-            found = acc.load_vector(code, lanes, place, source.dtype)
-            code.line(acc.store_vector(code, lanes, Address(into, "q"), found, acc.sum_dtype))
+            address = source.at(*head, *rows, f"q + {shift}")
+            vector = acc.load_vector(code, lanes, address, source.dtype)
+            code.line(acc.store_vector(code, lanes, Address(into, "q"), vector, acc.sum_dtype))
     value = acc.load(source, *head, *rows, f"q * {step} + {shift}")
     code.line(ROLLED)
     code.line(f"for (; q < {name}; q++) {into}[q] = {value};")

@@ -43,8 +43,8 @@ def max_pool(op: MaxPoolOp, lowering: Lowering) -> None:
         least = literal(dtypes.least(op.dtype), op.dtype)
         best = code.define(kind, "best", least)
 
-        def take(places: Indices) -> None:
-            value = code.define(f"const {kind}", "v", x.get(*indices[:2], *places))
+        def take(tap_indices: Indices) -> None:
+            value = code.define(f"const {kind}", "v", x.get(*indices[:2], *tap_indices))
             is_nan = f" || {value} != {value}" if dtypes.is_float(x.dtype) else ""
             code.line(f"{best} = {value} > {best}{is_nan} ? {value} : {best};")
 
@@ -180,8 +180,8 @@ def _shares(op: MaxPoolInputOp, lowering: Lowering) -> TensorDescription:
         top = code.define(f"const {register_type(x.dtype)}", "top", largest.get(*indices))
         ties = code.define(register_type(shares.dtype), "ties", "0")
 
-        def count(places: Indices) -> None:
-            code.line(f"{ties} += {seen.get(*indices[:2], *places)} == {top};")
+        def count(tap_indices: Indices) -> None:
+            code.line(f"{ties} += {seen.get(*indices[:2], *tap_indices)} == {top};")
 
         _each_tap(code, op, counter, indices[2:], count)
         code.line(out.set(f"{given.get(*indices)} / {ties}", *indices))
@@ -281,7 +281,7 @@ def _taps(
     """Open loops over the elements of a window inside the images, or inside `bounds`."""
     axes = zip(window, *op.sliding, strict=True)
     images = op.args[1] if isinstance(op, MaxPoolInputOp) else op.args[0]
-    found = []
+    taps = []
     for number, (i, size, step, (before, after), gap) in enumerate(axes):
         tap = _loop(stack, code, kind, size)
         text = f"{i} * {step} + {tap} * {gap} - {before}"
@@ -289,8 +289,8 @@ def _taps(
         low, high = bounds[number] if bounds else (0, images.axes.shape[2 + number])
         if before or after:
             code.line(f"if ({place} < {low} || {place} >= {high}) continue;")
-        found.append(place)
-    return found
+        taps.append(place)
+    return taps
 
 
 def _windows(
@@ -302,11 +302,11 @@ def _windows(
     counts: Sequence[int],
 ) -> list[str]:
     """Open loops over the windows that contain an element."""
-    found = []
+    windows = []
     for h, count, size, step, (before, _), gap in zip(element, counts, *op.sliding, strict=True):
         tap = _loop(stack, code, kind, size)
-        found.append(_window(code, kind, f"{h} + {before} - {tap} * {gap}", step, count))
-    return found
+        windows.append(_window(code, kind, f"{h} + {before} - {tap} * {gap}", step, count))
+    return windows
 
 
 def _window(code: Code, kind: str, offset: str, step: int, count: int) -> str:

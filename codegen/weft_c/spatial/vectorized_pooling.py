@@ -62,7 +62,7 @@ def write_max_rows(op: MaxPoolOp, lowering: Lowering, builder: KernelBuilder, si
     """Write the maxima of windows in vectors; `single` writes those of windows at a border."""
 
     def row(outer: tuple[str, ...], kernel: _Rows) -> Callable[[str, int], str]:
-        def result(place: str, lanes: int) -> str:
+        def result(index: str, lanes: int) -> str:
             code, vector = builder.code, kernel.acc.type(lanes)
             best = code.define(vector, "best", f"SPLAT({vector}, -INFINITY)")
 
@@ -70,7 +70,7 @@ def write_max_rows(op: MaxPoolOp, lowering: Lowering, builder: KernelBuilder, si
                 is_greater = f"(({v} > {best}) | ({v} != {v}))"
                 code.line(f"{best} = {ValueEmitter(code, lanes).select(is_greater, v, best)};")
 
-            kernel.each_tap((outer, place), lanes, take)
+            kernel.each_tap((outer, index), lanes, take)
             return best
 
         return result
@@ -94,10 +94,10 @@ def write_mean_rows(
             number += f" * {count}"
         divisor = code.define("const f32", "number", number)
 
-        def result(place: str, lanes: int) -> str:
+        def result(index: str, lanes: int) -> str:
             vector = kernel.acc.type(lanes)
             total = code.define(vector, "total", f"SPLAT({vector}, 0)")
-            kernel.each_tap((outer, place), lanes, lambda v: code.line(f"{total} += {v};"))
+            kernel.each_tap((outer, index), lanes, lambda v: code.line(f"{total} += {v};"))
             return f"{total} / SPLAT({vector}, {divisor})"
 
         return result
@@ -128,9 +128,9 @@ class _Rows:
 
         def body(outer: tuple[str, ...], emitter: ValueEmitter) -> None:
             result = row(outer, self)
-            with _vectors(code, kind, first, end, acc.lanes) as (place, lanes):
-                value = result(place, lanes)
-                target = self.out.at(*outer, place)
+            with _vectors(code, kind, first, end, acc.lanes) as (index, lanes):
+                value = result(index, lanes)
+                target = self.out.at(*outer, index)
                 code.line(acc.store_vector(code, lanes, target, value, op.dtype))
             if (first, end) != (0, count):
                 begin, after = 0 if first else end, f"j + 1 == {first} ? {end} : j + 1"
@@ -185,14 +185,14 @@ def write_shared_rows(op: MaxPoolInputOp, lowering: Lowering) -> None:
             [f"({i} * {n} + {k})" for i, n, k in zip(outer[2:], op.kernel, tap, strict=False)]
             for tap in taps
         ]
-        with _vectors(code, kind, 0, count, acc.lanes) as (place, lanes):
+        with _vectors(code, kind, 0, count, acc.lanes) as (index, lanes):
             vector = acc.type(lanes)
-            find = [acc.load_vector(code, lanes, each.at(*outer, place), op.dtype)
+            find = [acc.load_vector(code, lanes, each.at(*outer, index), op.dtype)
                     for each in (largest, given)]  # fmt: skip
             top = code.define(f"const {vector}", "top", find[0])
             chosen = []
             for line in lines:
-                where = seen.at(*head, *line, f"({place} * {step})")
+                where = seen.at(*head, *line, f"({index} * {step})")
                 for phase in _apart(code, acc, where, step, lanes):
                     one, zero = f"SPLAT({vector}, 1)", f"SPLAT({vector}, 0)"
                     text = ValueEmitter(code, lanes).select(f"({phase} == {top})", one, zero)
@@ -201,7 +201,7 @@ def write_shared_rows(op: MaxPoolInputOp, lowering: Lowering) -> None:
             for number, line in enumerate(lines):
                 shares = [code.define(f"const {vector}", "part", f"{each} * {share}")
                           for each in chosen[number * step : (number + 1) * step]]  # fmt: skip
-                where = out.at(*head, *line, f"({place} * {step})")
+                where = out.at(*head, *line, f"({index} * {step})")
                 _store_together(code, acc, where, shares, lanes)
 
     cost = count * prod(op.kernel)
@@ -219,18 +219,18 @@ def _vectors(code: Code, kind: str, first: int, end: int, lanes: int) -> Iterato
             yield str(first), lanes
         return
     with code.block(f"for ({kind} {name} = {first}; {name} < {end}; {name} += {lanes})"):
-        place = f"{name} < {end - lanes} ? {name} : {end - lanes}"
-        yield code.define(f"const {kind}", "place", place), lanes
+        index = f"{name} < {end - lanes} ? {name} : {end - lanes}"
+        yield code.define(f"const {kind}", "place", index), lanes
 
 
-def _apart(code: Code, acc: Accumulator, place: Address, step: int, lanes: int) -> list[str]:
+def _apart(code: Code, acc: Accumulator, address: Address, step: int, lanes: int) -> list[str]:
     """Write the loads of `step` contiguous vectors; return vectors of elements a step apart."""
     kind = acc.type(lanes)
     runs = [
         code.define(
             f"const {kind}",
             "run",
-            acc.load_vector(code, lanes, place.plus(str(q * lanes)), acc.dtype),
+            acc.load_vector(code, lanes, address.plus(str(q * lanes)), acc.dtype),
         )
         for q in range(step)
     ]
@@ -238,14 +238,14 @@ def _apart(code: Code, acc: Accumulator, place: Address, step: int, lanes: int) 
 
 
 def _store_together(
-    code: Code, acc: Accumulator, place: Address, vectors: Sequence[str], lanes: int
+    code: Code, acc: Accumulator, address: Address, vectors: Sequence[str], lanes: int
 ) -> None:
     """Write the stores of vectors with interleaved elements."""
     step = len(vectors)
     for q in range(step):
         elements = [(n % step) * lanes + n // step for n in range(q * lanes, (q + 1) * lanes)]
         value = _gathered(vectors, elements, lanes)
-        code.line(acc.store_vector(code, lanes, place.plus(str(q * lanes)), value, acc.dtype))
+        code.line(acc.store_vector(code, lanes, address.plus(str(q * lanes)), value, acc.dtype))
 
 
 def _gathered(vectors: Sequence[str], elements: Iterable[int], lanes: int) -> str:

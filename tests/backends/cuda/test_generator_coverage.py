@@ -95,7 +95,7 @@ ONLY = {
         "ops/argmax._ArgExtremumKernel._compare", "ops/argmax._ArgExtremumKernel._store",
         "ops/argmax._ArgExtremumKernel._write_parts", "ops/argmax._ArgExtremumKernel.place_type",
         "ops/argmax._ArgExtremumKernel.write_groups", "ops/copies._copy_tiles*",
-        "ops/copies._first_places", "ops/scans._*.combined", "ops/scans._*.element",
+        "ops/copies._first_indices", "ops/scans._*.combined", "ops/scans._*.element",
         "ops/scans._Scan._assign", "ops/scans._Scan._share*", "ops/scans._Scan._st*",
         "ops/scans._Scan._write_groups", "ops/scans._Scan._write_parts", "ops/scans._part_length",
         "ops/scattering._ScatterKernel._write_[aelp]*", "ops/scattering._ScatterKernel._write_set",
