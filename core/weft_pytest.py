@@ -14,7 +14,7 @@ import pytest
 
 if TYPE_CHECKING:
     from weft import Transformer
-    from weft.plugins.registry import BackendStatus
+    from weft.plugins.status import BackendStatus
     from weft.testing.report import Outcome
     from weft.testing.together import Batch
 

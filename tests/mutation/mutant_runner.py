@@ -19,7 +19,7 @@ import pytest
 
 import weft.testing.together
 import weft_pytest
-from weft.plugins.backend_status import BackendStatus, Step
+from weft.plugins.status import BackendStatus, Step
 
 SECONDS = 20.0
 """How much time of a processor the tests of a tier take for a mutant that they do not catch."""

@@ -18,7 +18,8 @@ from weft.cli.health import SLOW, Health, health
 from weft.cli.models import bench_model, profile_model, show_model
 from weft.cli.run import run_model
 from weft.cli.tables import cells, plain, show, show_json, table
-from weft.plugins.registry import PASSES, BackendStatus, Step
+from weft.plugins.registry import PASSES
+from weft.plugins.status import BackendStatus, Step
 
 app = typer.Typer(add_completion=False)
 cache_app = typer.Typer(help="Show where compiled programs are kept, or remove them.")

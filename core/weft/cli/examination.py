@@ -20,8 +20,6 @@ from typing import Any
 from weft import plugins, settings
 from weft.errors import PluginError
 from weft.passes.interface import PeepholeGraphPass
-from weft.plugins import registry
-from weft.plugins.backend_status import BackendStatus, Step, status_after
 from weft.plugins.blame import said
 from weft.plugins.entrypoints import (
     DEFAULT_BACKENDS,
@@ -34,6 +32,7 @@ from weft.plugins.entrypoints import (
     switching_off,
 )
 from weft.plugins.registry import BACKENDS, HOOKS, PASSES, RULES, PluginRecord
+from weft.plugins.status import BackendStatus, Step, distribution_of, status_after
 
 LIMIT = 120.0
 """The seconds that a process may take."""
@@ -126,7 +125,7 @@ def _tried(name: str, with_trial: bool) -> Tried:
     if "status" not in lines:
         steps = 2 if "imported" in lines else 1
         doing = "Its probe" if steps == 2 else "Loading it"
-        distribution = registry.distribution_of(name)
+        distribution = distribution_of(name)
         return Tried(status_after(steps, name, distribution, f"{doing} {answer.ending}", True))
     status = _status(lines["status"])
     if not (with_trial and status.usable):

@@ -21,7 +21,7 @@ from weft.plugins.entrypoints import (
     DEFAULT_BACKENDS,
     DEFAULT_PIPELINE,
     OWN,
-    meant_group,
+    misspelt,
     preferences,
     preferred,
     survey,
@@ -120,8 +120,7 @@ def _slow(examined: Iterable[Examined]) -> Iterator[str]:
 
 def _misspelt() -> Iterator[str]:
     groups = ", ".join(plugins.GROUPS)
-    for entry in survey().misspelt:
-        meant = meant_group(entry.group)
+    for entry, meant in misspelt():
         hint = f"did it mean {meant}?" if meant else f"there are {groups}"
         yield (
             f"{entry.owner} puts {entry.name!r} into the group {entry.group}, which weft does not "

@@ -5,9 +5,11 @@ Start with `entrypoints`, which reads what is installed, and `registry`, which l
 `hookspecs` lists what a plugin may hook into.
 """
 
-from weft.plugins import registry
+from weft.plugins import registry, status
 from weft.plugins.hookspecs import hookimpl
 from weft.plugins.registry import *
+from weft.plugins.status import *
 
 __all__ = ["hookimpl"]
 __all__ += registry.__all__
+__all__ += status.__all__

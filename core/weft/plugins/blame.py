@@ -7,10 +7,11 @@ defines keeps its class, since callers may catch it, and its message gets the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
 from functools import wraps
+from traceback import walk_tb
 from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -120,7 +121,7 @@ class blaming(AbstractContextManager[None]):  # noqa: N801 - used as a function
 
     def _explain(self, error: Exception | SystemExit) -> None:
         """Raise the error that names the plugin, or add the name to the one there is."""
-        frames = list(_frames(error.__traceback__))
+        frames = [frame for frame, _ in walk_tb(error.__traceback__)][::-1]  # innermost first
         origin = _third_party_of(frames, self.origin) or self.origin
         if origin is None or origin.is_own or isinstance(error, MemoryError):
             return
@@ -167,15 +168,6 @@ def _extend(error: WeftError, words: str) -> None:
     error.problem += words
     error.args = (f"{error}{words}", *error.args[1:])
     error.__weft_blamed__ = True  # type: ignore[attr-defined]
-
-
-def _frames(trace: TracebackType | None) -> Iterator[FrameType]:
-    """Yield the frames of a traceback, the innermost first."""
-    found: list[FrameType] = []
-    while trace is not None:
-        found.append(trace.tb_frame)
-        trace = trace.tb_next
-    yield from reversed(found)
 
 
 def _third_party_of(frames: list[FrameType], called: Origin | None) -> Origin | None:

@@ -7,24 +7,30 @@ when they cannot be loaded.
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
+import pluggy
+
 from weft.errors import PluginError, UnknownPluginError
-from weft.plugins import hookspecs
-from weft.plugins.backend_status import BackendStatus, Step, status_of
-from weft.plugins.blame import Origin, claim, origin_of_entry, release, said
-from weft.plugins.contributions import base_class, checked, checked_backend
+from weft.plugins.blame import Origin, blaming, claim, origin_of_entry, release, said
+from weft.plugins.contributions import (
+    NAMING_HOOKS,
+    HookTable,
+    base_class,
+    checked,
+    resolved,
+    run,
+)
 from weft.plugins.entrypoints import (
     BACKENDS,
     COMMUNICATORS,
-    DEFAULT_BACKENDS,
     DEFAULT_PIPELINE,
     FRONTENDS,
     GROUPS,
@@ -41,48 +47,21 @@ from weft.plugins.entrypoints import (
     discover,
     duplicate_message,
     is_disabled,
-    lacks_an_extra,
+    owners,
     preferred,
     remedy,
     switching_off,
 )
-from weft.plugins.hook_table import NAMING_HOOKS, HookTable, call
 from weft.support import source
 from weft.support.locks import renewed
 from weft.support.spelling import closest
 
 __all__ = [
-    "BACKENDS",
-    "COMMUNICATORS",
-    "FRONTENDS",
-    "GROUPS",
-    "HOOKS",
-    "OPS",
-    "PASSES",
-    "RULES",
-    "BackendStatus",
-    "PluginRecord",
-    "PluginWarning",
-    "Step",
-    "address_of",
-    "any_by_hand",
-    "backend_status",
-    "call_hooks",
-    "change_pipeline",
-    "changes_pipeline",
-    "default_backend",
-    "load",
-    "load_hooks",
-    "load_ops",
-    "load_rules",
-    "loading",
-    "names",
-    "records",
-    "register",
-    "require",
-    "revision",
-    "unregister",
-]
+    "BACKENDS", "COMMUNICATORS", "FRONTENDS", "GROUPS", "HOOKS", "OPS", "PASSES", "RULES",
+    "PluginRecord", "PluginWarning", "address_of", "any_by_hand", "call_hooks", "change_pipeline",
+    "changes_pipeline", "load", "load_hooks", "load_ops", "load_rules", "loading", "names",
+    "records", "register", "require", "revision", "unregister",
+]  # fmt: skip
 
 State = Literal["installed", "loaded", "failed", "disabled", "duplicate"]
 
@@ -103,17 +82,15 @@ class PluginRecord:
     """How long importing it took, where that has been done."""
 
 
-class _Loaded(NamedTuple):
-    plugin: object
-    offer: Any
-    seconds: float
+class _Outcome(NamedTuple):
+    """What came of loading a plugin: its offer, or why there is none and what raised that."""
 
-
-class _Failed(NamedTuple):
-    message: str
-    cause: BaseException | None
-    traceback: str
     seconds: float
+    plugin: object = None
+    offer: Any = None
+    failure: str | None = None
+    cause: BaseException | None = None
+    traceback: str = ""
 
 
 class _ByHand(NamedTuple):
@@ -124,10 +101,13 @@ class _ByHand(NamedTuple):
 
     @property
     def origin(self) -> Origin:
-        return Origin(
-            f"Plugin {self.label!r}, registered by hand,",
-            "weft.plugins.unregister takes it back.",
-        )
+        title = f"Plugin {self.label!r}, registered by hand,"
+        return Origin(title, "weft.plugins.unregister takes it back.")
+
+    def objects(self) -> Iterator[Any]:
+        """Yield all that it registers under names."""
+        for offered in self.offers.values():
+            yield from offered.values()
 
 
 @dataclass
@@ -136,14 +116,13 @@ class _Registry:
 
     lock: threading.RLock = field(default_factory=lambda: renewed(threading.RLock()))
     hooks: HookTable = field(default_factory=HookTable)
-    outcomes: dict[Entry, _Loaded | _Failed] = field(default_factory=dict)
+    outcomes: dict[Entry, _Outcome] = field(default_factory=dict)
     entries: dict[int, list[Entry]] = field(default_factory=dict)
     """By the identity of a plugin, the entries that name it; the one it was loaded for first."""
     warned: set[Key] = field(default_factory=set)
-    unnamed: dict[Key, list[_Loaded]] = field(default_factory=dict)
+    unnamed: dict[Key, list[_Outcome]] = field(default_factory=dict)
     by_hand: list[_ByHand] = field(default_factory=list)
     revision: object = field(default_factory=object)
-    default: tuple[object, str] = (None, "")
 
 
 _registry = _Registry()
@@ -199,9 +178,9 @@ def load(group: str, name: str, *, is_default: bool = False) -> Any:
         hand = _by_hand(group, name)
         if hand is not None:
             return _resolved_by_hand(group, name, hand)
-        outcome = _outcome(_only_entry(group, name, is_default))
-    if isinstance(outcome, _Failed):
-        raise PluginError(outcome.message) from outcome.cause
+        outcome = _outcome(only_entry(group, name, is_default))
+    if outcome.failure is not None:
+        raise PluginError(outcome.failure) from outcome.cause
     return outcome.offer
 
 
@@ -223,7 +202,7 @@ def required(group: str, name: str, *, is_default: bool = False) -> str | None:
     _require_group(group)
     if _by_hand(group, name) is not None:
         return None
-    return _only_entry(group, name, is_default).distribution
+    return only_entry(group, name, is_default).distribution
 
 
 def load_hooks() -> None:
@@ -249,11 +228,10 @@ def load_rules(backend: str, rules: Any) -> None:
     """
     with _registry.lock:
         # One module may stand behind several entries; it has its say once.
-        plugins = {id(loaded.plugin): loaded.plugin for loaded in _load_unnamed(RULES, backend)}
-        plugins |= {id(hand.plugin): hand.plugin for hand in _registry.by_hand}
-        for plugin in plugins.values():
+        found: list[_Outcome | _ByHand] = [*_load_unnamed(RULES, backend), *_registry.by_hand]
+        for plugin in {id(each.plugin): each.plugin for each in found}.values():
             for hook in _registry.hooks.implementations("weft_register_rules", plugin):
-                call(hook, _origin(plugin, RULES, backend), backend=backend, rules=rules)
+                _call(hook, _origin(plugin, RULES, backend), backend=backend, rules=rules)
 
 
 def register(plugin: object, name: str | None = None) -> None:
@@ -270,18 +248,18 @@ def register(plugin: object, name: str | None = None) -> None:
     title = f"Plugin {label!r}"
     with _registry.lock:
         hooks = _registry.hooks
-        _take_part(plugin, label, title)
+        hooks.add(plugin, label, title)
         try:
             offers = {group: hooks.registered_names(plugin, group, title) for group in NAMING_HOOKS}
-            _require_free_names(offers, title)
             for group, offered in offers.items():
+                _require_free_names(title, group, offered)
                 for each, offer in offered.items():
                     checked(title, group, each, offer)
             hand = _ByHand(plugin, label, offers, hooks.registered_ops(plugin, title))
         except BaseException:
             hooks.remove(plugin)
             raise
-        for offer in (offer for offered in offers.values() for offer in offered.values()):
+        for offer in hand.objects():
             claim(offer, hand.origin)
         _registry.by_hand.append(hand)
         _registry.revision = object()
@@ -296,14 +274,12 @@ def unregister(plugin: object) -> None:
         The plugin was not registered by hand.
     """
     with _registry.lock:
-        kept = [hand for hand in _registry.by_hand if hand.plugin is not plugin]
-        if len(kept) == len(_registry.by_hand):
+        hand = next((hand for hand in _registry.by_hand if hand.plugin is plugin), None)
+        if hand is None:
             raise PluginError(f"{plugin!r} was not registered by hand: there is nothing to undo.")
-        for hand in _registry.by_hand:
-            for offered in hand.offers.values() if hand.plugin is plugin else ():
-                for offer in offered.values():
-                    release(offer)
-        _registry.by_hand = kept
+        for offer in hand.objects():
+            release(offer)
+        _registry.by_hand = [each for each in _registry.by_hand if each is not hand]
         _registry.revision = object()
         _registry.hooks.remove(plugin)
 
@@ -315,7 +291,7 @@ def address_of(group: str, name: str, *, is_default: bool = False) -> str:
     than one plugin has, and for one that is disabled.
     """
     _require_group(group)
-    return _only_entry(group, name, is_default).value
+    return only_entry(group, name, is_default).value
 
 
 def changes_pipeline() -> bool:
@@ -350,7 +326,7 @@ def call_hooks(hook: str, **arguments: Any) -> list[Any]:
         A plugin fails in the hook; the message names the plugin and the cause is attached.
     """
     load_hooks()
-    answers = [call(each, _origin(each.plugin, HOOKS), **arguments) for each in _enabled(hook)]
+    answers = [_call(each, _origin(each.plugin, HOOKS), **arguments) for each in _enabled(hook)]
     return [answer for answer in answers if answer is not None]
 
 
@@ -368,7 +344,7 @@ def change_pipeline(pipeline: Sequence[Any], target: Any) -> list[Any]:
     changed = list(pipeline)
     for hook in _enabled("weft_change_pipeline"):
         origin = _origin(hook.plugin, HOOKS)
-        answer = call(hook, origin, pipeline=list(changed), target=target)
+        answer = _call(hook, origin, pipeline=list(changed), target=target)
         if answer is not None:
             changed = _checked_pipeline(answer, changed, origin)
     return changed
@@ -401,58 +377,18 @@ def _checked_pipeline(answer: Any, before: list[Any], origin: Origin) -> list[An
     return kept
 
 
-def backend_status(name: str) -> BackendStatus:
-    """Return how far a backend gets: load it and ask it for a device; never raises."""
-
-    def is_absent() -> bool:
-        """Whether nothing is wrong but that the user left the backend, or what it needs, out."""
-        if is_disabled(BACKENDS, name):
-            return True
-        entries = discover().get((BACKENDS, name), [])
-        failed = [_registry.outcomes.get(entry) for entry in entries]
-        return any(
-            isinstance(outcome, _Failed) and lacks_an_extra(outcome.cause, entry)
-            for entry, outcome in zip(entries, failed, strict=True)
-        )
-
-    is_default = name in DEFAULT_BACKENDS
-    return status_of(
-        name, distribution_of(name), lambda: load(BACKENDS, name, is_default=is_default), is_absent
-    )
+def _call(hook: pluggy.HookImpl, origin: Origin, **arguments: Any) -> Any:
+    """Call one implementation of a hook; a PluginError says whose it is if it raises."""
+    about = ""
+    if "computation" in arguments:
+        about = f" for {getattr(arguments['computation'], 'name', 'a computation')}"
+    elif backend := arguments.get("backend") or getattr(arguments.get("target"), "name", ""):
+        about = f" for backend {backend}"
+    with blaming(origin, f"in {hook.function.__name__}{about}"):
+        return run(hook, **arguments)
 
 
-def default_backend() -> str:
-    """Return the backend of a program that names none: the first of `DEFAULT_BACKENDS` that works.
-
-    Warns of one that is there and broken; one without its compiler or driver is only passed over.
-    """
-    with _registry.lock:
-        revision, found = _registry.default
-        if revision is not _registry.revision:
-            found = next(filter(_works, DEFAULT_BACKENDS[:-1]), DEFAULT_BACKENDS[-1])
-            _registry.default = _registry.revision, found
-        return found
-
-
-def _works(backend: str) -> bool:
-    status = backend_status(backend)
-    if status.is_broken and status.installed:
-        warnings.warn(
-            f"Backend {backend!r} is skipped, as WEFT_BACKEND={DEFAULT_BACKENDS[-1]} does without "
-            f"a word: {status.usable.reason}",
-            PluginWarning,
-            stacklevel=2,
-        )
-    return bool(status.usable)
-
-
-def distribution_of(backend: str) -> str | None:
-    """Return the distribution of a backend, or all that bring one of that name."""
-    owners = [record.distribution for record in records(BACKENDS) if record.name == backend]
-    return " and ".join(owner for owner in owners if owner) or None
-
-
-def _enabled(hook: str) -> list[Any]:
+def _enabled(hook: str) -> list[pluggy.HookImpl]:
     """Return the implementations of a hook that is called of all, but those of disabled plugins."""
     found = _registry.hooks.implementations(hook)
     return [each for each in found if not _is_switched_off(each.plugin)]
@@ -485,29 +421,22 @@ def _origin(plugin: object, group: str, backend: str = "") -> Origin:
 def _record(entry: Entry, same_name: Sequence[Entry]) -> PluginRecord:
     state: State = "installed"
     reason = trace = ""
+    seconds = 0.0
     outcome = _registry.outcomes.get(entry)
-    if isinstance(outcome, _Loaded):
-        state = "loaded"
-    elif isinstance(outcome, _Failed):
-        state, reason, trace = "failed", outcome.message, outcome.traceback
+    if outcome is not None:
+        state = "loaded" if outcome.failure is None else "failed"
+        reason, trace, seconds = outcome.failure or "", outcome.traceback, outcome.seconds
     elif is_disabled(*entry.key):
         state, reason = "disabled", disabled_message(*entry.key)
-    elif len(same_name) > 1 and (clash := _clash(entry, same_name)):
-        state, reason = "duplicate", clash
+    elif len(same_name) > 1:
+        try:
+            chosen = only_entry(*entry.key)
+            reason = "" if chosen == entry else f"{choosing(chosen)} chooses another one."
+        except PluginError as error:
+            reason = str(error)
+        state = "duplicate" if reason else "installed"
     owner = (entry.distribution, entry.version)
-    seconds = outcome.seconds if outcome is not None else 0.0
     return PluginRecord(*entry.key, entry.value, *owner, state, reason, trace, seconds)
-
-
-def _clash(entry: Entry, same_name: Sequence[Entry]) -> str:
-    """Return why an entry is not the one of its name, or nothing if WEFT_PREFER chooses it."""
-    try:
-        chosen = preferred(same_name)
-    except PluginError as error:
-        return str(error)
-    if len(chosen) > 1:
-        return duplicate_message(same_name)
-    return "" if chosen == [entry] else f"{choosing(chosen[0])} chooses another one."
 
 
 def _records_by_hand(hand: _ByHand) -> Iterator[PluginRecord]:
@@ -516,15 +445,11 @@ def _records_by_hand(hand: _ByHand) -> Iterator[PluginRecord]:
         yield PluginRecord(group, name, hand.label, None, None, "loaded", "registered by hand")
 
 
-def _outcome(entry: Entry) -> _Loaded | _Failed:
-    known = _registry.outcomes.get(entry)
-    if known is None:
-        known = _registry.outcomes[entry] = _load_entry(entry)
-    return known
+def only_entry(group: str, name: str, is_default: bool = False) -> Entry:
+    """Return the entry of a name; as a default it is weft's own where several have the name.
 
-
-def _only_entry(group: str, name: str, is_default: bool = False) -> Entry:
-    """Return the entry of a name; as a default it is weft's own where several have the name."""
+    Raises UnknownPluginError or PluginError where `load` would.
+    """
     entries = discover().get((group, name))
     if entries is None:
         raise UnknownPluginError(_unknown_message(group, name))
@@ -545,34 +470,37 @@ def _warn_of_clash(own: Entry, others: Sequence[Entry]) -> None:
     if own.key in _registry.warned:
         return
     _registry.warned.add(own.key)
-    owners = " and ".join(f"{entry.owner} ({entry.value})" for entry in others)
     settings = " and ".join(map(choosing, [own, *others]))
     warnings.warn(
-        f"{described(*own.key)} comes from weft itself and also from {owners}; the default is that "
-        f"of weft. {settings} choose one.",
+        f"{described(*own.key)} comes from weft itself and also from {owners(others)}; the default "
+        f"is that of weft. {settings} choose one.",
         PluginWarning,
         stacklevel=2,
     )
 
 
-def _load_entry(entry: Entry) -> _Loaded | _Failed:
+def _outcome(entry: Entry) -> _Outcome:
+    known = _registry.outcomes.get(entry)
+    if known is None:
+        known = _registry.outcomes[entry] = _load_entry(entry)
+    return known
+
+
+def _load_entry(entry: Entry) -> _Outcome:
     """Import a plugin and take its offer; one that calls `sys.exit` fails like any other."""
     start = time.perf_counter()
     try:
         plugin = entry.load()
-        _count_as_internal(entry.module)
+        source.add_internal_package(entry.module.partition(".")[0])
         offer = _admitted(plugin, entry)
-        return _Loaded(plugin, offer, time.perf_counter() - start)
+        return _Outcome(time.perf_counter() - start, plugin, offer)
     except (Exception, SystemExit) as error:
-        message, cause = str(error), error.__cause__
+        failure, cause = str(error), error.__cause__
         if not isinstance(error, PluginError):
-            message = f"{entry} cannot be loaded: {said(error)}{remedy(error, entry)}"
+            failure = f"{entry} cannot be loaded: {said(error)}{remedy(error, entry)}"
             cause = error
-        return _Failed(message, cause, traceback.format_exc(), time.perf_counter() - start)
-
-
-def _count_as_internal(module: str) -> None:
-    source.add_internal_package(module.partition(".")[0])
+        ended = _Outcome(time.perf_counter() - start, failure=failure, cause=cause)
+        return ended._replace(traceback=traceback.format_exc())
 
 
 def _admitted(plugin: object, entry: Entry) -> Any:
@@ -580,7 +508,7 @@ def _admitted(plugin: object, entry: Entry) -> Any:
     # One module may stand behind several entry points.
     is_new = not _registry.hooks.holds(plugin)
     if is_new:
-        _take_part(plugin, ":".join(entry.key), str(entry))
+        _registry.hooks.add(plugin, ":".join(entry.key), str(entry))
         everything = (each for entries in discover().values() for each in entries)
         others = [each for each in everything if each.target == entry.target and each != entry]
         _registry.entries[id(plugin)] = [entry, *others]
@@ -592,39 +520,22 @@ def _admitted(plugin: object, entry: Entry) -> Any:
         raise
 
 
-def _take_part(plugin: object, name: str, title: str) -> None:
-    """Let a plugin take part in the hooks; say which one a misspelt one is close to."""
-    try:
-        _registry.hooks.add(plugin, name, title)
-    except PluginError as error:
-        unknown = re.search(r"unknown hook '(\w+)'", str(error))
-        close = closest(unknown[1], dir(hookspecs)) if unknown else ""
-        if not close:
-            raise
-        raise PluginError(f"{error}. Did you mean {close!r}?") from error.__cause__
-
-
 def _offer(plugin: object, entry: Entry) -> Any:
     group, name = entry.key
-    origin = origin_of_entry(entry)
     if group == OPS:
         return _registry.hooks.registered_ops(plugin, str(entry))
     if group not in NAMING_HOOKS:
         return plugin
     offers = _registry.hooks.registered_names(plugin, group, str(entry))
     if name not in offers:
-        raise PluginError(_wrong_name_message(entry, offers))
-    offer = _resolved(str(entry), group, name, offers[name])
-    claim(offer, origin)
+        offered = ", ".join(map(repr, sorted(offers))) or "nothing"
+        raise PluginError(
+            f"{entry} is not what its entry point says: {NAMING_HOOKS[group]} of {entry.value!r} "
+            f"registers {offered}, and it must register {name!r}."
+        )
+    offer = resolved(str(entry), group, name, offers[name])
+    claim(offer, origin_of_entry(entry))
     return offer
-
-
-def _resolved(title: str, group: str, name: str, offer: Any) -> Any:
-    """Return the registered object; of a backend the class, which a function may import."""
-    offer = checked(title, group, name, offer)
-    if group != BACKENDS or isinstance(offer, type):
-        return offer
-    return checked_backend(title, name, offer())
 
 
 def _by_hand(group: str, name: str) -> _ByHand | None:
@@ -634,7 +545,7 @@ def _by_hand(group: str, name: str) -> _ByHand | None:
 def _resolved_by_hand(group: str, name: str, hand: _ByHand) -> Any:
     title = f"{described(group, name)}, registered by hand,"
     try:
-        offer = _resolved(title, group, name, hand.offers[group][name])
+        offer = resolved(title, group, name, hand.offers[group][name])
     except PluginError:
         raise
     except (Exception, SystemExit) as error:
@@ -643,7 +554,7 @@ def _resolved_by_hand(group: str, name: str, hand: _ByHand) -> Any:
     return offer
 
 
-def _load_unnamed(group: str, backend: str = "") -> list[_Loaded]:
+def _load_unnamed(group: str, backend: str = "") -> list[_Outcome]:
     """Load a group that nobody asks for by name, or its part for one backend, once."""
     with _registry.lock:
         loaded = _registry.unnamed.get((group, backend))
@@ -652,24 +563,22 @@ def _load_unnamed(group: str, backend: str = "") -> list[_Loaded]:
             wanted = [name for name in found if not is_disabled(group, name)]
             if group == RULES:
                 wanted = [name for name in wanted if name.rpartition(".")[0] == backend]
-            attempts = [_loaded_or_warning(group, name) for name in wanted]
-            loaded = [attempt for attempt in attempts if attempt]
+            attempts = map(partial(_outcome_or_warning, group), wanted)
+            loaded = [attempt for attempt in attempts if attempt is not None]
             _registry.unnamed[group, backend] = loaded
         return loaded
 
 
-def _loaded_or_warning(group: str, name: str) -> _Loaded | None:
-    off = ""
+def _outcome_or_warning(group: str, name: str) -> _Outcome | None:
     try:
-        entry = _only_entry(group, name)
+        entry = only_entry(group, name)
         outcome = _outcome(entry)
+        if outcome.failure is None:
+            return outcome
+        trouble = f"{outcome.failure} {switching_off(entry)} leaves it out without a word."
     except PluginError as error:
         trouble = str(error)
-    else:
-        if isinstance(outcome, _Loaded):
-            return outcome
-        trouble, off = outcome.message, f" {switching_off(entry)} leaves it out without a word."
-    warnings.warn(f"A plugin is skipped. {trouble}{off}", PluginWarning, stacklevel=2)
+    warnings.warn(f"A plugin is skipped. {trouble}", PluginWarning, stacklevel=2)
     return None
 
 
@@ -679,13 +588,12 @@ def _require_group(group: str) -> None:
         raise UnknownPluginError(f"There is no plugin group {group!r}; there are {there_are}.")
 
 
-def _require_free_names(offers: dict[str, dict[str, Any]], title: str) -> None:
-    for group, offered in offers.items():
-        for name in sorted(set(offered).intersection(names(group))):
-            raise PluginError(
-                f"{title} brings the {GROUPS[group]} {name!r}, and there is one of that name "
-                "already: choose another name."
-            )
+def _require_free_names(title: str, group: str, offered: dict[str, Any]) -> None:
+    for name in sorted(set(offered).intersection(names(group))):
+        raise PluginError(
+            f"{title} brings the {GROUPS[group]} {name!r}, and there is one of that name already: "
+            "choose another name."
+        )
 
 
 def _unknown_message(group: str, name: str) -> str:
@@ -695,12 +603,3 @@ def _unknown_message(group: str, name: str) -> str:
     meant = f" Did you mean {spelt[close]!r}?" if close else ""
     listed = ", ".join(installed) or "none"
     return f"There is no {GROUPS[group]} named {name!r}.{meant} Installed: {listed}."
-
-
-def _wrong_name_message(entry: Entry, offers: dict[str, Any]) -> str:
-    offered = ", ".join(map(repr, sorted(offers))) or "nothing"
-    hook = NAMING_HOOKS[entry.group]
-    return (
-        f"{entry} is not what its entry point says: {hook} of {entry.value!r} registers "
-        f"{offered}, and it must register {entry.name!r}."
-    )

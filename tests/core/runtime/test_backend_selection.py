@@ -6,8 +6,8 @@ import pytest
 
 import weft
 from weft import plugins
-from weft.plugins import hookimpl, registry
-from weft.plugins.backend_status import status_after
+from weft.plugins import hookimpl, status
+from weft.plugins.status import status_after
 
 
 class Marked(weft.NumPyTransformer):
@@ -43,7 +43,7 @@ def test_without_a_choice_it_is_native_where_that_is_usable(
     monkeypatch, recwarn, steps, is_broken, expected
 ):
     found = status_after(steps, "native", "weftc", "the compiler crashed", is_broken)
-    monkeypatch.setattr(registry, "backend_status", lambda name: found)
+    monkeypatch.setattr(status, "backend_status", lambda name: found)
     assert plugins.default_backend() == plugins.default_backend() == expected
     messages = [str(each.message) for each in recwarn.list]
     if steps == 2 and is_broken:
