@@ -4,29 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Any
 
 import weft
 from weft_popxl import dtypes
 from weft_popxl.context import get_current_graph
 from weft_popxl.errors import refuse_type, refuse_value
-from weft_popxl.graph import Graph
-from weft_popxl.module import Module
-from weft_popxl.tensor import Tensor, TensorSpec, checked_shape
-
-
-def name_of(function: Any) -> str:
-    """Return the name of a graph that is created from a function or a module.
-
-    Raises TypeError for a value that is not callable.
-    """
-    if not callable(function):
-        refuse_type(f"a graph is created from a function or a Module, not from {function!r}")
-    while isinstance(function, partial):
-        function = function.func
-    name = getattr(function, "__qualname__", None) or type(function).__qualname__
-    return str(name).replace(".<locals>", "")
+from weft_popxl.module import Module, name_of
+from weft_popxl.program import Graph, Tensor, operators
+from weft_popxl.tensor_spec import TensorSpec, checked_shape
 
 
 def build(graph: Graph, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -52,6 +38,9 @@ def build(graph: Graph, function: Any, args: tuple[Any, ...], kwargs: dict[str, 
             bound.arguments[name] = value
         for output in _outputs(called(*bound.args, **bound.kwargs)):
             graph_output(output)
+
+
+operators["build"] = build
 
 
 def _as_inputs(name: str, value: Any, by_ref: bool) -> Any:

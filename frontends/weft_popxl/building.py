@@ -8,13 +8,11 @@ from typing import Any
 import weft
 from weft import TensorOp
 from weft.errors import WeftError
-from weft_popxl.context import current, get_current_graph
+from weft_popxl.context import get_current_graph
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import popart_exception
-from weft_popxl.graph import Graph
-from weft_popxl.record import Record
+from weft_popxl.program import Constant, Graph, Record, Tensor, current
 from weft_popxl.storage import Storage, View
-from weft_popxl.tensor import Constant, Tensor
 
 
 def recorded(

@@ -1,59 +1,27 @@
-"""The construction context: the stack of open graphs, the name scope, and the order of execution.
-
-It is an immutable value in a context variable. So threads and tasks have separate contexts, and
-leaving a context, even by an exception, restores the previous one.
-"""
+"""The scopes of construction, and the context in force: its graph, its names, its order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from weft_popxl.arguments import text, whole
-from weft_popxl.errors import ContextError, refuse_type
+from weft_popxl.errors import refuse_type
+from weft_popxl.program import Context, Graph, Ir, current
+
+__all__ = [
+    "Context", "current", "gcg", "get_current_context", "get_current_graph", "get_ir",
+    "get_main_graph", "gir", "gmg", "in_sequence", "io_tiles", "ipu", "name_scope",
+]  # fmt: skip
 
 T = TypeVar("T")
 
 if TYPE_CHECKING:
     from contextlib import _GeneratorContextManager
 
-    from weft_popxl.graph import Graph
-    from weft_popxl.ir import Ir
-
     Scope = _GeneratorContextManager[T]
-
-
-@dataclass(frozen=True)
-class Context:
-    """The open graphs, innermost last; the name scopes; whether ops run in program order."""
-
-    graphs: tuple[Graph, ...] = ()
-    names: tuple[str, ...] = ()
-    in_sequence: bool = False
-    outer: Context | None = None
-
-    @property
-    def graph(self) -> Graph:
-        """The innermost open graph; raises RuntimeError if there is none."""
-        if not self.graphs:
-            raise ContextError("there is no open graph: build inside `with ir.main_graph:`")
-        return self.graphs[-1]
-
-    @property
-    def main_graph(self) -> Graph:
-        """The main graph of the Ir; raises RuntimeError if no graph is open."""
-        return self.graph.ir.main_graph
-
-    @property
-    def name_scopes(self) -> list[str]:
-        """The names of the open name scopes, innermost last."""
-        return list(self.names)
-
-
-current: ContextVar[Context] = ContextVar("weft_popxl_context", default=Context())  # noqa: B039
 
 
 def get_current_context() -> Context:
@@ -72,21 +40,6 @@ def _scope(change: Callable[[Context], Context], show: Callable[[Context], T]) -
         yield show(current.get())
     finally:
         current.reset(token)
-
-
-def enter(graph: Graph) -> None:
-    """Make a graph the current one; raises RuntimeError inside a graph of another Ir."""
-    outer = current.get()
-    if outer.graphs and outer.graphs[-1].ir is not graph.ir:
-        raise ContextError(
-            f"{graph} belongs to another Ir than the open {outer.graphs[-1]}: leave that first"
-        )
-    current.set(Context((*outer.graphs, graph), (), outer.in_sequence, outer))
-
-
-def leave() -> None:
-    """Restore the context before the last `enter`."""
-    current.set(current.get().outer or Context())
 
 
 def get_current_graph() -> Graph:

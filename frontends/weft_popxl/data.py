@@ -12,9 +12,9 @@ from weft_popxl import dtypes
 from weft_popxl.arguments import flag, one_of
 from weft_popxl.context import get_current_graph
 from weft_popxl.errors import refuse_type, refuse_value
+from weft_popxl.program import Constant, Tensor, Variable
 from weft_popxl.replica_grouping import ReplicaGrouping
 from weft_popxl.replicas import grouping_of
-from weft_popxl.tensor import Constant, Tensor, Variable
 
 RETRIEVAL_MODES = ("one_per_group", "all_replicas")
 

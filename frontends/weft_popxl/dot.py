@@ -6,14 +6,45 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Protocol
 
+from weft_popxl import dtypes
 from weft_popxl.errors import refuse_type
-from weft_popxl.graph import Graph
-from weft_popxl.tensor import Tensor
+
+
+class _Tensor(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> dtypes.dtype: ...
+
+
+class _Op(Protocol):
+    @property
+    def kind(self) -> str: ...
+    @property
+    def file_info(self) -> str: ...
+    @property
+    def inputs(self) -> tuple[_Tensor, ...]: ...
+    @property
+    def outputs(self) -> tuple[_Tensor, ...]: ...
+
+
+class _Graph(Protocol):
+    @property
+    def id(self) -> str: ...
+    @property
+    def ops(self) -> tuple[_Op, ...]: ...
+    @property
+    def tensors(self) -> tuple[_Tensor, ...]: ...
+    @property
+    def outputs(self) -> tuple[_Tensor, ...]: ...
 
 
 def write_dot(
-    graphs: Iterable[Graph], check: str, folder: str | os.PathLike[str] | None = None
+    graphs: Iterable[_Graph], check: str, folder: str | os.PathLike[str] | None = None
 ) -> None:
     """Write graphs to a file atomically; creates the folder if needed."""
     try:
@@ -30,7 +61,7 @@ def write_dot(
         part.unlink(missing_ok=True)
 
 
-def _lines(graphs: Iterable[Graph]) -> Iterator[str]:
+def _lines(graphs: Iterable[_Graph]) -> Iterator[str]:
     yield "digraph {"
     for number, graph in enumerate(graphs):
         yield f"  subgraph cluster_{number} {{"
@@ -40,9 +71,9 @@ def _lines(graphs: Iterable[Graph]) -> Iterator[str]:
     yield "}"
 
 
-def _members(graph: Graph, prefix: str) -> Iterator[str]:
+def _members(graph: _Graph, prefix: str) -> Iterator[str]:
     """Yield the lines of the ops of a graph, its edges, inputs and outputs."""
-    maker: dict[Tensor, str] = {}
+    maker: dict[_Tensor, str] = {}
     ops = graph.ops
     made = {tensor for op in ops for tensor in op.outputs}
     for number, tensor in enumerate(each for each in graph.tensors if each not in made):
@@ -60,7 +91,7 @@ def _members(graph: Graph, prefix: str) -> Iterator[str]:
         yield f"{maker[tensor]} -> {node};"
 
 
-def _described(tensor: Tensor) -> str:
+def _described(tensor: _Tensor) -> str:
     lengths = ", ".join(map(str, tensor.shape))
     return f"{tensor.name} {tensor.dtype.name}({lengths})"
 

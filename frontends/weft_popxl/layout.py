@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from weft_popxl.errors import refuse_value
-from weft_popxl.streams import Load, Store, Stream, totals
+from weft_popxl.program import Load, Store, Stream
+from weft_popxl.streams import totals
 
 Array = np.ndarray[Any, Any]
 

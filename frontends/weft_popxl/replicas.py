@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft import Graph
 from weft.communicators import connected, default_name
 from weft.ranks.collectives import communications
 from weft_popxl.context import get_ir
 from weft_popxl.errors import NotProvided, popart_exception, refuse_type, refuse_value
+from weft_popxl.program import Ir, Variable
 from weft_popxl.replica_grouping import ReplicaGrouping
-
-if TYPE_CHECKING:
-    from weft_popxl.ir import Ir
-    from weft_popxl.tensor import Variable
 
 
 def grouping_of(what: str, group: Any) -> ReplicaGrouping:

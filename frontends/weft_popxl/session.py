@@ -12,12 +12,18 @@ from weft import plugins
 from weft_popxl.arguments import flag, mapping, several, text
 from weft_popxl.data import as_array
 from weft_popxl.errors import UnknownDevice, popart_exception, refuse_type, refuse_value
-from weft_popxl.ir import Ir
 from weft_popxl.layout import layouts
-from weft_popxl.record import check_order
+from weft_popxl.ordering import check_order
+from weft_popxl.program import (
+    Constant,
+    DeviceToHostStream,
+    HostToDeviceStream,
+    Ir,
+    Tensor,
+    Variable,
+)
 from weft_popxl.replicas import own_data, require_ranks
-from weft_popxl.streams import DeviceToHostStream, HostToDeviceStream, by_stream, offsets, totals
-from weft_popxl.tensor import Constant, Tensor, Variable
+from weft_popxl.streams import by_stream, offsets, totals
 
 DEVICES = {"cpu": "numpy", "ipu_model": None, "ipu_hw": None}
 """The backends of PopXL's devices; None is weft's default backend."""

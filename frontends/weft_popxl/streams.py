@@ -1,83 +1,20 @@
-"""Streams between host and device, and the slices of them that a graph loads and stores."""
+"""Makes streams between host and device, and counts the slices that graphs load and store."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from weft_popxl import dtypes
 from weft_popxl.arguments import flag, text
 from weft_popxl.context import get_ir
-from weft_popxl.tensor import TensorSpec, checked_shape
+from weft_popxl.program import DeviceToHostStream, HostToDeviceStream, Load, Store, Stream
+from weft_popxl.tensor_spec import checked_shape
 
-if TYPE_CHECKING:
-    from weft import TensorOp
-    from weft_popxl.ir import Ir
-
-
-@dataclass(eq=False, repr=False)
-class Stream:
-    """A sequence of tensors of one shape and dtype between host and device.
-
-    Attributes
-    ----------
-    ir
-        The Ir of the stream.
-    name
-        Unique in the Ir.
-    shape, dtype
-        Of each tensor.
-    wrap
-        Whether the ops of a run wrap around to the first slice after `num_host_transfers` slices.
-    """
-
-    ir: Ir
-    name: str
-    shape: tuple[int, ...]
-    dtype: dtypes.dtype
-    wrap: bool = False
-
-    @property
-    def tensor_id(self) -> str:
-        """The name."""
-        return self.name
-
-    @property
-    def spec(self) -> TensorSpec:
-        """Shape and dtype."""
-        return TensorSpec(self.shape, self.dtype)
-
-    def __repr__(self) -> str:
-        kind = type(self).__name__
-        return f"{kind}[name={self.name} shape={self.shape} dtype={self.dtype.name}]"
-
-
-class HostToDeviceStream(Stream):
-    """A stream to the device; each `ops.host_load` takes the next tensor."""
-
-
-class DeviceToHostStream(Stream):
-    """A stream to the host; each `ops.host_store` appends a tensor."""
-
-
-@dataclass(frozen=True)
-class Load:
-    """Slices of a stream that a graph loads, in one placeholder of shape (count, …)."""
-
-    stream: HostToDeviceStream
-    count: int
-    op: TensorOp
-
-
-@dataclass(frozen=True)
-class Store:
-    """Slices of a stream that a graph stores, in one op of shape (count, …)."""
-
-    stream: DeviceToHostStream
-    count: int
-    op: TensorOp
-
+__all__ = [
+    "DeviceToHostStream", "HostToDeviceStream", "S", "Stream", "by_stream", "d2h_stream",
+    "h2d_stream", "offsets", "totals",
+]  # fmt: skip
 
 R = TypeVar("R")
 S = TypeVar("S", bound=Stream)

@@ -11,7 +11,7 @@ from typing import Any
 
 from weft_popxl.arguments import real, several, whole
 from weft_popxl.errors import popart_exception, refuse_value
-from weft_popxl.tensor import Tensor
+from weft_popxl.program import Tensor
 
 
 def number_for(what: str, value: Any, t: Tensor) -> Any:

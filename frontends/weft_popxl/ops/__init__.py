@@ -27,7 +27,7 @@ from weft_popxl.ops.reductions import *
 from weft_popxl.ops.regions import *
 from weft_popxl.ops.repeat import RepeatInfo, repeat, repeat_with_info
 from weft_popxl.ops.scattering import *
-from weft_popxl.tensor import operators
+from weft_popxl.program import operators
 
 __all__ = [
     "CallSiteInfo",

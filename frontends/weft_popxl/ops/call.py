@@ -9,14 +9,11 @@ import weft
 from weft.ops.control.calls import call_op
 from weft_popxl.arguments import mapping, whole
 from weft_popxl.building import announced, recorded
-from weft_popxl.context import current, get_current_graph
+from weft_popxl.context import get_current_graph
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import PlaceError, popart_exception, refuse_type, refuse_value
-from weft_popxl.graph import Graph
 from weft_popxl.ops.hosting import new_load
-from weft_popxl.record import Record
-from weft_popxl.streams import Store
-from weft_popxl.tensor import Constant, Tensor
+from weft_popxl.program import Constant, Graph, Record, Store, Tensor, current
 
 __all__ = ["CallSiteInfo", "call", "call_with_info"]
 

@@ -21,9 +21,9 @@ from weft_popxl.building import apply
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import refuse_value
 from weft_popxl.ops.families import applied, twins
+from weft_popxl.program import Tensor
 from weft_popxl.replica_grouping import ReplicaGrouping
 from weft_popxl.replicas import ranks_of
-from weft_popxl.tensor import Tensor
 from weft_popxl.tensor_arguments import axis_of
 
 __all__ = [

@@ -9,7 +9,7 @@ from weft_popxl import dtypes
 from weft_popxl.building import apply, pair
 from weft_popxl.data import as_tensor
 from weft_popxl.ops.families import Function, binary, unary
-from weft_popxl.tensor import Tensor
+from weft_popxl.program import Tensor
 
 __all__ = [
     "bitwise_and",

@@ -14,7 +14,6 @@ from weft_popxl.building import announced, recorded
 from weft_popxl.context import get_current_graph
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import NotProvided, PlaceError, popart_exception, refuse_value
-from weft_popxl.graph import Graph
 from weft_popxl.ops.call import (
     CallSiteInfo,
     at,
@@ -24,9 +23,8 @@ from weft_popxl.ops.call import (
     write_back,
 )
 from weft_popxl.ops.hosting import new_load
-from weft_popxl.record import Record
-from weft_popxl.streams import S, Store, by_stream, offsets, totals
-from weft_popxl.tensor import Tensor
+from weft_popxl.program import Graph, Record, Store, Tensor
+from weft_popxl.streams import S, by_stream, offsets, totals
 
 __all__ = ["ConditionalInfo", "conditional", "conditional_with_info"]
 

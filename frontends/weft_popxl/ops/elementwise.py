@@ -16,7 +16,7 @@ from weft_popxl.building import apply, change, computed, pair, same_dtypes, view
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import popart_exception, refuse_value
 from weft_popxl.ops.families import Function, applied, binary, twins, unary
-from weft_popxl.tensor import Tensor
+from weft_popxl.program import Tensor
 from weft_popxl.tensor_arguments import axis_of, number_for
 
 __all__ = [

@@ -15,7 +15,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from weft import TensorOp
 from weft_popxl.building import apply, change, pair
 from weft_popxl.data import as_tensor
-from weft_popxl.tensor import Tensor
+from weft_popxl.program import Tensor
 
 __all__ = ["applied", "binary", "family", "named", "twins", "unary"]
 

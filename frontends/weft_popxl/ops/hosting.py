@@ -18,8 +18,8 @@ from weft_popxl.building import announced, apply, recorded
 from weft_popxl.context import get_current_graph
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import refuse_type, refuse_value
-from weft_popxl.streams import DeviceToHostStream, HostToDeviceStream, Load, Store, Stream
-from weft_popxl.tensor import Tensor, checked_shape
+from weft_popxl.program import DeviceToHostStream, HostToDeviceStream, Load, Store, Stream, Tensor
+from weft_popxl.tensor_spec import checked_shape
 
 __all__ = ["arange", "host_load", "host_store", "init", "print_tensor"]
 

@@ -16,7 +16,7 @@ from weft_popxl.building import apply, matching
 from weft_popxl.data import as_array, as_tensor
 from weft_popxl.errors import popart_exception, refuse_type, refuse_value
 from weft_popxl.ops.families import applied, twins
-from weft_popxl.tensor import Constant, Tensor
+from weft_popxl.program import Constant, Tensor
 from weft_popxl.tensor_arguments import axes_of, axis_of
 
 __all__ = [

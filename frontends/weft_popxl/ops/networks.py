@@ -16,7 +16,7 @@ from weft_popxl.building import apply, apply_all, matching, pair
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import popart_exception, refuse_value
 from weft_popxl.ops.families import Function, family
-from weft_popxl.tensor import Tensor
+from weft_popxl.program import Tensor
 
 __all__ = [
     "PadType",

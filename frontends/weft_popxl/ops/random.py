@@ -16,7 +16,8 @@ from weft_popxl.arguments import real, whole
 from weft_popxl.building import apply, apply_all
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import popart_exception, refuse_value
-from weft_popxl.tensor import Tensor, checked_shape
+from weft_popxl.program import Tensor
+from weft_popxl.tensor_spec import checked_shape
 
 __all__ = ["dropout", "random_normal", "random_uniform", "shaped_dropout", "split_random_seed"]
 

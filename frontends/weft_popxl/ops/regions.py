@@ -13,7 +13,7 @@ from weft_popxl.arguments import one_of, real, several, whole, wholes
 from weft_popxl.building import apply, matching
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import popart_exception, refuse_value
-from weft_popxl.tensor import Tensor
+from weft_popxl.program import Tensor
 
 __all__ = ["interpolate", "roi_align"]
 

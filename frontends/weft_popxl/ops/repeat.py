@@ -15,7 +15,6 @@ from weft_popxl.arguments import mapping, whole
 from weft_popxl.building import announced, recorded
 from weft_popxl.context import get_current_graph
 from weft_popxl.errors import popart_exception, refuse_value
-from weft_popxl.graph import Graph
 from weft_popxl.ops.call import (
     CallSiteInfo,
     bound_inputs,
@@ -26,8 +25,8 @@ from weft_popxl.ops.call import (
     write_back,
 )
 from weft_popxl.ops.hosting import new_load
-from weft_popxl.streams import Load, Store, by_stream, offsets, totals
-from weft_popxl.tensor import Tensor
+from weft_popxl.program import Graph, Load, Store, Tensor
+from weft_popxl.streams import by_stream, offsets, totals
 
 __all__ = ["RepeatInfo", "repeat", "repeat_with_info"]
 

@@ -13,7 +13,7 @@ from weft_popxl.arguments import one_of, whole
 from weft_popxl.building import apply, matching
 from weft_popxl.data import as_tensor
 from weft_popxl.errors import popart_exception, refuse_value
-from weft_popxl.tensor import Tensor
+from weft_popxl.program import Tensor
 from weft_popxl.tensor_arguments import axis_of
 
 __all__ = ["scatter", "scatter_reduce"]

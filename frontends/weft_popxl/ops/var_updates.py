@@ -15,7 +15,7 @@ from weft_popxl.data import as_tensor
 from weft_popxl.errors import popart_exception, refuse_value
 from weft_popxl.ops.elementwise import add_
 from weft_popxl.ops.families import named, unary
-from weft_popxl.tensor import Tensor
+from weft_popxl.program import Tensor
 from weft_popxl.tensor_arguments import axis_of
 
 __all__ = [

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from weft_popxl.errors import popart_exception, refuse_type, refuse_value
-from weft_popxl.graph import Graph
-from weft_popxl.tensor import Tensor
+from weft_popxl.program import Graph, Tensor
 from weft_popxl.transforms.differentiation import Differentiation
 from weft_popxl.transforms.info import (
     ExpectedConnection,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft_popxl.errors import refuse_type
-from weft_popxl.graph import Graph
+from weft_popxl.program import Graph
 
 __all__ = ["decompose_sum"]
 

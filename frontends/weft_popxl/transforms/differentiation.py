@@ -20,8 +20,7 @@ from weft.ir.storage import ParameterOp
 from weft.ir.traversal import postorder
 from weft.ops.control.graph_ops import CallOp, CondOp, LoopOp
 from weft_popxl.errors import popart_exception
-from weft_popxl.graph import Graph
-from weft_popxl.tensor import Tensor
+from weft_popxl.program import Graph, Tensor
 from weft_popxl.transforms.info import (
     ExpectedConnection,
     ExpectedConnectionType,

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft_popxl.errors import refuse_type
-from weft_popxl.graph import Graph
 from weft_popxl.ops.call import CallSiteInfo
 from weft_popxl.ops.elementwise import add
 from weft_popxl.ops.repeat import RepeatInfo
-from weft_popxl.tensor import Tensor
+from weft_popxl.program import Graph, Tensor
 
 __all__ = ["ExpectedConnection", "ExpectedConnectionType", "GradGraphInfo", "Known"]
 

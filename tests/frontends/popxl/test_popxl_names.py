@@ -102,6 +102,12 @@ def test_functions_are_what_their_names_say(path: str) -> None:
         function(*range(50), another=0)
 
 
+def test_no_import_is_for_types_alone() -> None:
+    # The layers of pyproject.toml say nothing of such imports, which could go in circles.
+    for path in Path(popxl.__file__).parent.rglob("*.py"):
+        assert not re.search(r"^ +(from|import) weft_popxl", path.read_text(), re.MULTILINE), path
+
+
 def test_errors_name_the_function_that_was_called() -> None:
     with popxl.Ir().main_graph:
         x = popxl.variable([1.0, 2.0])

@@ -1,65 +1,13 @@
-"""Record: an op of a graph under construction; and a check that in-place changes are ordered."""
+"""A check that in-place changes and other accesses of a storage are ordered."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from weft.support import source
 from weft_popxl.errors import popart_exception
+from weft_popxl.program import Record
 from weft_popxl.storage import Storage
-
-if TYPE_CHECKING:
-    from weft_popxl.graph import Graph
-    from weft_popxl.tensor import Tensor
-
-
-class Record:
-    """An op of a graph.
-
-    Attributes
-    ----------
-    kind
-        The function of `ops` that built it.
-    inputs, outputs
-        Its operands and results.
-    reads, writes
-        The storages that it reads and those that it changes.
-    called_graphs
-        The graphs that it calls.
-    in_sequence
-        Whether it runs after all earlier records with this flag.
-    location
-        The user's file and line.
-    """
-
-    def __init__(
-        self,
-        kind: str,
-        inputs: Sequence[Tensor],
-        *,
-        writes: Iterable[Storage] = (),
-        called_graphs: Sequence[Graph] = (),
-        in_sequence: bool = False,
-        outputs: Sequence[Tensor] = (),
-        location: source.Location | None = None,
-    ) -> None:
-        self.kind = kind
-        self.inputs = tuple(inputs)
-        self.outputs = tuple(outputs)
-        self.reads = dict.fromkeys(root for tensor in inputs for root in tensor.place.roots)
-        self.writes = dict.fromkeys(writes)
-        self.called_graphs = tuple(called_graphs)
-        self.in_sequence = in_sequence
-        self.location = location or source.user_location()
-
-    @property
-    def file_info(self) -> str:
-        """The user's file and line, as text."""
-        return source.file_info(self.location)
-
-    def __repr__(self) -> str:
-        return f"<{self.kind} of {', '.join(tensor.id for tensor in self.inputs)}>"
 
 
 def check_order(records: Sequence[Record]) -> None:
