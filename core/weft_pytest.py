@@ -25,6 +25,8 @@ order, results and errors; concurrent calls; random graphs. Each includes those 
 MARK = "weft_level"
 TOGETHER = "weft_together"
 """The mark of tests whose rows are computed together; see `weft.testing.together`."""
+LONG, SHARE = "long", "share"
+"""The marks of tests that weft's own suite seldom runs; they mean nothing elsewhere."""
 SKIP, XFAIL = "weft_skip_backend", "weft_xfail_backend"
 
 OPTION = "--weft-backend"
@@ -84,6 +86,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for line in (
         f"{MARK}(name): a test of the kit that begins at a level",
         f"{TOGETHER}: tests whose rows are one program",
+        f"{LONG}(*backends): on these or all in the last tier of weft's own suite (make test-all)",
+        f"{SHARE}(n): one case in n is enough before the last tier of weft's own suite",
         f"{SKIP}(*names, reason=): skip the test on these backends of weft",
         f"{XFAIL}(*names, reason=, raises=, strict=): expect it to fail on these backends of weft",
     ):

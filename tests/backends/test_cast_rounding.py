@@ -99,6 +99,7 @@ def nearest(number: int, numbers: list[Fraction], bits: list[int]) -> Fraction:
     return numbers[place] if is_low else numbers[place + 1]
 
 
+@pytest.mark.share(6)
 @pytest.mark.parametrize("target", [*NARROW, "float32", "float64"])
 @pytest.mark.parametrize("source", ["int32", "uint32", "int64", "uint64"])
 def test_integers_are_rounded_once(backend: str, source: str, target: str) -> None:

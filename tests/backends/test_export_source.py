@@ -17,6 +17,8 @@ import weft
 from weft.errors import ArgumentError, BackendError
 from weft.testing.random_graphs import RandomProgram, programs
 
+pytestmark = pytest.mark.slow
+
 
 def exported(computation: Any, folder: Path) -> Any:
     """Return the function that the exported source defines."""

@@ -32,6 +32,8 @@ from weft.runtime.transformer import Transformer
 from weft.support.gc_pause import gc_paused
 from weft.support.interrupts import held, holding, interruptible, raise_pending
 
+pytestmark = [pytest.mark.slow, pytest.mark.share(6)]
+
 ROUNDS = 12
 
 

@@ -16,6 +16,8 @@ import pytest
 
 from weft_numpy.thread_pool import Pool, parallel_for, pool
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("lanes", [1, 2, 3, 4])
 @pytest.mark.parametrize("count", [0, 1, 2, 100])

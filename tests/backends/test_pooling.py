@@ -19,6 +19,8 @@ from weft_numpy.machine import Machine
 from weft_numpy.rules.blocked import blocked
 from weft_numpy.sliding.tiles import MaxPoolTilesInput
 
+pytestmark = pytest.mark.slow
+
 SPECIAL = (-np.inf, np.inf, np.nan, 0.0)
 
 

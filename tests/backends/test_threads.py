@@ -22,6 +22,8 @@ from weft_numpy.machine import Machine, this_machine
 from weft_numpy.rules.table import rules
 from weft_numpy.thread_pool import parallel_for
 
+pytestmark = pytest.mark.slow
+
 
 def test_threads_default_to_the_processors_of_this_process(monkeypatch: Any) -> None:
     monkeypatch.delenv("WEFT_NUM_THREADS", raising=False)

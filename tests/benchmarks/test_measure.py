@@ -14,6 +14,8 @@ from models.program import Program
 
 import weft
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(environment.__file__).parent
 MB = 1_000_000
 

@@ -3,6 +3,8 @@ import pytest
 from models import block, cnn, encoder, mlp
 from models.program import check_training
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("model", "rivals"), [(mlp, [mlp.Eager, mlp.ByHand]), (cnn, [cnn.Eager])], ids=["mlp", "cnn"]

@@ -21,6 +21,8 @@ from running import CUDA_PARALLEL, FUSING, PROCESSORS, SERIAL, plan_of, work_of
 
 from weft_c import lower
 
+pytestmark = [pytest.mark.slow, pytest.mark.share(20)]
+
 SHAPES = {
     "tiny": ((3, 4), (4, 5)),
     "odd": ((33, 70), (70, 50)),

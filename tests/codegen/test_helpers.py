@@ -32,6 +32,7 @@ def functions_of(case, processor):
     return [each.function for each in work if isinstance(each, GPUKernel)]
 
 
+@pytest.mark.share(5)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "int32", "float64"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_functions_name_the_helpers_that_they_call(target, dtype):

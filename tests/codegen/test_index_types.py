@@ -212,6 +212,7 @@ def few_are_many(monkeypatch):
     monkeypatch.setattr(index_types, "MAX_NARROW", 100)
 
 
+@pytest.mark.share(24)
 @with_vectors
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.usefixtures("few_are_many")
@@ -309,7 +310,7 @@ def test_counters_end_a_step_beyond_the_last_thing(count):
     assert prod(shape) == count
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_largest_of_nearly_as_many_as_31_bits_count_is_found():
     x = weft.placeholder((2**31 - 5,), dtype="uint8")
     values = np.zeros(x.axes.shape, np.uint8)

@@ -14,6 +14,8 @@ from running import FUSING, PROCESSORS, plan_of, run, work_of
 
 from weft_c.reductions.combiners import BLOCK
 
+pytestmark = [pytest.mark.slow, pytest.mark.share(6)]
+
 FORMS = pytest.mark.parametrize("form", ["parallel", "shuffling"])
 """The serial form is that of the backend, which the kit tests."""
 

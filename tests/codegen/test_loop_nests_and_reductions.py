@@ -24,6 +24,8 @@ from weft_c.reductions.split import choose_reduction_loops, count_splits, split_
 from weft_c.reductions.work_group import WorkGroupReductionLoops
 from weft_c.reductions.work_group_columns import WorkGroupColumnReductionLoops
 
+pytestmark = [pytest.mark.slow, pytest.mark.share(8)]
+
 
 def chain(x):
     return weft.maximum(weft.where(x > 0, weft.exp(weft.tanh(x) * 0.5), x) * 1.1 + 0.2, -0.5)
@@ -135,6 +137,7 @@ def test_nan_comes_through(processor):
     )  # fmt: skip
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_any_reduction_in_any_layout(data):

@@ -17,6 +17,8 @@ from running import OPENCL, SERIAL, plan_of, work_of
 
 from weft_c import HostCall
 
+pytestmark = [pytest.mark.slow, pytest.mark.share(6)]
+
 SHAPES = {
     "tiny": ((3, 4), (4, 5)),
     "odd": ((33, 70), (70, 50)),

@@ -16,6 +16,8 @@ pytest.importorskip("pyopencl")
 from checking import EVERY, awkward, both, check, everywhere, numbers
 from running import PROCESSORS, plan_of, work_of
 
+pytestmark = [pytest.mark.slow, pytest.mark.share(12)]
+
 LINES = {
     "one": ((300,), 0),
     "of one": ((5, 1), 1),

@@ -19,6 +19,8 @@ pytest.importorskip("pyopencl")
 from checking import EVERY, both, check, everywhere, numbers
 from running import PROCESSORS, plan_of, run, work_of
 
+pytestmark = [pytest.mark.slow, pytest.mark.share(6)]
+
 COPIES = {
     "flat": ((1000,), lambda x: weft.contiguous(x)),
     "scalar": ((), lambda x: weft.contiguous(x)),

@@ -22,6 +22,8 @@ from running import CUDA_PARALLEL, FUSING, PARALLEL, PROCESSORS, SERIAL, plan_of
 
 from weft_c import lower, takes_prologue
 
+pytestmark = [pytest.mark.slow, pytest.mark.share(6)]
+
 SHAPES = {
     "tiny": ((3, 4), (4, 5)),
     "odd": ((33, 70), (70, 5)),

@@ -15,6 +15,8 @@ pytest.importorskip("pyopencl")
 from checking import awkward, both, check, everywhere, numbers
 from running import SERIAL
 
+pytestmark = [pytest.mark.slow, pytest.mark.share(16)]
+
 CONVOLUTIONS = {
     "same size": ((2, 3, 9, 10), (4, 3, 3, 3), {"padding": 1}),
     "stride": ((2, 3, 9, 10), (4, 3, 3, 3), {"stride": 2, "padding": 1}),

@@ -16,6 +16,8 @@ from running import FUSING, SERIAL, plan_of, run, work_of
 from weft.kernels.fused_op import FusedOp
 from weft_c.reductions.variance import BLOCK, count_blocks, find_variances, points_in_block
 
+pytestmark = [pytest.mark.slow, pytest.mark.share(5)]
+
 LONG = 2 * BLOCK + 77
 
 

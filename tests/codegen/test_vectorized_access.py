@@ -23,6 +23,8 @@ from weft_c.fused import single_op_kernel
 from weft_c.loops.loop_nest import make_loop_nest, split_reduced_loop
 from weft_c.loops.vectorized_access import find_vector_access
 
+pytestmark = [pytest.mark.slow, pytest.mark.share(6)]
+
 LENGTHS = (0, 1, 3, 4, 5, 1023, 1024, 4097)
 
 

@@ -30,6 +30,8 @@ from weft_c.ops.sorting import MAX_SELECTED
 from weft_c.reductions.split import MIN_WORK_GROUP_ROW
 from weft_c.reductions.work_group import MIN_COALESCED
 
+pytestmark = [pytest.mark.slow, pytest.mark.share(16)]
+
 MANY = replace(VECTORIZED, units=16)
 """A device with so many units that a work group combines the splits of a single row."""
 

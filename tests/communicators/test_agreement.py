@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from mpi_launch import mpiexec
 
+pytestmark = pytest.mark.slow
+
 
 def heard(how: str, folder: Path) -> list[str]:
     """Return what each rank says, in one line."""

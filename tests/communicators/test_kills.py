@@ -15,6 +15,8 @@ from mpi_launch import HANG, is_running, mpiexec
 
 from weft.runtime.checkpoints import read_values
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("safetensors")
 
 RUNS, KILLS = 50, 2

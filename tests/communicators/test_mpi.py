@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from mpi_launch import HANG, mpiexec
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("backend", ["numpy", "native", "opencl"])
 def test_every_collective_is_what_numpy_makes_of_all_arrays(backend: str) -> None:

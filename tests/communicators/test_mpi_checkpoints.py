@@ -12,6 +12,8 @@ from mpi_launch import HANG, mpiexec
 
 import weft
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("safetensors")
 
 

@@ -7,6 +7,8 @@ import re
 import pytest
 from mpi_launch import mpiexec
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = "popxl_replicas.py"
 
 

@@ -11,6 +11,8 @@ from mpi_launch import mpiexec
 
 from weft.runtime.checkpoints import read_values
 
+pytestmark = pytest.mark.slow
+
 long = pytest.mark.long
 
 

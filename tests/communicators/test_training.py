@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from mpi_launch import mpiexec
 
+pytestmark = pytest.mark.slow
+
 
 def trained(ranks: int, backend: str, optimizer: str, path: Path) -> dict[str, Any]:
     ended = mpiexec(ranks, "training.py", backend, str(path), optimizer)

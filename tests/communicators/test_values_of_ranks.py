@@ -8,6 +8,8 @@ import re
 import pytest
 from mpi_launch import mpiexec
 
+pytestmark = pytest.mark.slow
+
 AGREED = {
     "same array": ("100.0", "100.0"),
     "same seed": None,

@@ -46,7 +46,10 @@ class StrictPlugin:
         register(StrictTransformer.transformer_name, StrictTransformer)
 
 
-pytestmark = pytest.mark.parametrize("backend", [StrictTransformer.transformer_name])
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.parametrize("backend", [StrictTransformer.transformer_name]),
+]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -19,6 +19,8 @@ from weft.testing.levels import LEVELS, includes
 from weft.testing.report import FAILED, LACKING, PASSED, SKIPPED, Outcome, Report
 from weft.testing.table.rows import Row
 
+pytestmark = pytest.mark.slow
+
 SUITE = """
 import weft
 from weft.testing.levels import BEHAVIOR, VALUES, level
@@ -50,6 +52,7 @@ def run_suite(folder: Path, *options: str) -> tuple[str, Path]:
     return out, folder / "found"
 
 
+@pytest.mark.long
 def test_a_run_writes_both_forms_of_its_report(tmp_path):
     out, found = run_suite(tmp_path)
     assert "1 failed, 2 passed, 1 skipped" in out

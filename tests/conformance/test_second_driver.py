@@ -54,7 +54,7 @@ class OtherDriverPlugin:
         register(OtherDriver.transformer_name, OtherDriver)
 
 
-pytestmark = pytest.mark.parametrize("backend", [OtherDriver.transformer_name])
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("backend", [OtherDriver.transformer_name])]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -18,6 +18,8 @@ from weft.testing.cases import Case, examine, make_case
 from weft.testing.table.rows import Row
 from weft.testing.together import MOST, Batch
 
+pytestmark = pytest.mark.slow
+
 NUMBER = 13
 NUMBERS = st.sets(st.integers(0, NUMBER - 1))
 ADD = Row("add", lambda x: x + 1)
@@ -57,6 +59,7 @@ def numbered_cases() -> list[Case]:
     return made
 
 
+@pytest.mark.long
 @settings(deadline=None)
 @given(wrong=NUMBERS, refused=NUMBERS)
 def test_what_is_wrong_is_pinned_to_its_case(wrong: set[int], refused: set[int]) -> None:
@@ -123,6 +126,7 @@ def test_row(batch, backend, row, dtype):
 """
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     ("chosen", "sizes"),
     [("add", {MOST, 3}), ("float32-add-00 or float64", {1, MOST, 3}), ("float32-add-14", {1})],

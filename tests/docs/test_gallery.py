@@ -13,6 +13,8 @@ from threadpoolctl import threadpool_limits
 
 from weft import plugins
 
+pytestmark = pytest.mark.slow
+
 for package in ("matplotlib", "sklearn"):
     pytest.importorskip(package)
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
 RECIPES = dict(re.findall(r"^([\w-]+):.*\n((?:\t.*\n)+)", MAKEFILE, flags=re.MULTILINE))

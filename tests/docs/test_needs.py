@@ -12,6 +12,8 @@ import needs
 import pytest
 from needs import EXTRAS, NEEDS, VARIABLE
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
 FILES = [*ROOT.glob("tests/**/*.py")]

@@ -1,4 +1,4 @@
-"""The tables of tiers name tests that exist, and the parts together are all of the rest."""
+"""Each tier runs what marks and times of tests say, and the parts together are all of the rest."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
-from tiers import LONG, MOST, MOST_TOGETHER, SHARES, SLOW, durations
+from tiers import MOST, MOST_TOGETHER, durations, module_marks
 
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
 FOLDERS = (TESTS, ROOT / "core" / "weft" / "testing")
 FILES = [path for folder in FOLDERS for path in folder.rglob("test_*.py")]
-MODULES = {name for path in FILES for name in (path.stem, f"{path.parent.name}/{path.stem}")}
 FUNCTIONS = {
     name
     for path in FILES
@@ -35,11 +35,23 @@ def test_slow(): pass
 def test_long(): pass
 """
 
+SHARED = """
+import pytest
 
-def test_each_name_in_the_tables_is_that_of_a_test_or_of_a_module() -> None:
-    assert MODULES.issuperset(SLOW)
-    assert FUNCTIONS.issuperset(name.partition("[")[0] for name in LONG)
-    assert (FUNCTIONS | MODULES).issuperset(SHARES)
+pytestmark = pytest.mark.share(8)
+
+@pytest.mark.parametrize("number", range(40))
+def test_like_its_module(number): pass
+
+@pytest.mark.share(20)
+@pytest.mark.parametrize("number", range(40))
+def test_by_itself(number): pass
+
+def test_alone(): pass
+"""
+
+
+def test_each_duration_is_that_of_a_test() -> None:
     timed = {name.partition("::")[2].partition("[")[0] for name in durations()}
     assert FUNCTIONS.issuperset(timed)
 
@@ -66,6 +78,49 @@ def test_a_tier_runs_what_the_one_before_it_does(suite: Path) -> None:
     assert fast < test
     assert everything - test == {"test_long"}
     assert len(test) == 41
+
+
+def test_a_share_of_the_cases_is_in_the_second_tier(suite: Path) -> None:
+    suite.joinpath("test_suite.py").write_text(SHARED)
+    names = [name.partition("[")[0] for name in chosen(suite, "--tier=test")]
+    assert Counter(names) == {"test_like_its_module": 5, "test_by_itself": 2, "test_alone": 1}
+    assert len(chosen(suite)) == 81
+
+
+@pytest.mark.parametrize(
+    ("statement", "marks"),
+    [
+        ("pytestmark = pytest.mark.slow", {"slow"}),
+        ("pytestmark = [\n    pytest.mark.share(2),\n    pytest.mark.long,\n]", {"long"}),
+        ("pytestmark = pytest.mark.usefixtures('slow')", set()),
+        ("pytestmark = pytest.mark.long('opencl')", set()),
+        ("def test_it():\n    pytestmark = pytest.mark.slow", set()),
+    ],
+)
+def test_marks_of_a_module_are_in_its_text(tmp_path: Path, statement: str, marks: set[str]) -> None:
+    path = tmp_path / "test_module.py"
+    path.write_text(f"import pytest\n\n{statement}\n")
+    assert module_marks(path) == marks
+
+
+def test_a_module_that_a_tier_leaves_out_is_not_imported(suite: Path) -> None:
+    lines = ("import pytest", "pytestmark = pytest.mark.slow", "open('imported', 'w').close()")
+    suite.joinpath("test_module.py").write_text("\n".join(lines))
+    chosen(suite, "--tier=fast")
+    assert not suite.joinpath("imported").exists()
+    chosen(suite, "--tier=test")
+    assert suite.joinpath("imported").exists()
+
+
+def test_a_mark_may_be_for_some_backends(suite: Path) -> None:
+    lines = (
+        "import pytest",
+        "@pytest.mark.long('opencl', 'native')",
+        "@pytest.mark.parametrize('backend', ['numpy', 'opencl', 'other'])",
+        "def test_it(backend): pass",
+    )
+    suite.joinpath("test_suite.py").write_text("\n".join(lines))
+    assert chosen(suite, "--tier=test") == {"test_it[numpy]", "test_it[other]"}
 
 
 def test_parts_together_are_all_above_a_tier(suite: Path) -> None:

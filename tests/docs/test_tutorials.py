@@ -11,6 +11,8 @@ from threadpoolctl import threadpool_limits
 
 import weft
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("sklearn")
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -15,6 +15,8 @@ from mpi_launch import HANG, is_running, mpiexec
 
 from weft.runtime.checkpoints import read_values
 
+pytestmark = pytest.mark.slow
+
 for package in ("matplotlib", "safetensors", "sklearn"):
     pytest.importorskip(package)
 
@@ -142,6 +144,7 @@ WRONG = {
 }
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("what", WRONG)
 def test_what_cannot_be_trained_ends_all_ranks_with_a_sentence(what: str, tmp_path: Path) -> None:
     options, words = WRONG[what]

@@ -17,6 +17,8 @@ from typer.testing import CliRunner, Result
 
 import weft
 
+pytestmark = [pytest.mark.slow, pytest.mark.share(3)]
+
 for package in ("matplotlib", "safetensors", "sklearn"):
     pytest.importorskip(package)
 
@@ -70,6 +72,7 @@ def test_a_few_epochs_learn_most_digits(trained: tuple[Path, Result]) -> None:
     assert "the same accuracy again" in result.output
 
 
+@pytest.mark.long("opencl")
 def test_a_short_run_learns_on_each_backend(backend: str, tmp_path: Path) -> None:
     result = run("--epochs", 2, "--backend", backend, "--out", tmp_path)
     assert result.exit_code == 0, result.output

@@ -19,6 +19,8 @@ from llama2.tokenizer import BEGIN, read_tokenizer
 from llama2.training import initial_weights
 from typer.testing import CliRunner, Result
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).parents[2] / "examples" / "llama.py"
 
 
@@ -61,6 +63,8 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "llama.bin", tmp_path / "tokenizer.bin"
 
 
+@pytest.mark.long("opencl")
+@pytest.mark.share(3)
 def test_it_trains_and_writes_and_tells(backend: str, tmp_path: Path) -> None:
     out = tmp_path / "new" / "folder"
     result = run("--backend", backend, "--steps", 3, "--prompt", "A loom", "--out", out)

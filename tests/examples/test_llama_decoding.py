@@ -17,6 +17,8 @@ from llama2.decoder import Decoder
 from llama2.sampling import Sampling
 from llama2.training import Plan, Trainer, batches, initial_weights, learning_rate
 
+pytestmark = pytest.mark.slow
+
 POSITIONS = 32
 GROUPED = Config(
     dim=32, hidden_dim=48, layers=2, heads=4, kv_heads=2, vocabulary=61, longest=40, shared=False
@@ -91,6 +93,7 @@ def test_decoding_is_what_a_plain_transformer_computes(decoder: Decoder) -> None
     assert_near(np.stack(found), expected)
 
 
+@pytest.mark.share(3)
 def test_a_prompt_at_once_is_as_good_as_token_by_token(decoder: Decoder) -> None:
     expected = plain(decoder.config, weights_for(decoder.config), TOKENS)
     for length in (1, 15, 16, 17, POSITIONS):
@@ -99,6 +102,7 @@ def test_a_prompt_at_once_is_as_good_as_token_by_token(decoder: Decoder) -> None
             assert_near(decoder.decode(TOKENS[place], place), expected[place])
 
 
+@pytest.mark.long("opencl")
 def test_prompts_are_compiled_for_few_lengths(decoder: Decoder) -> None:
     for length in range(1, decoder.config.longest + 1):
         decoder.read((TOKENS * 2)[:length])

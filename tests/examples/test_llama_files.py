@@ -24,6 +24,8 @@ from llama2.tokenizer import (
 )
 from llama2.training import TEXT
 
+pytestmark = pytest.mark.slow
+
 SMALL = Config(8, 12, 2, 2, 1, 5, 6)
 
 

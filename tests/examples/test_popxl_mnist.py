@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 
 import weft_popxl as popxl
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("sklearn")
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "popxl_mnist.py"

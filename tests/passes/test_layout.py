@@ -22,6 +22,8 @@ from weft_passes.layout.rebuilding import rebuilt
 from weft_passes.layout.regions import Regions
 from weft_passes.strides import last_row
 
+pytestmark = pytest.mark.share(2)
+
 PASSES = ("simple-prune", "decompose", "merge-equal", "simple-prune")
 N, M = 64, 256
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 OF_FILES = ("profile", "bench")
 
 
@@ -40,7 +42,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("command", [*OF_FILES, "cache", "doctor"])
+@pytest.mark.parametrize(
+    "command", [*OF_FILES, "cache", pytest.param("doctor", marks=pytest.mark.long)]
+)
 def test_a_command_shows_paths_and_names(command: str, model: Path, tmp_path: Path) -> None:
     given = [str(model)] if command in OF_FILES else []
     found = printed("cp1252", tmp_path, command, *given)

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from needs import skip_without_backend
 
+pytestmark = pytest.mark.slow
+
 FOLDER = "my folder ä ö 漢"
 
 PROGRAM = """

@@ -17,6 +17,8 @@ import pytest
 
 from weft import plugins
 
+pytestmark = pytest.mark.slow
+
 if sys.platform != "linux":
     pytest.skip("limits and mounts are those of Linux", allow_module_level=True)
 
@@ -130,6 +132,7 @@ def require(backend: str) -> None:
         pytest.skip(str(usable.reason))
 
 
+@pytest.mark.share(6)
 @pytest.mark.parametrize("backend", ["numpy", "native"])
 @pytest.mark.parametrize("name", PLACES)
 def test_a_program_runs(name: str, backend: str, tmp_path: Path) -> None:

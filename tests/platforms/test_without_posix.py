@@ -14,6 +14,8 @@ import pytest
 
 from weft import plugins
 
+pytestmark = pytest.mark.slow
+
 HIDING = Path(__file__).parent / "without_posix"
 DIGITS = Path(__file__).parents[2] / "examples" / "digits.py"
 
@@ -80,6 +82,7 @@ def test_the_digits_are_learnt(backend: str, tmp_path: Path) -> None:
     assert list(tmp_path.glob("cache/*.weft")), "what was compiled is kept"
 
 
+@pytest.mark.long
 def test_the_doctor_finds_the_same_backends_usable(tmp_path: Path) -> None:
     found = json.loads(run(tmp_path, "-m", "weft", "doctor", "--json"))
     runs = [each["name"] for each in found["backends"] if each.get("runs")]

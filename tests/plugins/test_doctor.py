@@ -196,6 +196,7 @@ QUICK = (
 """The cases that `make test` runs; the others take the same ways."""
 
 
+@pytest.mark.share(9)
 @pytest.mark.parametrize(
     "case",
     [pytest.param(name, marks=() if name in QUICK else pytest.mark.long) for name in CASES],
@@ -226,6 +227,7 @@ def test_the_doctor_survives_and_says_whose_fault_it_is(
         assert numpy["runs"]
 
 
+@pytest.mark.long
 def test_a_probe_that_never_comes_back_is_given_up(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,8 @@ from plugin_site import Site, backend
 from weft.testing.table import TABLE
 from weft_pytest import ONE_IN, Sample
 
+pytestmark = pytest.mark.slow
+
 SUITE = """
 import pytest
 
@@ -93,6 +95,7 @@ def test_what_is_broken_fails_and_what_has_no_device_skips(
     assert "pip install 'weft-many[lost]'" in out
 
 
+@pytest.mark.long
 def test_all_that_are_usable_are_tested_and_what_is_broken_fails(
     suite: Path, packages: tuple[Path, ...]
 ) -> None:
@@ -122,6 +125,7 @@ def test_a_name_that_is_not_installed_is_one_usage_error(suite: Path) -> None:
     assert "--weft-backend=nmba" in out
 
 
+@pytest.mark.long
 def test_the_ini_file_and_marks_choose(suite: Path) -> None:
     suite.joinpath("pytest.ini").write_text("[pytest]\nweft_backend = numpy\nweft_level = values\n")
     status, out = run_pytest(suite, "--strict-markers")

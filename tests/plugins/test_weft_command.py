@@ -17,6 +17,8 @@ from weft.cli import health
 from weft.cli.app import app
 from weft.plugins.registry import BACKENDS
 
+pytestmark = pytest.mark.slow
+
 DRIVERS = "backends:opencl, backends:cupy"
 """What is left out: asking for devices takes a while, and other tests do."""
 
@@ -146,6 +148,7 @@ def test_names_are_shown_as_they_are_and_never_cut_off(site: Site) -> None:
     assert "\x1b" not in output
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_some_plugins")
 def test_doctor_shows_states_versions_and_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFT_BACKEND", "asleep")
@@ -168,6 +171,7 @@ def test_doctor_shows_states_versions_and_variables(monkeypatch: pytest.MonkeyPa
     assert "no card: plug one in" in line_with("'asleep' would be used", result.output)
 
 
+@pytest.mark.share(4)
 @pytest.mark.usefixtures("_some_plugins")
 @pytest.mark.parametrize(
     ("chosen", "exit_code", "trouble"),

@@ -7,6 +7,8 @@ import json
 import pytest
 from installation import SOURCES, Installation
 
+pytestmark = pytest.mark.slow
+
 TOY = ("weft_toy",)
 MIXED = ("weft_toy", "weft_broken", "weft_future")
 EVERYTHING = (*MIXED, "weft_slow")
@@ -70,12 +72,14 @@ def test_the_backend_computes(installation: Installation) -> None:
     assert printed == "[2.0, 4.0, 6.0]\n"
 
 
+@pytest.mark.long
 def test_the_package_passes_its_own_tests(installation: Installation) -> None:
     """They are about the op, its gradient, its kernel for NumPy, and the pass."""
     printed = kit(installation, installation.source("weft_toy") / "tests", "--weft-backend=numpy")
     assert " passed" in printed
 
 
+@pytest.mark.long
 def test_the_backend_passes_the_quick_part_of_the_kit(installation: Installation) -> None:
     arguments = "--pyargs", "weft.testing", "--weft-quick", "-k", "toy"
     assert " passed" in kit(installation, *arguments)
@@ -120,6 +124,7 @@ print(*[transformer.computation(y, x).source.count("copyto(") for _ in range(2)]
 """
 
 
+@pytest.mark.long
 def test_its_pass_takes_part_as_long_as_it_is_enabled(installation: Installation) -> None:
     assert installation.output("-c", PIPELINE, packages=TOY) == "0 0\n"
     assert installation.output("-c", PIPELINE, packages=()) == "2 2\n"
@@ -130,6 +135,7 @@ def test_its_pass_takes_part_as_long_as_it_is_enabled(installation: Installation
 # Packages that do not work, and those beside them
 
 
+@pytest.mark.long
 def test_packages_are_listed_and_none_is_imported(installation: Installation) -> None:
     code = DOUBLE + "print(json.dumps([weft.transformer_choices(), modules()]))"
     names, modules = json.loads(installation.output("-c", code, packages=EVERYTHING))
@@ -168,6 +174,7 @@ def test_bad_ones_do_not_disturb_the_others(installation: Installation) -> None:
     assert installation.output("-c", code, packages=MIXED, **off) == done.stdout
 
 
+@pytest.mark.long
 def test_a_slow_one_is_imported_only_for_its_own_users(installation: Installation) -> None:
     code = DOUBLE + "double('toy'); double('numpy'); print(modules())"
     others = installation.output("-c", code, packages=("weft_toy", "weft_slow"))
@@ -180,6 +187,7 @@ def test_a_slow_one_is_imported_only_for_its_own_users(installation: Installatio
     assert "'weft_toy.backend'" not in own
 
 
+@pytest.mark.long
 def test_two_that_clash_are_refused_and_both_named(installation: Installation) -> None:
     code = DOUBLE + (
         "try:\n    double('toy')\n"
@@ -193,6 +201,7 @@ def test_two_that_clash_are_refused_and_both_named(installation: Installation) -
     assert ["toy", "weft-toy and weft-duplicate", "no", CLASH] in table
 
 
+@pytest.mark.long
 def test_the_doctor_says_what_is_wrong_and_what_to_do(installation: Installation) -> None:
     done = installation.run("-m", "weft", "doctor", packages=MIXED)
     assert (done.returncode, done.stderr) == (0, "")
@@ -207,6 +216,7 @@ def test_the_doctor_says_what_is_wrong_and_what_to_do(installation: Installation
     assert ["weft.hooks:crashing", "weft-broken", CRASHING_HOOK] in table
 
 
+@pytest.mark.long
 def test_the_doctor_fails_if_the_backend_in_use_is_bad(installation: Installation) -> None:
     done = installation.run("-m", "weft", "doctor", packages=MIXED, WEFT_BACKEND="future")
     assert done.returncode == 1
@@ -231,6 +241,7 @@ def test_plugins_are_listed_with_what_came_of_loading_them(installation: Install
         assert row[4:] == ["failed", reason]
 
 
+@pytest.mark.long
 def test_passes_are_listed_with_what_they_do(installation: Installation) -> None:
     table = cells(installation.output("-m", "weft", "passes", packages=MIXED))
     does = "Cast a tensor directly where it was widened first, which lost nothing."

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from installation import SOURCES
+
+pytestmark = pytest.mark.slow
 
 PAGE = (SOURCES.parents[1] / "docs" / "write-a-backend.md").read_text(encoding="utf-8")
 PACKAGE = SOURCES / "weft_toy"

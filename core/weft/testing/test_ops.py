@@ -93,6 +93,7 @@ PARTS = 4
 """The number of tests for a dtype, so that none takes a minute."""
 
 
+@pytest.mark.share(40)
 @level(DTYPES)
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("dtype", [*NARROW, *INTEGERS])
@@ -138,6 +139,7 @@ def test_gradient_is_a_central_difference(row: Row) -> None:
     _check_gradients([make_case(row, row.shapes[0], "float64")])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("row", DIFFERENTIABLE)
 def test_gradient_of_other_operands_is_a_central_difference(row: Row) -> None:
     """The gradient agrees with central differences for other shapes and for views."""

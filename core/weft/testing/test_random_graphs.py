@@ -48,6 +48,7 @@ def _exact_target(**options: Any) -> Target:
     return Target("reference", supports=lambda op: not isinstance(op, CompositeOp), **options)
 
 
+@pytest.mark.long("opencl", "array-api-strict")
 @level(RANDOM)
 @settings(reproducible, max_examples=reproducible.max_examples // TOGETHER)
 @given(data=st.data())
@@ -87,6 +88,7 @@ def test_each_pass_keeps_values(program: RandomProgram) -> None:
             _require_equal(result, evaluate(result, program.arrays)[0], wanted, target)
 
 
+@pytest.mark.long
 @reproducible
 @given(program=programs(), limits=st.sampled_from([(1, 2), (1, 1), (2, 2), (3, 3)]))
 def test_shaping_keeps_values_and_ranks(program: RandomProgram, limits: tuple[int, int]) -> None:

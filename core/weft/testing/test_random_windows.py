@@ -19,6 +19,7 @@ def test_windows_give_what_their_definitions_say(backend: str, kind: str) -> Non
     assert _found(backend, kind, 1000, FEW) == []
 
 
+@pytest.mark.long
 @level(RANDOM)
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("kind", KINDS)

@@ -184,6 +184,7 @@ def far_from_zero(shape: tuple[int, ...]) -> Any:
     return 1e6 + np.random.default_rng(9).standard_normal(shape)
 
 
+@pytest.mark.share(6)
 @pytest.mark.parametrize("draw", [even, uneven])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
 def test_long_sums(transformer: Any, dtype: str, draw: Any) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 import weft
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from conftest import Maker
     from pretended import Machine

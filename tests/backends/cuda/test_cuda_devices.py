@@ -19,6 +19,8 @@ from weft_cupy.compiler import compiled
 from weft_cupy.devices import best, summary
 from weft_cupy.errors import build_error, explained, lines_in
 
+pytestmark = pytest.mark.slow
+
 CARDS = {"NVIDIA Old": 61, "NVIDIA A100": 80, "NVIDIA H200": 90}
 
 

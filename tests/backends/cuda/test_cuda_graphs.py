@@ -15,6 +15,8 @@ from weft_cupy import blas, drivers
 from weft_cupy.compiler import OPTIONS
 from weft_cupy.transformer import CuPyTransformer
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from conftest import Maker
     from pretended import Machine
@@ -359,6 +361,7 @@ def test_a_closed_transformer_refuses_calls_and_tensors(make: Maker) -> None:
         tensor.get()
 
 
+@pytest.mark.long
 def test_two_hundred_transformers_leave_nothing(make: Maker, machine: Machine) -> None:
     x = weft.placeholder((20, 20))
     w = weft.variable((20, 20), initial_value=1)

@@ -10,6 +10,8 @@ from pretended import FORMS
 from weft.testing.cases import make_cases, run_cases
 from weft.testing.test_ops import ROWS
 
+pytestmark = [pytest.mark.slow, pytest.mark.share(3)]
+
 if TYPE_CHECKING:
     from conftest import Maker
 

@@ -49,6 +49,7 @@ REGISTERS = 65536
 """Those of a multiprocessor."""
 
 pytestmark = [
+    pytest.mark.share(16),
     pytest.mark.slow,
     pytest.mark.needs("nvrtc"),
 ]
@@ -102,6 +103,7 @@ def test_a_multiprocessor_has_what_blocks_take(names: list[str]) -> None:
         assert shared <= PROCESSOR.local_bytes, name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", OTHERS)
 def test_fewer_rows_compile_in_other_dtypes(dtype: str) -> None:
     model = "float32" if dtype.startswith(("float", "bfloat")) else "int32"

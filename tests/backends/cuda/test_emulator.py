@@ -12,6 +12,8 @@ from emulator import ORDERS, Argument, Emulator, EmulatorError, Finding
 from weft_c import CUDA, OPENCL
 from weft_c.source.helpers import HELPERS
 
+pytestmark = pytest.mark.slow
+
 ITEMS, GROUPS = 64, 2
 PARAMETERS = ["GLOBAL const f32 *x", "GLOBAL f32 *y"]
 

@@ -32,6 +32,8 @@ from weft_c import CUDA, OPENCL, Processor, lower
 from weft_c.runtime.transformer import target_of
 from weft_native.dialect import host_dialect
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(weft_c.__file__).parent
 MODULES = (
     "fused", "loops/*", "matmul/*", "ops/*", "reductions/*", "source/expressions", "source/values",

@@ -16,6 +16,8 @@ from pretended import FORMS
 
 import weft
 
+pytestmark = [pytest.mark.slow, pytest.mark.share(4)]
+
 if TYPE_CHECKING:
     from conftest import Maker
 

@@ -19,6 +19,8 @@ from weft.testing.test_ops import ROWS
 from weft_c import CUDA, Processor
 from weft_c.runtime.transformer import target_of
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from conftest import Maker
     from pretended import Machine

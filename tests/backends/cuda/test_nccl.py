@@ -19,6 +19,8 @@ from weft.ir import dtypes
 from weft_cupy import devices, drivers
 from weft_nccl import library, transfers
 
+pytestmark = pytest.mark.slow
+
 NCCL = {"WEFT_COMMUNICATOR": "nccl"}
 long = partial(pytest.param, marks=pytest.mark.long)
 

@@ -23,7 +23,11 @@ from weft.cache.store import Cache, CacheWarning
 from weft_native import compiler, shared_library
 from weft_native.shared_library import load
 
-pytestmark = [pytest.mark.needs("posix", "compiler"), pytest.mark.usefixtures("anew")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.needs("posix", "compiler"),
+    pytest.mark.usefixtures("anew"),
+]
 
 TEXT = '__attribute__((visibility("default"))) int answer(void) {{ return {}; }}'
 GOOD, EVIL = TEXT.format(42), TEXT.format(666)

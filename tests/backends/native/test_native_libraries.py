@@ -17,7 +17,7 @@ from weft_native import shared_library
 from weft_native.shared_library import load
 from weft_native.transformer import NativeTransformer
 
-pytestmark = pytest.mark.needs("compiler")
+pytestmark = [pytest.mark.slow, pytest.mark.needs("compiler")]
 
 TEXT = '__attribute__((visibility("default"))) int answer(void) {{ return {}; }}'
 VALUES = np.linspace(-1, 1, 5, dtype=np.float32)
@@ -45,6 +45,7 @@ def result(number: int) -> np.ndarray:
     return np.tanh(VALUES.astype(np.float64)) * (number + 0.25)
 
 
+@pytest.mark.long
 @pytest.mark.needs("linux")
 def test_closed_graphs_leave_no_mappings(nothing_recent: None) -> None:
     counts = []
@@ -101,7 +102,7 @@ def test_a_call_that_is_held_outlives_its_transformer(nothing_recent: None) -> N
         run(VALUES, out)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_libraries_come_and_go_while_others_run(nothing_recent: None) -> None:
     x = weft.placeholder((300, 40))
     wide = np.linspace(-1, 1, 12000, dtype=np.float32).reshape(300, 40)

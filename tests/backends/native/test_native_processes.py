@@ -19,7 +19,11 @@ from weft_native import compiler, processes, shared_library
 from weft_native.shared_library import damage, load
 from weft_native.transformer import NativeTransformer
 
-pytestmark = [pytest.mark.needs("posix", "compiler"), pytest.mark.usefixtures("anew")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.needs("posix", "compiler"),
+    pytest.mark.usefixtures("anew"),
+]
 
 ANSWER = '__attribute__((visibility("default"))) int answer(void) { return 42; }'
 PROGRAM = """

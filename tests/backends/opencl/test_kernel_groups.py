@@ -16,6 +16,8 @@ from weft.ops.indexing.gathering import TakeOp
 from weft_c.runtime.kernel_group import GPUKernelGroup
 from weft_opencl.transformer import OpenCLTransformer
 
+pytestmark = [pytest.mark.slow, pytest.mark.share(2)]
+
 
 def group_of(transformer: Transformer, results: Any, *parameters: Any) -> GPUKernelGroup:
     group = transformer.computation(results, *parameters).program.run

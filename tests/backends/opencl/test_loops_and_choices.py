@@ -18,6 +18,8 @@ from weft_c.runtime.kernel_group import GPUKernelGroup
 from weft_c.source.functions import HostCall
 from weft_opencl.transformer import OpenCLTransformer
 
+pytestmark = pytest.mark.slow
+
 X = np.linspace(-1, 1, 48, dtype=np.float32).reshape(6, 8)
 W = np.random.default_rng(0).normal(0, 0.3, (8, 8)).astype(np.float32)
 
@@ -125,6 +127,7 @@ def test_a_loop_of_a_known_length_waits_for_nothing(transformer: OpenCLTransform
     assert len(waits) == 1
 
 
+@pytest.mark.share(6)
 @pytest.mark.parametrize("place", ["in a loop", "in a choice", "after a loop", "before a loop"])
 def test_an_error_anywhere_leaves_states_as_they_were(
     any_transformer: OpenCLTransformer, place: str

@@ -18,6 +18,8 @@ from weft.ir.dtypes import as_dtype
 from weft.runtime.result_pool import SMALLEST
 from weft_opencl.transformer import OpenCLTransformer
 
+pytestmark = pytest.mark.slow
+
 LARGE = SMALLEST // 4
 """The float32 elements of a result that begins with a page."""
 NUMBER = 4

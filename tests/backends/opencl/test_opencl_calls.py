@@ -30,6 +30,8 @@ from weft_opencl.device import Memory
 from weft_opencl.errors import build_error, explained, lines_in
 from weft_opencl.transformer import OpenCLTransformer
 
+pytestmark = pytest.mark.slow
+
 STATM = Path("/proc/self/statm")
 
 
@@ -410,6 +412,7 @@ def test_an_error_at_a_launch_shows_the_kernel_and_its_lines(
     assert any(line.startswith(">") and f"void {name}(" in line for line in said.splitlines())
 
 
+@pytest.mark.share(8)
 @pytest.mark.parametrize("dtype", ["int64", "uint64", "float64", "float32", "int8"])
 @pytest.mark.parametrize("reduction", ["set", "add", "mul", "max", "min"])
 def test_scatter_without_atomics_of_64_bits(device: None, dtype: str, reduction: str) -> None:

@@ -24,6 +24,8 @@ from weft_opencl.host_io import CopiedHostIO, MappedHostIO, SharedHostIO
 from weft_opencl.transformer import OpenCLTransformer
 from weft_opencl.verdicts import Verdict
 
+pytestmark = pytest.mark.slow
+
 POCL, INTEL = "Portable Computing Language", "Intel(R) OpenCL"
 
 

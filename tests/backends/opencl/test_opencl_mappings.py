@@ -12,6 +12,8 @@ from weft_opencl import mappings
 from weft_opencl.mappings import FOR_KERNEL, SPARE, Mappings
 from weft_opencl.transformer import OpenCLTransformer
 
+pytestmark = pytest.mark.slow
+
 LIMIT = 65530
 
 

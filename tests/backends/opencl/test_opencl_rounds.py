@@ -15,7 +15,7 @@ import weft
 from weft_opencl.device import Device
 
 PROCESS = Path("/proc/self")
-pytestmark = pytest.mark.needs("linux")
+pytestmark = [pytest.mark.slow, pytest.mark.share(4), pytest.mark.needs("linux")]
 
 
 class Held(NamedTuple):

@@ -14,6 +14,8 @@ from weft_opencl import drivers, probe, scripts, verdicts
 from weft_opencl.drivers import Candidate
 from weft_opencl.verdicts import Verdict, verdict_on
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def candidate() -> Candidate:

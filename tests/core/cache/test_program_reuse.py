@@ -276,6 +276,7 @@ def batches(size: int) -> list[list[Kind]]:
 BATCHES = batches(12)
 
 
+@pytest.mark.share(6)
 @pytest.mark.parametrize("number", range(len(BATCHES)))
 def test_every_op_can_be_kept(number: int) -> None:
     cases = [make_cases(row, dtype, brief=True)[0] for row, dtype in BATCHES[number]]
@@ -716,6 +717,7 @@ print(*found)
 """
 
 
+@pytest.mark.long
 def test_eight_processes_compile_the_same_and_other_graphs_at_once(
     tmp_path: Path, cache: Cache
 ) -> None:
@@ -778,6 +780,7 @@ def run_script(folder: Path, definition: str) -> str:
     return done.stdout.split("]")[1].strip()
 
 
+@pytest.mark.long
 def test_a_later_process_finds_what_modules_define_until_they_change(
     tmp_path: Path, cache: Cache
 ) -> None:

@@ -50,6 +50,7 @@ def test_c21_the_example_of_the_document(transformer):
     np.testing.assert_allclose(db, delta.sum(1), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.long("opencl")
 def test_c38_a_chain_of_20000_ops(transformer):
     x = weft.placeholder((2,))
     y = x
@@ -61,7 +62,7 @@ def test_c38_a_chain_of_20000_ops(transformer):
     np.testing.assert_allclose(gradient, [1, 1], rtol=1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_c38_a_chain_of_100000_ops_is_captured_differentiated_and_printed():
     x = weft.placeholder(())
     y = x

@@ -23,6 +23,8 @@ from weft.errors import ArgumentError, ArtifactError, BatchError, WorkerError
 from weft.ops.random.philox import bits_of
 from weft.report import progress
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("safetensors")
 
 SPAWN = multiprocessing.get_context("spawn")

@@ -555,6 +555,7 @@ TAKEN_TWICE: dict[str, Any] = {
 }
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("passes", [None, [], ["decompose"]], ids=["all", "none", "decompose"])
 @pytest.mark.parametrize("use", TAKEN_TWICE)
 def test_two_ops_may_take_one_result(transformer: Any, use: str, passes: Any) -> None:

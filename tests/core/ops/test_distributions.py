@@ -15,6 +15,8 @@ from weft.ir.tensor import CompositeOp
 from weft.ops.random.philox import philox
 from weft.testing.reference import evaluate
 
+pytestmark = [pytest.mark.slow, pytest.mark.share(4)]
+
 COUNT = 40_000
 
 SIGMAS = 6.5
@@ -110,6 +112,7 @@ def test_a_large_range_reaches_its_ends(transformer):
     assert values.max() > 2**31 * 0.999
 
 
+@pytest.mark.long("opencl")
 def test_all_orders_are_equally_likely(transformer):
     run = transformer.computation(weft.stack([weft.permutation(3) for _ in range(100)]))
     counts = Counter(tuple(row) for _ in range(12) for row in run().tolist())

@@ -18,6 +18,8 @@ import pytest
 import weft
 from weft.ir import dtypes
 
+pytestmark = pytest.mark.share(6)
+
 INFINITY = math.inf
 mp.mp.prec = 120
 

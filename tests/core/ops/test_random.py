@@ -125,6 +125,7 @@ def draws(seed: int) -> dict[str, weft.Op]:
 FLOATS = ["float16", "float32", "float64"]
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("seed", [0, 2**31, 2**32 - 1])
 def test_a_seed_gives_the_same_numbers_on_every_backend_and_compiled_again(seed, tmp_path):
     ops = draws(seed)

@@ -9,6 +9,8 @@ from planned import graph_of, target, with_kernels
 import weft
 from weft.plan.plan import make_plan
 
+pytestmark = pytest.mark.slow
+
 
 def weight(*shape):
     return weft.variable(shape, initial_value=0.1)

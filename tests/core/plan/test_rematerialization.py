@@ -29,6 +29,8 @@ from weft.kernels import FusedOp
 from weft.plan.plan import make_plan
 from weft.testing.reference import evaluate
 
+pytestmark = pytest.mark.slow
+
 ACTIVATION = 32 * 16 * 4
 """Bytes, of the layers of `deep`."""
 

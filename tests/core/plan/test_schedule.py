@@ -18,6 +18,8 @@ from weft.testing.imitation import imitated_ranks
 from weft.testing.random_graphs import programs
 from weft.testing.reference import evaluate
 
+pytestmark = pytest.mark.slow
+
 thorough = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )

@@ -89,6 +89,7 @@ LARGE = {
 }
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("name", LARGE)
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_call_on_large_arrays_allocates_its_result_only(name, threads):

@@ -25,6 +25,8 @@ from weft.errors import ArgumentError, ArtifactError
 from weft.runtime import artifact_saving, safetensors_content
 from weft.testing.random_graphs import RandomProgram, programs
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("safetensors")
 
 

@@ -24,6 +24,8 @@ from weft.files import replacing
 from weft.runtime import checkpoints
 from weft.runtime.safetensors_content import content_of
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("safetensors")
 
 

@@ -12,7 +12,7 @@ from needs import skip_without_backend
 
 from weft.support.locks import cached_property, renew, renewed
 
-pytestmark = pytest.mark.needs("posix")
+pytestmark = [pytest.mark.slow, pytest.mark.needs("posix")]
 
 HEAD = """
 import faulthandler, gc, os, signal, sys, threading, time, warnings

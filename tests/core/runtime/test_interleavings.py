@@ -41,6 +41,8 @@ from weft.support import gc_pause, source
 from weft.transforms.inlining import with_outputs
 from weft_numpy import blocks
 
+pytestmark = pytest.mark.slow
+
 ONES = np.ones(3, np.float32)
 CASES: list[Any] = []
 

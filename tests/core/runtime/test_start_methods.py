@@ -72,6 +72,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("method", get_all_start_methods())
 @pytest.mark.parametrize("backend", ["numpy", "native"])
 def test_processes_compute_load_and_map(backend: str, method: str, tmp_path: Path) -> None:

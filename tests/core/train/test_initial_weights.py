@@ -10,6 +10,8 @@ import pytest
 
 import weft
 
+pytestmark = [pytest.mark.slow, pytest.mark.share(4)]
+
 C, K = weft.Axis(120, "C"), weft.Axis(80, "K")
 
 SIGMAS = 6.5

@@ -143,6 +143,7 @@ def test_steps_of_the_reference_are_those_too(loop, options):
     np.testing.assert_allclose(got, expected_steps(loop, options), rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.share(8)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 @pytest.mark.parametrize(("loop", "options"), LOOPS, ids=loop_ids())
 def test_slots_of_narrow_variables_are_wide(transformer, loop, options, dtype):

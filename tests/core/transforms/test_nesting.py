@@ -14,6 +14,8 @@ from weft.cache.structure import structure_of
 from weft.errors import BackendError
 from weft.ir.traversal import LEVELS, nested
 
+pytestmark = pytest.mark.slow
+
 DEPTH = 200
 ONES = np.ones(4, np.float32)
 
@@ -68,6 +70,7 @@ def few_frames() -> Iterator[None]:
     sys.setrecursionlimit(limit)
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("kind", NESTED)
 def test_deeply_nested_graphs_are_looked_at(kind: str) -> None:
     graph = nest(NESTED[kind], DEPTH)

@@ -138,6 +138,7 @@ def test_two_inputs_of_one_name_are_refused_when_the_model_is_compiled():
         HamKaasPlugin().compile_model(root)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("order", list(permutations(["plugin", "model", "node"])))
 def test_plugin_model_and_node_are_let_go_in_any_order(order):
     alive = {"node": BufferTensor("float32", [2]).replace(InputTensor("x", "float32", [2]), 0, 2)}
@@ -193,6 +194,7 @@ FAILING = {
 }
 
 
+@pytest.mark.share(9)
 @pytest.mark.parametrize("name", FAILING)
 def test_a_model_that_is_not_compiled_leaves_nothing_behind(name, backend, monkeypatch):
     """Neither what it is made of, nor memory of the device, where it got a buffer."""

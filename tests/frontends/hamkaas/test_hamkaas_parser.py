@@ -123,6 +123,7 @@ LARGE = {
 }
 
 
+@pytest.mark.share(6)
 @pytest.mark.parametrize("end", ["", ";" + DONE], ids=["without a result", "with a result"])
 @pytest.mark.parametrize("name", LARGE)
 def test_ten_megabytes_of_anything_are_refused_quickly(name, end):

@@ -31,6 +31,7 @@ def results_of(case, expected):
     return model, inputs, {n: y for n, y in zip(outputs, expected, strict=True) if n}
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("name", CASES)
 def test_a_node_gives_what_its_definition_gives(name):
     case = CASES[name]
@@ -41,6 +42,7 @@ def test_a_node_gives_what_its_definition_gives(name):
         agree(found[each], y, case)
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.judge])
 def test_a_node_gives_what_onnxruntime_gives(name):
     runtime = pytest.importorskip("onnxruntime")

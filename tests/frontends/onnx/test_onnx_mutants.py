@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.needs("posix")
+pytestmark = [pytest.mark.slow, pytest.mark.needs("posix")]
 
 PROGRAM = Path(__file__).parent / "onnx_mutants.py"
 EACH = 1000

@@ -13,6 +13,8 @@ from onnx_exclusions import REASONS, exclusion
 
 import weft_onnx
 
+pytestmark = pytest.mark.slow
+
 BACKENDS = ("numpy", "native", "opencl")
 
 

@@ -10,6 +10,8 @@ from tree_models import MODES, aggregated, attributes, forest, newer_attributes,
 
 import weft_onnx
 
+pytestmark = pytest.mark.share(3)
+
 
 def model_of(op, outputs, given, version=3, kind=TensorProto.FLOAT):
     node = helper.make_node(op, ["x"], outputs, domain="ai.onnx.ml", **given)

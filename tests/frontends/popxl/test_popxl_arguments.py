@@ -20,6 +20,8 @@ from weft.errors import UnknownPluginError
 from weft_popxl import ops, transforms
 from weft_popxl.tensor_arguments import axes_of, axis_of
 
+pytestmark = pytest.mark.share(2)
+
 Home = SimpleNamespace
 Arguments = dict[str, Callable[[Home], Any]]
 popart = popxl.popart_exception
