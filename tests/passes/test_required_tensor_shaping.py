@@ -1,5 +1,6 @@
 """RequiredTensorShaping: limits are kept, values too, and nothing is copied that need not be."""
 
+from dataclasses import replace
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -8,11 +9,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import weft
+from weft.ir.target import never
 from weft.ir.tensor import CompositeOp
 from weft.ir.views import Layouts
 from weft.ops.pointwise.elementwise import ElementwiseOp
+from weft.ops.products.linalg import MatmulOp
 from weft.ops.reductions.reduction import ArgmaxOp, MaxOp, ReductionOp, SumOp
 from weft.ops.shape.movement import BroadcastOp, ReshapeOp
+from weft.passes.interface import run_passes
+from weft.plugins.entrypoints import DEFAULT_PIPELINE
 from weft.plugins.registry import PASSES, load
 from weft.testing.reference import evaluate
 
@@ -283,3 +288,72 @@ def test_values_and_limits_are_kept(data, shape, limits):
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
         else:
             assert one.tobytes() == other.tobytes()
+
+
+H, W, C, N = (weft.make_axis(n, name) for n, name in zip((2, 3, 4, 5), "HWCN", strict=True))
+TARGET = weft.make_transformer("numpy").target
+UNFUSED = replace(TARGET, fusible=never)
+
+
+def random_expression(draw, shape):
+    x, y = weft.placeholder(shape, name="x"), weft.placeholder(shape, name="y")
+    rank = len(shape)
+    permutation = draw(st.permutations(range(rank)))
+    places = draw(st.lists(st.sampled_from(range(rank)), unique=True)) if rank else []
+    z = weft.maximum(weft.tanh(x) * y, 0.25) + x * 2
+    z = weft.transpose(z, permutation) if rank else z
+    kinds = [weft.sum, weft.max, weft.mean, weft.variance]
+    reduced = draw(st.sampled_from(kinds))(z, places) if places else z
+    return (z, reduced, weft.softmax(z) if rank else z), (x, y)
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data(), shape=st.lists(st.integers(1, 3), max_size=5))
+def test_all_passes_together_keep_values_and_limits(data, shape):
+    results, parameters = random_expression(data.draw, tuple(shape))
+    target = replace(UNFUSED, max_elementwise_rank=1, max_reduction_rank=2, supports=is_primitive)
+    shaped = run_passes(
+        weft.capture(results, parameters),
+        [load(PASSES, name)() for name in DEFAULT_PIPELINE],
+        target,
+    )
+    for op in shaped.ops:
+        if isinstance(op, ElementwiseOp):
+            assert op.rank <= 1
+        elif isinstance(op, ReductionOp):
+            assert op.args[0].rank <= 2
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=shape).astype(np.float32) for _ in parameters]
+    plain = run_plain(results, parameters, arrays)
+    for got, wanted in zip(run(shaped, arrays), plain, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=2e-5)
+
+
+def run(graph, arrays):
+    """Compute the outputs of a graph with the reference meaning of its ops."""
+    values = dict(zip(graph.inputs, arrays, strict=True))
+    for op in graph.ops:
+        if op not in values:
+            value = op.const if op.is_constant else op.reference(*(values[arg] for arg in op.args))
+            values[op] = np.asarray(value)
+            assert values[op].shape == op.axes.shape
+    return [values[op] for op in graph.outputs]
+
+
+def run_plain(results, parameters, arrays):
+    """Compute the results without any shaping."""
+    return weft.make_transformer("numpy").computation(results, *parameters)(*arrays)
+
+
+def test_dots_become_matrix_products_of_rank_two():
+    x, y = weft.placeholder((H, W, N)), weft.placeholder((W, C, H))
+    target = replace(UNFUSED, max_elementwise_rank=1, max_reduction_rank=2, supports=is_primitive)
+    graph = weft.capture([weft.dot(x, y)], [x, y])
+    shaped = run_passes(graph, [load(PASSES, name)() for name in DEFAULT_PIPELINE], target)
+    assert [op.rank for op in shaped.ops if isinstance(op, MatmulOp)] == [2]
+
+
+def test_a_target_without_limits_gets_its_graph_back():
+    x = weft.placeholder((2, 3, 4))
+    graph = weft.capture([weft.sum(weft.tanh(x))], [x])
+    assert load(PASSES, "required-tensor-shaping")().do_pass(graph, TARGET) is graph

@@ -6,12 +6,16 @@ signed zeros, infinities, NaN, subnormal numbers, the extremes of integers.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from graph_expression import expression_of
 
 import weft
 from weft import plugins
 from weft.ir import dtypes
+from weft.passes.interface import run_passes
 from weft.testing.reference import evaluate
 
 PASSES = ("simple-prune", "constant-folding", "merge-equal")
@@ -133,3 +137,78 @@ def test_the_reciprocal_of_a_negative_zero_plus_zero_is_infinity(transformer):
     results = [1 / (x + 0.0), 1 / (x - 0.0), 1 / (x + -0.0)]
     found = transformer.computation(results, x)([-0.0, 0.0])
     assert np.array(found).tolist() == [[np.inf] * 2, [-np.inf, np.inf], [-np.inf, np.inf]]
+
+
+TARGET = weft.make_transformer("numpy").target
+
+
+def pruned(result, *parameters, fast_math=False):
+    """Return the graph that SimplePrune makes of an op."""
+    graph = weft.capture([result], parameters)
+    passes = [plugins.load(plugins.PASSES, "simple-prune")()]
+    return run_passes(graph, passes, replace(TARGET, fast_math=fast_math))
+
+
+def prune_cases():
+    x = weft.placeholder((2, 3), name="x")
+    d = weft.placeholder((2, 3), name="d")
+    i = weft.placeholder((2, 3), "int32", name="i")
+    c = weft.constant
+    repeated = weft.broadcast(c(2), (4,))
+    return {
+        "x+0": (x + 0, "AddOp(x, 0)", "x"),
+        "0+x": (0 + x, "AddOp(0, x)", "x"),
+        "x+-0": (x + -0.0, "x", "x"),
+        "x-0": (x - 0, "x", "x"),
+        "x--0": (x - -0.0, "SubtractOp(x, -0)", "x"),
+        "i+0": (i + 0, "i", "i"),
+        "x*1": (x * 1, "x", "x"),
+        "1*x": (1 * x, "x", "x"),
+        "x*-1": (x * -1, "NegativeOp(x)", "NegativeOp(x)"),
+        "-1*x": (-1 * x, "NegativeOp(x)", "NegativeOp(x)"),
+        "x/1": (x / 1, "x", "x"),
+        "-(const)": (-c(2), "-2", "-2"),
+        "-(-x)": (-weft.negative(x), "x", "x"),
+        "sum(const)": (weft.sum(repeated), "8", "8"),
+        "0*x": (0 * x, "MultiplyOp(0, x)", "BroadcastOp(0)"),
+        "x*0": (x * 0, "MultiplyOp(x, 0)", "BroadcastOp(0)"),
+        "log(exp x)": (weft.log(weft.exp(x)), "LogOp(ExpOp(x))", "x"),
+        "log(exp x / d)": (
+            weft.log(weft.exp(x) / d),
+            "LogOp(DivideOp(ExpOp(x), d))",
+            "SubtractOp(x, LogOp(d))",
+        ),
+        "nested": (((x - 0) * 1 + -0.0) * -1 * -1, "x", "x"),
+        "nested, scalars": (weft.sum(weft.broadcast(-weft.negative(c(3)), (2,))) * 1, "6", "6"),
+        "unrelated": (x + d, "AddOp(x, d)", "AddOp(x, d)"),
+    }, (x, d, i)
+
+
+@pytest.mark.parametrize("fast_math", [False, True], ids=["exact", "fast_math"])
+@pytest.mark.parametrize("case", prune_cases()[0])
+def test_what_is_simplified_is_an_operand_or_a_constant(case, fast_math):
+    cases, parameters = prune_cases()
+    result, exact, fast = cases[case]
+    graph = pruned(result, *parameters, fast_math=fast_math)
+    assert expression_of(graph) == (fast if fast_math else exact)
+    (output,) = graph.outputs
+    assert (output.axes, output.dtype) == (result.axes, result.dtype)
+
+
+def test_zero_times_infinity_is_not_pruned_to_zero(transformer):
+    x = weft.placeholder((2,))
+    assert np.isnan(transformer.computation(0 * x, x)([np.inf, np.nan])).all()
+
+
+def test_a_sum_that_overflows_stays():
+    huge = weft.broadcast(weft.constant(3e38), (4,))
+    assert expression_of(pruned(weft.sum(huge))) == "SumOp(BroadcastOp(3e+38))"
+
+
+def test_pruning_keeps_axes_and_dtype_that_adding_changes():
+    height, width = weft.make_axis(2, "H"), weft.make_axis(3, "W")
+    x = weft.placeholder((height,), name="x")
+    zeros = weft.broadcast(weft.constant(0), (height, width))
+    y = x + zeros
+    (output,) = pruned(y, x).outputs
+    assert output.axes == y.axes

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -137,3 +139,85 @@ def test_an_ordered_set_keeps_the_order_of_insertion():
     assert found | [7] == OrderedSet([2, 0, 5, 7])
     assert 2 in found
     assert len(found) == 3
+
+
+def test_a_computation_made_inside_the_guard_includes_the_update(transformer):
+    w = weft.variable((), initial_value=0)
+    with weft.saved_user_deps():
+        weft.assign(w, w + 1)
+        c1 = transformer.computation(w)
+    c2 = transformer.computation(w)
+    assert [c().item() for c in (c2, c1, c2, c1, c2)] == [0, 1, 1, 2, 2]
+
+
+def test_a_guard_can_be_entered_again(transformer):
+    w = weft.variable((), initial_value=1)
+    with weft.saved_user_deps() as m:
+        write = weft.assign(w, w * 5)
+    with weft.saved_user_deps(m):
+        inside = w + 10
+    outside = w + 10
+    assert list(inside.other_deps) == [write]
+    assert len(outside.other_deps) == 0
+    assert transformer.computation(inside)().item() == 15
+
+
+def test_a_fresh_guard_hides_the_writes_outside(transformer):
+    w = weft.variable((), initial_value=0)
+    weft.assign(w, w + 5)
+    with weft.saved_user_deps():
+        z = w + 10
+    assert len(z.other_deps) == 0
+    assert transformer.computation(z)().item() == 10
+
+
+def test_an_exception_inside_the_guard_restores_the_scope_outside():
+    w = weft.variable((), initial_value=0)
+    outer = weft.assign(w, 1)
+
+    def fails():
+        with weft.saved_user_deps():
+            weft.assign(w, 2)
+            raise RuntimeError("inside")
+
+    with pytest.raises(RuntimeError, match="inside"):
+        fails()
+    assert list((w + 1).other_deps) == [outer]
+
+
+def test_a_guard_is_private_to_its_thread():
+    w = weft.variable((), initial_value=0)
+    entered, built = threading.Event(), threading.Event()
+
+    def guarded() -> None:
+        with weft.saved_user_deps():
+            weft.assign(w, 1)
+            entered.set()
+            assert built.wait(10)
+
+    with ThreadPoolExecutor(2) as pool:
+        guard = pool.submit(guarded)
+        assert entered.wait(10)
+        reader = pool.submit(lambda: w + 1).result()
+        built.set()
+        guard.result()
+    assert len(reader.other_deps) == 0
+    assert len((w + 1).other_deps) == 0
+
+
+def test_the_root_scope_is_shared_by_threads(transformer):
+    w = weft.variable((), initial_value=0)
+    weft.assign(w, w + 1)
+    with ThreadPoolExecutor(1) as pool:
+        w_comp = pool.submit(transformer.computation, w).result()
+    assert [w_comp().item() for _ in range(3)] == [1, 2, 3]
+
+
+def test_an_op_made_in_a_guard_may_be_used_outside_it(transformer):
+    w = weft.variable((), initial_value=1)
+    with weft.saved_user_deps():
+        weft.assign(w, w + 10)
+        z = w * 2
+    both = w + z
+    assert transformer.computation(both)().item() == 1 + 22
+    assert transformer.get_value(w).item() == 11

@@ -1,10 +1,11 @@
-"""Walks over ops and the order of a graph, on random graphs."""
+"""Walks over ops and the order of a graph, on random graphs and on deep ones."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -173,3 +174,27 @@ def test_an_order_with_an_op_twice_is_none(ops, data):
     mapped = graph.mapped(copies, [*claimed, twice])
     assert sorted(mapped.ops, key=id) == sorted(claimed, key=id)
     assert_in_order(mapped)
+
+
+@pytest.mark.long("opencl")
+def test_a_chain_of_20000_ops_is_differentiated_and_computed(transformer):
+    x = weft.placeholder((2,))
+    y = x
+    for _ in range(6_667):
+        y = y * 1.0001 - y * 0.0001
+    c = transformer.computation([y, weft.deriv(weft.sum(y), x)], x)
+    value, gradient = c([1, 2])
+    np.testing.assert_allclose(value, [1, 2], rtol=1e-3)
+    np.testing.assert_allclose(gradient, [1, 1], rtol=1e-3)
+
+
+@pytest.mark.long
+def test_a_chain_of_100000_ops_is_captured_differentiated_and_printed():
+    x = weft.placeholder(())
+    y = x
+    for _ in range(100_000):
+        y = weft.sin(y)
+    d = weft.deriv(y, x)
+    graph = weft.capture([d], [x])
+    assert len(graph.ops) > 200_000
+    assert len(graph.text().splitlines()) > 200_000

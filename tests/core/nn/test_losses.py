@@ -1,4 +1,4 @@
-"""Labels that are out of range at a call: the error names the label, and the line of the loss."""
+"""Losses of extreme values, and of labels that are out of range: the error names label and line."""
 
 import numpy as np
 import pytest
@@ -22,3 +22,16 @@ def test_labels_out_of_range_are_named(transformer, loss, is_weighed, wrong):
         step(scores, np.array([[0, 1], [wrong, 0]]))
     assert f"label {wrong} at (1, 0) is out of range for 3 classes" in str(caught.value)
     assert "test_losses.py" in str(caught.value)
+
+
+def test_cross_entropy_of_a_softmax_is_finite_and_its_gradient_is_y_minus_t(transformer):
+    classes = weft.make_axis(4, "C")
+    x, t = weft.placeholder((classes,)), weft.placeholder((classes,))
+    y = weft.softmax(x)
+    loss = weft.cross_entropy_multi(y, t)
+    c = transformer.computation([loss, weft.deriv(loss, x), y], x, t)
+    target = np.array([0, 0.25, 0.75, 0], np.float32)
+    for logits in ([5000, -5000, 0, 3], [-5000, -5000, -5000, -5000], [1, 2, 3, 4]):
+        value, gradient, prediction = c(logits, target)
+        assert np.isfinite(value)
+        np.testing.assert_allclose(gradient, prediction - target, atol=1e-6)

@@ -204,3 +204,21 @@ def test_visitors_of_one_name_add_up():
     source = transformer.computation(weft.sin(x) + weft.tanh(x), x).source
     assert "cos(" in source
     assert "exp(" in source
+
+
+def test_choosing_a_backend(monkeypatch):
+    monkeypatch.delenv("WEFT_BACKEND", raising=False)
+    assert weft.make_transformer().transformer_name in ("native", "numpy")
+    assert "numpy" in weft.transformer_choices()
+    assert weft.make_transformer_factory("numpy")().transformer_name == "numpy"
+    monkeypatch.setenv("WEFT_BACKEND", "nothing-of-that-name")
+    with pytest.raises(ValueError, match="nothing-of-that-name"):
+        weft.make_transformer()
+    with weft.backend("numpy", fast_math=True):
+        assert weft.make_transformer().fast_math
+    weft.set_transformer_factory(lambda: weft.make_transformer("numpy", fast_math=True))
+    try:
+        assert weft.make_transformer().fast_math
+        assert not weft.make_transformer("numpy").fast_math
+    finally:
+        weft.set_transformer_factory(None)

@@ -274,3 +274,48 @@ def test_the_computation_of_initial_values_does_not_claim_to_be_pending(values, 
     initial()
     assert "compiled" in repr(initial)
     assert transformer.get_value(states[0]).tolist() == [1, 2]
+
+
+def device_buffer(transformer, nbytes=48):
+    storage = transformer.device_buffer_storage(nbytes, "test")
+    assert storage in transformer.device_buffers
+    assert not storage.allocated
+    assert "not allocated" in repr(storage)
+    return storage
+
+
+def test_device_tensors_copy_to_and_from_numpy(transformer):
+    storage = device_buffer(transformer)
+    tensor = storage.device_tensor(contiguous((3, 4), weft.float32))
+    storage.transform_allocate()
+    transformer.allocate_storage()
+    assert (storage.allocated, storage.bytes, storage.views) == (True, 48, [tensor])
+    assert tensor.get().tolist() == np.zeros((3, 4)).tolist()
+    value = np.arange(12, dtype=np.float32).reshape(3, 4)
+    tensor[...] = value
+    out = np.empty((3, 4), np.float32)
+    assert tensor.get(out) is out
+    assert out.tolist() == value.tolist()
+    tensor[1, 1:3] = [100, 200]
+    assert tensor[1].tolist() == [4, 100, 200, 7]
+    assert tensor[:, ::2].tolist() == [[0, 2], [4, 200], [8, 10]]
+    kept = tensor.get()
+    tensor[...] = 0
+    assert kept[1, 1] == 100
+
+
+def test_views_of_one_buffer_see_each_others_writes(transformer):
+    storage = device_buffer(transformer)
+    whole = contiguous((3, 4), weft.float32)
+    turned = whole.slice([(0, 2, 2), (1, 2, 1)]).transpose((1, 0))
+    tensor, view = storage.device_tensor(whole), storage.device_tensor(turned)
+    storage.transform_allocate()
+    transformer.allocate_storage()
+    late = storage.device_tensor(turned.slice([(0, 1, 1), (0, 2, 1)]))
+    assert (view.shape, view.strides, view.offset) == ((2, 2), (4, 32), 4)
+    assert view.dtype == weft.float32
+    tensor[...] = np.arange(12).reshape(3, 4)
+    assert view.get().tolist() == [[1, 9], [2, 10]]
+    assert late.get().tolist() == [[1, 9]]
+    view[1] = -1
+    assert tensor.get().tolist() == [[0, 1, -1, 3], [4, 5, 6, 7], [8, 9, -1, 11]]

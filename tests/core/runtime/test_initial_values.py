@@ -1,4 +1,4 @@
-"""Constants become the initial values of states without a program, and without a copy."""
+"""States begin with their initial values, once; constants without a program, and without a copy."""
 
 from __future__ import annotations
 
@@ -189,3 +189,40 @@ def test_a_backend_that_knows_nothing_of_this_copies() -> None:
     assert (c()[1] == values * 2).all()
     assert (c()[1] == values * 4).all()
     assert (weft_array_api.ArrayTransformer(np).computation(w)() == values).all()
+
+
+def test_initializers_run_once(transformer):
+    calls = []
+
+    def first_value():
+        calls.append(1)
+        return 10
+
+    w = weft.variable((), initial_value=first_value)
+    weft.assign(w, w + 1)
+    first, second = transformer.computation(w), transformer.computation(w * 2)
+    assert first().item() == 11
+    assert second().item() == 24
+    assert first().item() == 13
+    transformer.initialize()
+    assert first().item() == 14
+    assert calls == [1]
+    assert transformer.init_computation.name.startswith("init")
+
+
+def test_a_later_computation_brings_only_its_own_initializers(transformer):
+    w = weft.variable((), initial_value=3)
+    with weft.saved_user_deps():
+        up = weft.assign(w, w + 1)
+    transformer.computation(up)()
+    v = weft.variable((), initial_value=w * 2)
+    later = transformer.computation(v)
+    later()
+    assert transformer.get_value(w).item() == 4
+
+
+def test_an_initial_value_may_depend_on_another_variable(transformer):
+    w = weft.variable((), initial_value=3)
+    v = weft.variable((), initial_value=w * 2)
+    u = weft.variable((), initial_value=v + w)
+    assert transformer.computation(u)().item() == 9

@@ -1,4 +1,4 @@
-"""A transformer outlives the errors of single computations, and ends when it is closed."""
+"""Steps of a transformation; a transformer outlives errors of computations until it is closed."""
 
 from __future__ import annotations
 
@@ -125,3 +125,149 @@ def test_an_error_in_a_visitor_names_pass_and_op():
         weft.make_transformer("numpy", passes=[Careless()]).computation(weft.exp(x), x)(1)
     assert "in pass Careless, visiting" in caught.value.__notes__[0]
     assert "test_life_cycle.py" in caught.value.__notes__[0]
+
+
+def test_buffers_are_allocated_once_by_the_first_call():
+    transformer = weft.make_transformer("numpy")
+    seen = []
+    allocate = transformer.allocate_storage
+
+    def watched():
+        seen.append([(storage.name, storage.allocated) for storage in transformer.device_buffers])
+        allocate()
+
+    transformer.allocate_storage = watched
+    w = weft.variable((2,), initial_value=[1, 2])
+    c = transformer.computation(weft.tanh(w) + weft.sum(w * 2))
+    flags = ("finalized", "allocated", "initialized")
+    assert [getattr(transformer, flag) for flag in flags] == [False] * 3
+    assert len(transformer.device_buffers) == 0
+    c()
+    assert [getattr(transformer, flag) for flag in flags] == [True] * 3
+    ((*before,),) = seen
+    assert len(before) > 1
+    assert {allocated for _, allocated in before} == {False}
+    assert all(storage.allocated for storage in transformer.device_buffers)
+    transformer.initialize()
+    c()
+    assert len(seen) == 1
+
+
+def test_a_transformer_without_computations_can_be_initialized(transformer):
+    transformer.initialize()
+    transformer.initialize()
+    assert transformer.initialized
+    assert transformer.computation(weft.constant(1) + 1)().item() == 2
+
+
+class Recorder(weft.NumPyTransformer):
+    """Notes the steps of the life cycle."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.log = []
+
+    def run_registered_graph_passes(self, programs):
+        programs = list(programs)
+        self.log.append(("passes", [program.name for program in programs]))
+        super().run_registered_graph_passes(programs)
+
+    def initialize_tensor_descriptions(self, program):
+        before = set(self.device_buffers)
+        super().initialize_tensor_descriptions(program)
+        new = [storage for storage in self.device_buffers if storage not in before]
+        self.log.append(("describe", program.name, [(s.name, s.allocated) for s in new]))
+
+    def start_transform_allocate(self):
+        self.log.append(("start allocation", len(self.allocations)))
+
+    def finish_transform_allocate(self):
+        self.log.append(("finish allocation", len(self.allocations)))
+
+    def transform_ordered_ops(self, program, ordered_ops, name):
+        place = {step.op: number for number, step in enumerate(ordered_ops)}
+        for op, number in place.items():
+            assert all(place.get(arg, -1) < number for arg in op.args)
+        self.log.append(("transform", name, [type(step.op).__name__ for step in ordered_ops]))
+        return super().transform_ordered_ops(program, ordered_ops, name)
+
+    def finish_transform(self):
+        self.log.append(("finish",))
+
+    def allocate_storage(self):
+        assert not any(action.__self__.allocated for action in self.allocations)
+        self.log.append(("allocate", len(self.allocations)))
+        super().allocate_storage()
+
+
+def computed(*values):
+    """Return what a program computes; constants are copied without one."""
+    return weft.exp(weft.log(weft.constant(np.array(values, np.float32))))
+
+
+def test_the_steps_of_a_transformation_come_in_order():
+    transformer = Recorder()
+    w = weft.variable((2,), initial_value=computed(1, 2), name="w")
+    x = weft.placeholder((2,), name="x")
+    first = transformer.computation(weft.tanh(w * x) + weft.exp(x), x, name="first")
+    assert list(transformer.computations) == [first]
+    assert list(transformer.all_results) == list(first.results)
+    assert transformer.log == []
+    assert len(transformer.device_buffers) == 0
+
+    first([1, 1])
+    kinds = [entry[0] for entry in transformer.log]
+    assert kinds == [
+        "passes", "passes", "describe", "describe", "start allocation", "finish allocation",
+        "transform", "transform", "finish", "allocate",
+    ]  # fmt: skip
+    log = transformer.log
+    assert log[0][1] == ["first_1"]
+    assert log[1][1] == [f"{transformer.init_computation.name}_2"]
+    assert (w.name, False) in log[2][2]
+    assert ("arena", False) in log[2][2]
+    assert log[4] == ("start allocation", 0)
+    assert log[5] == ("finish allocation", len(transformer.device_buffers))
+    assert log[6][1:] == ("first_1", ["FusedOp"])
+    assert log[9] == ("allocate", len(transformer.device_buffers))
+    assert callable(first.executor)
+
+
+def test_initialization_is_incremental():
+    transformer = Recorder()
+    w = weft.variable((2,), initial_value=computed(1, 2), name="w")
+    transformer.computation(w * 2)()
+    transformer.log.clear()
+    v = weft.variable((2,), initial_value=computed(3, 4), name="v")
+    later = transformer.computation(weft.tanh(w + v), name="later")
+    assert transformer.log == []
+    np.testing.assert_allclose(later(), np.tanh([4, 6]), rtol=1e-5)
+    described = {entry[1]: entry[2] for entry in transformer.log if entry[0] == "describe"}
+    assert [name for name, _ in described["later_3"]] == [v.name]
+    (transformed,) = (e for e in transformer.log if e[0] == "transform" and e[1] != "later_3")
+    assert transformed[2] == ["ContiguousOp"]
+    transformer.log.clear()
+    later()
+    transformer.initialize()
+    assert transformer.log == []
+
+
+def test_initialize_can_be_called_by_hand():
+    transformer = Recorder()
+    x = weft.placeholder((2,))
+    c = transformer.computation(x + 1, x)
+    transformer.initialize()
+    assert transformer.initialized
+    transformer.log.clear()
+    assert c([1, 2]).tolist() == [2, 3]
+    assert transformer.log == []
+
+
+def test_computations_can_be_created_after_initialization_unless_that_is_refused():
+    x = weft.placeholder(())
+    strict = weft.make_transformer("numpy", strict_finalize=True)
+    c = strict.computation(x + 1, x)
+    strict.initialize()
+    with pytest.raises(ValueError, match="Cannot create computations from a finalized transformer"):
+        strict.computation(x + 2, x)
+    assert c(1).item() == 2

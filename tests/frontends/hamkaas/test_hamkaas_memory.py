@@ -59,7 +59,7 @@ def replay(allocator, blocks):
 
 
 @pytest.mark.parametrize("live", TRACES, ids=str)
-def test_the_allocator_reuses_memory_and_the_planner_needs_hardly_more_than_is_in_use(live):
+def test_the_allocator_reuses_memory_and_the_planner_needs_hardly_more(live):
     blocks = trace(*live)
     rounded = [block._replace(size=aligned(block.size)) for block in blocks]
     bound = placement.lower_bound(rounded)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from weft.plugins import registry
 
-SOURCE = Path(__file__).parents[2] / "third_party" / "weft_toy"
+SOURCE = Path(__file__).parents[1] / "third_party" / "weft_toy"
 
 
 @contextmanager
