@@ -279,7 +279,7 @@ class _NonFiniteOrigin(NamedTuple):
     """
 
     is_given: bool
-    index: int
+    order: int
     op: Op
 
 
