@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from weft_native.transformer import NativeTransformer
 
 
+ENOUGH = 3
+"""The texts for other lengths that show which numbers follow from the lengths."""
+
+
 class NativeHostIO(HostIO):
     """The caller's arrays, which programs access in place."""
 
@@ -121,6 +125,8 @@ class NativeKernelGroup(GPUKernelGroup):
             self.choices = []
             return
         if found not in family.shared:
+            # A class that it holds is for none of the lengths that are still to come.
+            family.shared[:] = [each for each in family.shared if not found.holds(each)]
             family.shared.append(found)
         self.choices = [written.units, found.holes, found.kinds]
         self.text, self.numbers, self.size_class = written, numbers, found
@@ -135,8 +141,18 @@ class NativeKernelGroup(GPUKernelGroup):
         for each in known:
             if each.numbers(text) is not None:
                 return each
-        compared = (size_class(text, other) for other in texts_for_others)
-        return next((each for each in compared if each is not None), None)
+        found = size_class(text)
+        assert found is not None, "a text is of a class"
+        for each in known:
+            found = found.joined(each) or found
+        compared = 0
+        for other in map(size_class, texts_for_others):
+            joined = found.joined(other) if other is not None else None
+            if joined is not None:
+                found, compared = joined, compared + 1
+            if compared == ENOUGH:
+                break
+        return found if found.holes else None
 
     def build(self) -> None:
         """Compile the program after the last `add_kernel`; raises BackendError if that fails."""

@@ -1,15 +1,16 @@
 """Size classes: programs for other lengths, whose texts differ in numbers alone, share their code.
 
 A program is generated for known lengths. Where its computation has unknown ones, its text is
-generated for a second set of lengths too. Numbers that differ follow from the lengths: the text
-that is compiled reads them from a table, and serves all lengths that lead to it. A text that
-differs in more, such as a loop over the remainder of a row, is of another class.
+generated for a few other lengths too. Numbers that differ follow from the lengths: the text that
+is compiled reads them from a table, and serves all lengths that lead to it. A text that differs in
+more, such as a loop over the remainder of a row, is of another class.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -60,11 +61,26 @@ class SizeClass:
         The numbers that differ, in order.
     kinds
         The C type of each number of the table.
+    examples
+        Texts of the class, at least that one.
     """
 
     lines: Sequence[str]
     holes: Sequence[Hole]
     kinds: Sequence[str]
+    examples: Sequence[Sequence[str]] = ()
+
+    def joined(self, other: SizeClass) -> SizeClass | None:
+        """Return the smallest class that holds both; None if their texts differ in more."""
+        examples = [*(self.examples or [self.lines]), *(other.examples or [other.lines])]
+        return _class_of(
+            examples, {(hole.line, hole.token) for hole in (*self.holes, *other.holes)}
+        )
+
+    def holds(self, other: SizeClass) -> bool:
+        """Whether each text of another class is one of this class."""
+        joined = self.joined(other)
+        return joined is not None and len(joined.holes) == len(self.holes)
 
     def numbers(self, text: str) -> np.ndarray[Any, Any] | None:
         """Return the table for a text of the class; None for a text that is of another one."""
@@ -122,29 +138,38 @@ class SizeClass:
         return "\n".join(lines)
 
 
-def size_class(text: str, other: str) -> SizeClass | None:
-    """Return the class of two texts; None if they are of different ones."""
-    lines, others = text.split("\n"), other.split("\n")
-    if len(lines) != len(others):
+def size_class(*texts: str) -> SizeClass | None:
+    """Return the smallest class of some texts; None if they differ in more than numbers."""
+    return _class_of([text.split("\n") for text in texts], set())
+
+
+def _class_of(
+    texts: Sequence[Sequence[str]], known: AbstractSet[tuple[int, int]]
+) -> SizeClass | None:
+    """Return the class of texts, given by lines, in which known tokens are numbers that differ."""
+    first = texts[0]
+    if any(len(text) != len(first) for text in texts):
         return None
-    heads = _heads(lines)
+    heads = _heads(first)
+    known_lines = {line for line, _ in known}
     holes: list[Hole] = []
-    places: dict[tuple[str, str, str], int] = {}
-    for number, pair in enumerate(zip(lines, others, strict=True)):
-        if pair[0] == pair[1]:
+    places: dict[tuple[str | None, ...], int] = {}
+    for number, lines in enumerate(zip(*texts, strict=True)):
+        if number not in known_lines and len(set(lines)) == 1:
             continue
-        tokens, other_tokens = map(_TOKEN.findall, pair)
-        if len(tokens) != len(other_tokens) or heads[number] < 0 or _is_constant(lines, number):
+        rows = [_TOKEN.findall(line) for line in lines]
+        is_fixed = heads[number] < 0 or _is_constant(first, number)
+        if is_fixed or len(set(map(len, rows))) > 1:
             return None
-        for token, literals in enumerate(zip(tokens, other_tokens, strict=True)):
-            if literals[0] == literals[1]:
+        for token, literals in enumerate(zip(*rows, strict=True)):
+            if (number, token) not in known and len(set(literals)) == 1:
                 continue
-            kind, other_kind = map(_kind, literals)
-            if kind is None or kind != other_kind:
+            kinds = set(map(_kind, literals))
+            if len(kinds) > 1 or None in kinds:
                 return None
-            place = places.setdefault((kind, *literals), len(places))
+            place = places.setdefault((*kinds, *literals), len(places))
             holes.append(Hole(number, token, place))
-    return SizeClass(lines, holes, [kind for kind, *_ in places])
+    return SizeClass(first, holes, [str(kind) for kind, *_ in places], texts)
 
 
 def _is_constant(lines: Sequence[str], number: int) -> bool:

@@ -124,8 +124,7 @@ def blocking(
         is_short = work <= MAX_SINGLE_ITEM_WORK and is_stored
         most = min(MAX_TILE_ROWS, acc.registers // 2)
         is_short = is_short and not processor.is_generic
-        rows = _tile_rows(m, MIN_TILE_ROWS if is_short else most, processor)
-        tile = Tile(rows, 2 if n > lanes else 1, lanes) if lanes > 1 else _scalar_tile(m, n)
+        tile = _best_tile(m, n, lanes, MIN_TILE_ROWS if is_short else most, processor)
         depth = min(DEPTH, k) if acc.is_plain else k
         items = 1 if work <= MAX_SINGLE_ITEM_WORK else serial_items(work // GRAIN, processor)
     wanted = -(-items // batch)
@@ -145,8 +144,10 @@ def _tile_of_a_row(n: int, lanes: int) -> Tile:
     return Tile(1, evenly if evenly * lanes <= n else -(-vectors // 2), lanes)
 
 
-def _scalar_tile(m: int, n: int) -> Tile:
-    return Tile(_balanced(m, 4), 8 if n > 4 else 4, 1)
+def _best_tile(m: int, n: int, lanes: int, most: int, processor: Processor) -> Tile:
+    if lanes == 1:
+        return Tile(_balanced(m, 4), 8 if n > 4 else 4, 1)
+    return Tile(_tile_rows(m, most, processor), 2 if n > lanes else 1, lanes)
 
 
 def _tile_rows(m: int, most: int, processor: Processor) -> int:

@@ -57,7 +57,7 @@ FORMS = {
 ONLY = {
     "serial": (
         "loops/parallel.innermost_loop", "loops/parallel._contiguous_shares",
-        "loops/parallel.part_bounds", "loops/parallel.serial_items",
+        "loops/parallel.part_bounds", "loops/parallel.task_index", "loops/parallel.serial_items",
         "loops/parallel.work_item_bounds", "matmul/accumulators.Accumulator._type_in_memory",
         "matmul/accumulators.Accumulator.tile_rows", "matmul/accumulators.Accumulator.zero",
         "matmul/accumulators.Accumulator.is_plain", "matmul/accumulators.Accumulator.load_vector",
@@ -112,7 +112,7 @@ ONLY = {
 
 ELSEWHERE = (
     # What others implement.
-    "matmul/epilogues.Epilogue.*", "matmul/prologues.Reader.load",
+    "matmul/epilogues.Epilogue.*", "matmul/prologues.OperandReader.load",
     "reductions/accumulators.Accumulators.has_scalar_remainder", "ops/scans._Scan.combined",
     "ops/scans._Scan.element", "ops/scans._Scan.step",
     # What accounts of a plan, and references, ask of an op.

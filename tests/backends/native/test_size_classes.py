@@ -104,6 +104,23 @@ def test_a_text_of_another_class_has_no_table(line: str) -> None:
     assert found.numbers(text(line)) is None
 
 
+def test_joined_classes_hold_the_texts_of_both() -> None:
+    one = size_class(text("x0[i * 7 + 5] = 4;"), text("x0[i * 9 + 5] = 4;"))
+    two = size_class(text("x0[i * 7 + 5] = 4;"), text("x0[i * 7 + 6] = 4;"))
+    other = size_class(text("x0[i * 7 + 5] = y;"))
+    assert one is not None
+    assert two is not None
+    assert other is not None
+    both = one.joined(two)
+    assert both is not None
+    assert both.numbers(text("x0[i * 1 + 2] = 4;")) is not None
+    assert both.numbers(text("x0[i * 1 + 2] = 3;")) is None
+    assert both.holds(one)
+    assert both.holds(two)
+    assert not one.holds(two)
+    assert one.joined(other) is None
+
+
 def test_a_restored_class_is_that_of_its_text() -> None:
     found = size_class(text("x0[i] = 7;"), text("x0[i] = 9;"))
     assert found is not None
