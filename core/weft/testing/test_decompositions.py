@@ -25,8 +25,9 @@ def _dtypes(row: Row) -> tuple[str, ...]:
     return tuple(name for name in CHECKED if name in row.dtypes) or row.dtypes[:1]
 
 
-def has_composites(row: Row, dtype: str) -> bool:
-    """Whether the ops of a row contain composites."""
+def has_composites(row: Row) -> bool:
+    """Whether the ops of a row contain composites, in the first dtype that is checked."""
+    dtype = _dtypes(row)[0]
     placeholders = [
         weft.placeholder(make_axes(axes), operand.dtype or dtype)
         for operand, axes in zip(row.operands, row.shapes[0], strict=True)
@@ -35,15 +36,16 @@ def has_composites(row: Row, dtype: str) -> bool:
     return any(isinstance(op, CompositeOp) for op in graph.ops)
 
 
-COMPOSITES = [
-    pytest.param(row, dtype, id=f"{row.name}-{dtype}")
-    for row in TABLE
-    for dtype in _dtypes(row)
-    if has_composites(row, dtype)
-]
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Build the graphs of the table when the tests are collected, not for who imports a helper."""
+    composites = [
+        pytest.param(row, dtype, id=f"{row.name}-{dtype}")
+        for row in filter(has_composites, TABLE)
+        for dtype in _dtypes(row)
+    ]
+    metafunc.parametrize(("row", "dtype"), composites)
 
 
-@pytest.mark.parametrize(("row", "dtype"), COMPOSITES)
 def test_decomposition_has_the_value_of_the_composite(row: Row, dtype: str) -> None:
     """Values agree at samples, and at special values if the row is defined there."""
     cases = [make_case(row, row.shapes[0], dtype, with_gradients=False)]

@@ -13,6 +13,8 @@ import weft_onnx
 linear_model = pytest.importorskip("sklearn.linear_model")
 preprocessing = pytest.importorskip("sklearn.preprocessing")
 
+pytestmark = pytest.mark.slow  # scikit-learn takes seconds to import
+
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal((40, 4)).astype("float32")
 LABELS = (X @ np.array([1, -2, 0.5, 0])).round().clip(-1, 1).astype(int)
