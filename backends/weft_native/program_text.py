@@ -103,7 +103,7 @@ class ProgramText:
         self.launches: dict[int, int] = {}
         self.units = 1
         self._numbers = {id(each): number for number, each in enumerate(self.segments)}
-        self._known: dict[tuple[str, int], int] = {}
+        self._known: dict[tuple[str, int, int], int] = {}
         self._calls: list[str] = []
 
     @property
@@ -266,7 +266,9 @@ class ProgramText:
                 args.append(f"(const i64 *)b[{self.arrays}]")
             call = f"{launch.function.name}({', '.join([*args, 'item', 'items'])});"
             items = launch.items
-        number = self._known.setdefault((call, items), len(self._known))
+        # For other lengths, launches that are equal here may have other addresses each.
+        alike = len(self._known) if self.has_numbers else 0
+        number = self._known.setdefault((call, items, alike), len(self._known))
         self.launches[id(launch)] = number
         if number == len(self._calls):
             is_alone = items == 1 and not self.has_numbers

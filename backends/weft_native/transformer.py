@@ -24,7 +24,7 @@ from weft_native.export import export_c
 from weft_native.library import runtime
 from weft_native.program_text import ProgramText
 
-DIFFERENCES = (8, 48, 96, -8, 3, -3)
+DIFFERENCES = (16, 48, 96, -16, 3, -3)
 """From what lengths a program's differ with which it is compared, to find its size class.
 
 The remainders by the widths of vectors stay as they are, and those by the rows of tiles with 48.
