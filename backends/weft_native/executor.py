@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from weft_native.transformer import NativeTransformer
 
 
-ENOUGH = 3
+ENOUGH = 2
 """The texts for other lengths that show which numbers follow from the lengths."""
 
 

@@ -24,10 +24,11 @@ from weft_native.export import export_c
 from weft_native.library import runtime
 from weft_native.program_text import ProgramText
 
-DIFFERENCES = (16, 48, 96, -16, 3, -3)
+DIFFERENCES = (16, 96, 48, -16, 3, -3)
 """From what lengths a program's differ with which it is compared, to find its size class.
 
-The remainders by the widths of vectors stay as they are, and those by the rows of tiles with 48.
+Multiples of 16 leave the remainders by the widths of vectors as they are. The last ones are for
+lengths between thresholds that are near each other.
 """
 
 

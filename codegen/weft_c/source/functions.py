@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, NamedTuple
 
 from weft.ir.description import TensorDescription
@@ -289,6 +290,7 @@ def _device_function(name: str, function: Function) -> str:
     return f"FUNCTION void {name}({parameters}) {{\n{function.body}\n}}\n"
 
 
+@cache  # NumPy composes the name of a dtype each time it is asked for it
 def ctype(dtype: DType) -> str:
     """Return the C type of an element in memory; ``u16`` for floats of 16 bits."""
     return _CTYPES[dtype.name]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -161,6 +162,7 @@ class ValueEmitter:
         return self.select(is_within, f"convert_{name}{self.lanes}({known})", least)
 
 
+@cache
 def register_type(dtype: DType, lanes: int = 1) -> str:
     """Return the C type of a scalar, or of a vector of `lanes` lanes, in a register."""
     if dtypes.is_bool(dtype):
