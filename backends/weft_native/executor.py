@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -31,14 +31,10 @@ from weft_native.program_text import (
     ProgramText,
 )
 from weft_native.shared_library import Library, load
-from weft_native.size_classes import Hole, SizeClass, size_class
+from weft_native.size_classes import Hole, SizeClass, find_class
 
 if TYPE_CHECKING:
     from weft_native.transformer import NativeTransformer
-
-
-ENOUGH = 2
-"""The texts for other lengths that show which numbers follow from the lengths."""
 
 
 class NativeHostIO(HostIO):
@@ -119,7 +115,11 @@ class NativeKernelGroup(GPUKernelGroup):
         units = available_processors() if self.choices is None else self.choices[0]
         written = ProgramText(self, has_numbers=True)
         text = written.text(units)
-        found = self._class_of(text, family.shared, texts_for_others)
+        if self.choices is None:
+            found = find_class(text, family.shared, texts_for_others)
+        else:
+            _, holes, kinds = self.choices
+            found = SizeClass(text.split("\n"), [Hole(*each) for each in holes], kinds)
         numbers = None if found is None else found.numbers(text)
         if found is None or numbers is None:
             self.choices = []
@@ -131,28 +131,6 @@ class NativeKernelGroup(GPUKernelGroup):
         self.choices = [written.units, found.holes, found.kinds]
         self.text, self.numbers, self.size_class = written, numbers, found
         self.program.source = text
-
-    def _class_of(
-        self, text: str, known: Sequence[SizeClass], texts_for_others: Iterable[str]
-    ) -> SizeClass | None:
-        if self.choices is not None:
-            _, holes, kinds = self.choices
-            return SizeClass(text.split("\n"), [Hole(*each) for each in holes], kinds)
-        for each in known:
-            if each.numbers(text) is not None:
-                return each
-        found = size_class(text)
-        assert found is not None, "a text is of a class"
-        for each in known:
-            found = found.joined(each) or found
-        compared = 0
-        for other in map(size_class, texts_for_others):
-            joined = found.joined(other) if other is not None else None
-            if joined is not None:
-                found, compared = joined, compared + 1
-            if compared == ENOUGH:
-                break
-        return found if found.holes else None
 
     def build(self) -> None:
         """Compile the program after the last `add_kernel`; raises BackendError if that fails."""
@@ -215,7 +193,7 @@ class NativeKernelGroup(GPUKernelGroup):
             return self
         # The collector cannot follow the builtin's references, so it must not hold the group. The
         # closures hold the memory that it writes to, and the library whose code it runs.
-        group, memory = ref(self), (self.table, self.is_bound, self.library)
+        group, memory = ref(self), (self.table, self.is_bound, self.numbers, self.library)
 
         def alive() -> NativeKernelGroup:
             found = group()

@@ -9,12 +9,15 @@ more, such as a loop over the remainder of a row, is of another class.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+
+ENOUGH = 2
+"""The texts for other lengths that show which numbers follow from the lengths."""
 
 TABLE = "numbers"
 """The name of the table in C."""
@@ -42,11 +45,11 @@ _HEAD = re.compile(r"\w[^;]*\(.*\) \{$")
 
 
 class Hole(NamedTuple):
-    """A number that the table holds: its line in the text, its token there, its place there."""
+    """A token of a text that is a number of the table: its line, its index there, its slot."""
 
     line: int
     token: int
-    place: int
+    slot: int
 
 
 @dataclass(frozen=True)
@@ -98,8 +101,8 @@ class SizeClass:
             tokens, known_tokens = _TOKEN.findall(line), _TOKEN.findall(known)
             if len(tokens) != len(known_tokens):
                 return None
-            for place, (token, known_token) in enumerate(zip(tokens, known_tokens, strict=True)):
-                slot = at.get(place)
+            for index, (token, known_token) in enumerate(zip(tokens, known_tokens, strict=True)):
+                slot = at.get(index)
                 if slot is None:
                     if token != known_token:
                         return None
@@ -110,30 +113,30 @@ class SizeClass:
         return _table(self.kinds, literals)
 
     def _holes_by_line(self) -> dict[int, dict[int, int]]:
-        found: dict[int, dict[int, int]] = {}
-        for line, token, place in self.holes:
-            found.setdefault(line, {})[token] = place
-        return found
+        slots: dict[int, dict[int, int]] = {}
+        for line, token, slot in self.holes:
+            slots.setdefault(line, {})[token] = slot
+        return slots
 
-    def text(self, slot: int) -> str:
+    def text(self, address: int) -> str:
         """Return the text that reads the numbers.
 
-        Kernels have the table as a parameter. Other functions find it at a place of their table of
-        addresses. A function loads its numbers in its first line, so that lines keep their places.
+        Kernels have the table as a parameter. Other functions find it in the table of addresses, at
+        index `address`. A function loads its numbers in its first line: line numbers stay the same.
         """
         lines = list(self.lines)
         used: dict[int, set[int]] = {}
         heads = _heads(lines)
         for line, at in self._holes_by_line().items():
             tokens = _TOKEN.findall(lines[line])
-            for token, place in at.items():
-                tokens[token] = _name(place)
+            for token, slot in at.items():
+                tokens[token] = _name(slot)
             lines[line] = "".join(tokens)
             used.setdefault(heads[line], set()).update(at.values())
-        for head, places in used.items():
-            loads = [_load(self.kinds[place], place) for place in sorted(places)]
+        for head, slots in used.items():
+            loads = [_load(self.kinds[slot], slot) for slot in sorted(slots)]
             if f"*{TABLE}" not in lines[head]:
-                loads.insert(0, f"const i64 *const {TABLE} = (const i64 *)b[{slot}];")
+                loads.insert(0, f"const i64 *const {TABLE} = (const i64 *)b[{address}];")
             lines[head] = " ".join([lines[head], *loads])
         return "\n".join(lines)
 
@@ -141,6 +144,30 @@ class SizeClass:
 def size_class(*texts: str) -> SizeClass | None:
     """Return the smallest class of some texts; None if they differ in more than numbers."""
     return _class_of([text.split("\n") for text in texts], set())
+
+
+def find_class(
+    text: str, known: Iterable[SizeClass], texts_for_others: Iterable[str]
+) -> SizeClass | None:
+    """Return a known class of a text, else a new one that also holds what it can of the known.
+
+    `texts_for_others` yields the text for other lengths, as far as it is asked. Returns None if
+    none of these differs from the text in numbers alone.
+    """
+    for each in known:
+        if each.numbers(text) is not None:
+            return each
+    found = SizeClass(text.split("\n"), (), ())
+    for each in known:
+        found = found.joined(each) or found
+    compared = 0
+    for other in texts_for_others:
+        joined = found.joined(SizeClass(other.split("\n"), (), ()))
+        if joined is not None:
+            found, compared = joined, compared + 1
+        if compared == ENOUGH:
+            break
+    return found if found.holes else None
 
 
 def _class_of(
@@ -153,7 +180,7 @@ def _class_of(
     heads = _heads(first)
     known_lines = {line for line, _ in known}
     holes: list[Hole] = []
-    places: dict[tuple[str | None, ...], int] = {}
+    slots: dict[tuple[str | None, ...], int] = {}
     for number, lines in enumerate(zip(*texts, strict=True)):
         if number not in known_lines and len(set(lines)) == 1:
             continue
@@ -167,9 +194,9 @@ def _class_of(
             kinds = set(map(_kind, literals))
             if len(kinds) > 1 or None in kinds:
                 return None
-            place = places.setdefault((*kinds, *literals), len(places))
-            holes.append(Hole(number, token, place))
-    return SizeClass(first, holes, [str(kind) for kind, *_ in places], texts)
+            slot = slots.setdefault((*kinds, *literals), len(slots))
+            holes.append(Hole(number, token, slot))
+    return SizeClass(first, holes, [str(kind) for kind, *_ in slots], texts)
 
 
 def _is_constant(lines: Sequence[str], number: int) -> bool:
@@ -213,23 +240,23 @@ def _kind(literal: str) -> str | None:
 def _table(kinds: Sequence[str], literals: Sequence[str | None]) -> np.ndarray[Any, Any]:
     """Return numbers in words of 64 bits."""
     table = np.zeros(max(len(kinds), 1), np.int64)
-    for place, (kind, literal) in enumerate(zip(kinds, literals, strict=True)):
-        assert literal is not None, "each number has a place in the text"
+    for slot, (kind, literal) in enumerate(zip(kinds, literals, strict=True)):
+        assert literal is not None, "each number is in the text"
         digits = literal.rstrip("Lf")
         if kind.startswith("i"):
-            table[place] = int(digits)
+            table[slot] = int(digits)
         elif kind == "f32":
-            table.view(np.float32)[2 * place] = np.float32(digits)
+            table.view(np.float32)[2 * slot] = np.float32(digits)
         else:
-            table.view(np.float64)[place] = float(digits)
+            table.view(np.float64)[slot] = float(digits)
     return table
 
 
-def _name(place: int) -> str:
-    return f"given{place}"
+def _name(slot: int) -> str:
+    return f"given{slot}"
 
 
-def _load(kind: str, place: int) -> str:
+def _load(kind: str, slot: int) -> str:
     if kind.startswith("i"):
-        return f"const {kind} {_name(place)} = ({kind}){TABLE}[{place}];"
-    return f"const {kind} {_name(place)} = *(const {kind} *)({TABLE} + {place});"
+        return f"const {kind} {_name(slot)} = ({kind}){TABLE}[{slot}];"
+    return f"const {kind} {_name(slot)} = *(const {kind} *)({TABLE} + {slot});"

@@ -56,7 +56,8 @@ class Processor:
         The most functions that are merged as cases of one kernel; above 1 for drivers with a high
         fixed cost for each kernel.
     is_generic
-        Whether the same text for many lengths is worth more than the best text for each.
+        Whether kernels are for lengths that are unknown, so that text which many lengths share is
+        preferred to the fastest text for each.
     """
 
     dialect: Dialect

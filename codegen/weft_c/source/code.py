@@ -46,7 +46,7 @@ class Code:
     shuffles
         Whether it uses warp shuffles.
     is_generic
-        Whether it has no shortcuts for some lengths that code for others lacks.
+        Whether it avoids shortcuts that only some lengths allow.
     """
 
     def __init__(self, taken: Iterable[str] = (), is_generic: bool = False) -> None:

@@ -120,7 +120,7 @@ class CompileCache:
         if not (self.is_on or self._offered):
             return False
         try:
-            key = self._missed[program] = self._key(program.captured)
+            key = self._missed[program] = self._key(program)
         except NotCanonical:
             return False
         offered = self._offered.get(key.digest)
@@ -177,7 +177,7 @@ class CompileCache:
         if not _can_restore(self.transformer):
             return None
         try:
-            program_key, key = self._key(program.captured), self._key(graph).digest
+            program_key, key = self._key(program), self._key(program, graph).digest
             # What a restored program refers to may have been planned again.
             content = (
                 self._content(program_key)
@@ -201,14 +201,17 @@ class CompileCache:
         """Use a compiled program from elsewhere, which the caller trusts, under a key."""
         self._offered[key] = content
 
-    def _key(self, graph: Graph) -> _Key:
-        structure = structure_of(graph, all_values=False)
+    def _key(self, program: Program, graph: Graph | None = None) -> _Key:
+        """Return the key of a program, or what it is for a graph of equal structure."""
+        structure = structure_of(graph or program.captured, all_values=False)
         describe = Canonicalizer()
         transformer = self.transformer
         pipeline = transformer.graph_compiler.pipeline
         text = "\n".join(
             [
                 structure.digest,
+                # A backend may write other code where programs for other lengths are to share it.
+                str(program.family is not None),
                 describe(type(transformer)),
                 describe.sequence(transformer.code_options()),
                 describe(transformer.memory_limit),

@@ -276,8 +276,20 @@ def test_lines_of_errors_stay_in_their_places() -> None:
     (program,) = f.programs.values()
     lines = program.source.split("\n")
     heads = [number for number, line in enumerate(lines) if re.match(r"static NOINLINE", line)]
+    assert heads
     for number in heads:
         assert program.source_locations[number]
+
+
+def test_known_lengths_do_not_take_the_code_of_unknown_ones(builds: list[str]) -> None:
+    computation("native", mlp)(rows(30))
+    x = weft.placeholder((30, 16), name="x")
+    global rng
+    rng = np.random.default_rng(5)
+    f = weft.make_transformer("native").computation(mlp(x), x)
+    f(rows(30))
+    assert len(builds) == 2
+    assert f"i64 *{TABLE}" not in builds[1]
 
 
 def test_lengths_that_are_given_have_programs_of_their_own() -> None:
