@@ -31,7 +31,6 @@ from weft_native.program_text import (
     ProgramText,
 )
 from weft_native.shared_library import Library, load
-from weft_native.size_classes import Hole, SizeClass, find_class
 
 if TYPE_CHECKING:
     from weft_native.transformer import NativeTransformer
@@ -66,7 +65,8 @@ class NativeSegment(BoundSegment):
     def __init__(self, group: NativeKernelGroup, segment: Segment, is_last: bool) -> None:
         super().__init__(group, segment, is_last, waits=False)
         if segment.kernels:
-            run = partial(group.library["weft_segment"], group.table, group.text.number(segment))
+            number = group.text.segment_number(segment)
+            run = partial(group.library["weft_segment"], group.table, number)
             self.launches = [(segment.kernels[0][0], run)]
 
 
@@ -81,8 +81,8 @@ class NativeKernelGroup(GPUKernelGroup):
         The shared library of the program.
     table
         The addresses of the caller's arrays, the buffers and the error words.
-    size_class, numbers
-        The class of the program, and its table of numbers; None if it shares no code.
+    table_of_numbers
+        The numbers of the launches, if programs for other lengths share the text.
     is_bound
         Whether the table has the addresses of the buffers; 1 or 0.
     """
@@ -97,50 +97,18 @@ class NativeKernelGroup(GPUKernelGroup):
         self.text: ProgramText
         self._call: Callable[..., int]
         self._is_direct = False
-        self.size_class: SizeClass | None = None
-        self.numbers = np.empty(0, np.int64)
+        self.table_of_numbers = np.empty(0, np.int64)
         self.is_bound = (ctypes.c_int64 * 1)()
         self._record = np.empty(0, np.int64)
-
-    def share(self, texts_for_others: Iterable[str]) -> None:
-        """Find the size class of the program, whose code is that of all programs of the class.
-
-        `texts_for_others` yields the text of the program for other lengths. A restored program is
-        of the class that it was of; it is of none if it was of none.
-        """
-        family = self.program.family
-        if family is None or self.choices == [] or self.recorder is not None:
-            return
-        self.launch_small()
-        units = available_processors() if self.choices is None else self.choices[0]
-        written = ProgramText(self, has_numbers=True)
-        text = written.text(units)
-        if self.choices is None:
-            found = find_class(text, family.shared, texts_for_others)
-        else:
-            _, holes, kinds = self.choices
-            found = SizeClass(text.split("\n"), [Hole(*each) for each in holes], kinds)
-        numbers = None if found is None else found.numbers(text)
-        if found is None or numbers is None:
-            self.choices = []
-            return
-        if found not in family.shared:
-            # A class that it holds is for none of the lengths that are still to come.
-            family.shared[:] = [each for each in family.shared if not found.holds(each)]
-            family.shared.append(found)
-        self.choices = [written.units, found.holes, found.kinds]
-        self.text, self.numbers, self.size_class = written, numbers, found
-        self.program.source = text
 
     def build(self) -> None:
         """Compile the program after the last `add_kernel`; raises BackendError if that fails."""
         self.launch_small()
         self.program.code = self
-        if self.size_class is None:
-            self.text = ProgramText(self)
-            self.program.source = text = self.text.text(available_processors())
-        else:
-            text = self.size_class.text(self.text.arrays)
+        self.text = ProgramText(self)
+        text = self.text.text(available_processors())
+        self.table_of_numbers = np.array(self.text.numbers, np.int64)
+        self.program.source = partial(self.text.readable, text)
         self.program.source_locations = self.text.line_locations
         self.load(text)
 
@@ -193,7 +161,7 @@ class NativeKernelGroup(GPUKernelGroup):
             return self
         # The collector cannot follow the builtin's references, so it must not hold the group. The
         # closures hold the memory that it writes to, and the library whose code it runs.
-        group, memory = ref(self), (self.table, self.is_bound, self.numbers, self.library)
+        group, memory = ref(self), (self.table, self.is_bound, self.table_of_numbers, self.library)
 
         def alive() -> NativeKernelGroup:
             found = group()
@@ -266,7 +234,7 @@ class NativeKernelGroup(GPUKernelGroup):
 
     def _address_of(self, base: Buffer | None) -> int:
         if base is NUMBERS:
-            return int(self.numbers.ctypes.data)
+            return int(self.table_of_numbers.ctypes.data)
         memory: Memory = self.error_words if base is None else self._places[base].memory
         return memory.address
 

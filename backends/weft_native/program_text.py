@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 from weft.ir.description import TensorDescription
 from weft.plan.plan import ARENA, INPUT, RESULT, Buffer
 from weft.report.recorder import RESUMED
-from weft.support.quoting import identifier
 from weft.support.source import Location
 from weft_c.matmul import blas
 from weft_c.runtime.control_flow import Conditional, Repeat, While
 from weft_c.runtime.segments import Launch, Segment
 from weft_c.source.functions import HostCall, LibraryCall, Section
-from weft_native.size_classes import TABLE
+from weft_c.source.numbers import readable
 
 if TYPE_CHECKING:
     from weft_native.executor import NativeKernelGroup
@@ -30,8 +29,8 @@ ARRAY_DATA = object.__basicsize__
 UNIT_SIZE = 24_000
 """The characters of kernels that are worth a unit of their own."""
 
-NUMBERS = Buffer(TABLE, 0, -1)
-"""What stands for the table of numbers among the buffers."""
+NUMBERS = Buffer("numbers", 0, -1)
+"""What stands for the table of the launches' numbers among the buffers."""
 
 FUNCTIONS = ("weft_init", "weft_launch", "weft_segment", "weft_program", "weft_call")
 """The functions of a program that Python calls."""
@@ -63,21 +62,15 @@ static void record(int64_t row) {
 """The function that marks the end of a launch; its clock is that of Python's `perf_counter`."""
 
 
-KERNEL_ITEMS = "const i64 item, const i64 items)"
-"""The last parameters of a kernel."""
-
-_DIGITS = re.compile(r"\d+")
-_NAME = re.compile(r"\b\w+_[\da-f]{8}\b")
-
-
 class ProgramText:
     """Writes the C text of a program.
 
     Attributes
     ----------
     has_numbers
-        Whether kernels have the table of numbers of a `SizeClass` as a parameter, and names that
-        are the same for all programs of a class.
+        Whether the text reads its numbers from a table, so that it serves other lengths too.
+    numbers
+        The numbers of launches that the text reads from a table.
     is_whole
         Whether one call runs the whole program, because no host work stands between segments.
     buffers
@@ -91,12 +84,13 @@ class ProgramText:
         The number of units that the text is compiled in.
     """
 
-    def __init__(self, group: NativeKernelGroup, has_numbers: bool = False) -> None:
+    def __init__(self, group: NativeKernelGroup) -> None:
         self.group = group
-        self.has_numbers = has_numbers
+        self.has_numbers = group.numbers is not None
+        self.numbers: list[int] = []
         self.recorder = group.recorder
         self.arrays = len(group.program.captured.inputs) + len(group.program.captured.outputs)
-        self.buffers: dict[Buffer | None, int] = {NUMBERS: 0} if has_numbers else {}
+        self.buffers: dict[Buffer | None, int] = {NUMBERS: 0} if self.has_numbers else {}
         self._arena: Buffer | None = None
         self.segments = list(_all_segments(group.segments))
         self.is_whole = not any(isinstance(each.host, HostCall) for each in self.segments)
@@ -111,7 +105,7 @@ class ProgramText:
         """Whether the program has loops."""
         return any(isinstance(each.host, Repeat | While) for each in self.segments)
 
-    def number(self, segment: Segment) -> int:
+    def segment_number(self, segment: Segment) -> int:
         """Return the number of a segment."""
         return self._numbers[id(segment)]
 
@@ -132,7 +126,7 @@ class ProgramText:
         Unit 0 has everything else.
         """
         sections = list(self.group.source.sections())
-        size = sum(map(self._size, (each.text for each in sections if each.name is not None)))
+        size = sum([len(each.text) for each in sections if each.name is not None])
         self.units = max(min(processors, size // UNIT_SIZE), 1)
         declared = [f"static int segment_{n}(char *const *b);" for n in range(len(self.segments))]
         functions = [self._segment(number, each) for number, each in enumerate(self.segments)]
@@ -145,22 +139,22 @@ class ProgramText:
             program = f"#if UNIT == 0\n{program}\n#endif\n"
         # GCC and Clang differ in their pragmas for unrolling: see UNROLL in prelude.h.
         kernels = "\n".join(each.text for each in self._kernels(sections))
-        text = f"{kernels.replace('#pragma unroll', 'UNROLL')}\n{program}"
-        return self._with_numbers(text) if self.has_numbers else text
+        return f"{kernels.replace('#pragma unroll', 'UNROLL')}\n{program}"
 
-    def _with_numbers(self, text: str) -> str:
-        """Return a text whose kernels take the table of numbers, and are named by their places."""
-        functions = self.group.source.functions.items()
-        names = {
-            name: f"{identifier(function.title)}_{place}"
-            for place, (name, function) in enumerate(functions)
-        }
-        text = text.replace(KERNEL_ITEMS, f"const i64 *{TABLE}, {KERNEL_ITEMS}")
-        return _NAME.sub(lambda found: names.get(found[0], found[0]), text)
+    def readable(self, text: str) -> str:
+        """Return the program with the numbers in place."""
+        if not self.has_numbers:
+            return text
+        table = re.escape(f"((const i64 *)b[{self.arrays}])")
+        text = re.sub(rf"{table}\[(\d+)\]", lambda found: str(self.numbers[int(found[1])]), text)
+        return readable(text, self.group.numbers)
 
-    def _size(self, text: str) -> int:
-        """Return the size of a kernel's text, where programs of a class have the same."""
-        return len(_DIGITS.sub("0", text)) if self.has_numbers else len(text)
+    def number(self, value: int) -> str:
+        """Return an integer of a launch: itself, or its place in the table."""
+        if not self.has_numbers:
+            return str(value)
+        self.numbers.append(value)
+        return f"((const i64 *)b[{self.arrays}])[{len(self.numbers) - 1}]"
 
     def line_locations(self) -> list[Sequence[Location]]:
         """Return the user's lines behind each line of the kernels, which come first in the text."""
@@ -175,7 +169,7 @@ class ProgramText:
                 yield Section(name, text, locations)
                 continue
             unit = sizes.index(min(sizes))
-            sizes[unit] += self._size(text)
+            sizes[unit] += len(text)
             shared = text.replace(f"static NOINLINE void {name}(", f"NOINLINE void {name}(", 1)
             start = shared.index(f"NOINLINE void {name}(")
             head = shared[start : shared.index(" {", start)]
@@ -227,7 +221,7 @@ class ProgramText:
         poll = f"        if (runtime->poll()) return {INTERRUPTED};"
         match segment.host:
             case Repeat(count, inside):
-                yield f"    for (i64 i = 0; i < {count}; i++) {{"
+                yield f"    for (i64 i = 0, n = {self.number(count)}; i < n; i++) {{"
                 yield from (poll, *self._sequence(inside), "    }")
             case While(test, flag, inside):
                 yield from self._sequence(test, "    ")
@@ -241,7 +235,7 @@ class ProgramText:
     def _sequence(self, segments: Sequence[Segment], indent: str = "        ") -> Iterator[str]:
         for each in segments:
             if each.kernels or each.host is not None:
-                number = self.number(each)
+                number = self.segment_number(each)
                 yield f"{indent}{{ int status = segment_{number}(b); if (status) return status; }}"
 
     def _flag(self, flag: TensorDescription) -> str:
@@ -251,7 +245,7 @@ class ProgramText:
 
     def _address(self, layout: TensorDescription | None, offset: int) -> str:
         address = f"b[{self.slot(layout)}]"
-        return f"{address} + {offset}" if offset or self.has_numbers else address
+        return f"{address} + {self.number(offset)}" if offset or self.has_numbers else address
 
     def _launch(self, launch: Launch, word: int | None) -> int:
         """Return the number of a launch, whose function is written when it is new."""
@@ -262,8 +256,6 @@ class ProgramText:
                 f"({parameter.ctype} *)({self._address(layout, self._start(layout, word))})"
                 for layout, parameter in zip(launch.args, launch.function.parameters, strict=True)
             ]
-            if self.has_numbers:
-                args.append(f"(const i64 *)b[{self.arrays}]")
             call = f"{launch.function.name}({', '.join([*args, 'item', 'items'])});"
             items = launch.items
         # For other lengths, launches that are equal here may have other addresses each.
@@ -272,7 +264,8 @@ class ProgramText:
         self.launches[id(launch)] = number
         if number == len(self._calls):
             is_alone = items == 1 and not self.has_numbers
-            self._calls.append(_launch_function(number, call, items, is_alone))
+            written = self.number(items) if items else ""
+            self._calls.append(_launch_function(number, call, written, is_alone))
         return number
 
     def _start(self, layout: TensorDescription | None, word: int | None) -> int:
@@ -283,7 +276,7 @@ class ProgramText:
 
     def _library(self, launch: LibraryCall) -> str:
         places = ", ".join(self._address(layout, layout.offset) for layout in launch.args)
-        shape = ", ".join(map(str, gemm_shape(*launch.args)))
+        shape = ", ".join(map(self.number, gemm_shape(*launch.args)))
         kind = "const i64" if self.has_numbers else "static const i64"
         return f"    {kind} shape[] = {{{shape}}};\n    runtime->gemm(shape, {places});"
 
@@ -303,7 +296,7 @@ def gemm_shape(
     )  # fmt: skip
 
 
-def _launch_function(number: int, call: str, items: int, is_alone: bool) -> str:
+def _launch_function(number: int, call: str, items: str, is_alone: bool) -> str:
     """Return the function of a launch; a library call, which has no items, divides its own work.
 
     A launch that `is_alone` has one item, whatever the lengths are.

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from weft.errors import WeftError
 from weft.ir.op import Op
 from weft.runtime.computation import Computation
-from weft.runtime.host_threads import available_processors
 from weft.runtime.program import Program
 from weft.support.backports import override
 from weft_c.runtime.kernel_group import GPUKernelGroup
@@ -22,14 +19,6 @@ from weft_native.device import Host, Memory
 from weft_native.executor import NativeKernelGroup
 from weft_native.export import export_c
 from weft_native.library import runtime
-from weft_native.program_text import ProgramText
-
-DIFFERENCES = (16, 96, 48, -16, 3, -3)
-"""From what lengths a program's differ with which it is compared, to find its size class.
-
-Multiples of 16 leave the remainders by the widths of vectors as they are. The last ones are for
-lengths between thresholds that are near each other.
-"""
 
 
 class NativeComputation(Computation):
@@ -67,6 +56,7 @@ class NativeTransformer(DeviceTransformer):
     transformer_name = "native"
     computation_class = NativeComputation
     survives_fork = True
+    shares_code = True
     device: Host
 
     def __init__(self, *, threads: int | None = None, **options: Any) -> None:
@@ -87,25 +77,8 @@ class NativeTransformer(DeviceTransformer):
 
     def _built(self, group: GPUKernelGroup) -> Callable[..., None]:
         assert isinstance(group, NativeKernelGroup), "the transformer makes no others"
-        group.share(self._texts_for_others(group.program))
         run = super()._built(group)
         return group.entry() if group.recorder is None else run
-
-    def _texts_for_others(self, program: Program) -> Iterator[str]:
-        """Yield the text of a program for lengths that may be of its size class."""
-        for difference in DIFFERENCES:
-            others = {symbol: n + difference for symbol, n in program.solution.items()}
-            if min(others.values()) < 1:
-                continue
-            try:
-                other = self.planned_for(program, others)
-            except WeftError:  # a length that other lengths, or states, determine
-                continue
-            group = self.kernel_group(other)
-            for step in other.plan.steps:
-                group.add_kernel(step)
-            group.launch_small()
-            yield ProgramText(group, has_numbers=True).text(available_processors())
 
     @classmethod
     def probe(cls) -> tuple[str | None, str]:
@@ -134,10 +107,7 @@ class NativeTransformer(DeviceTransformer):
 
     @override
     def kernel_group(self, program: Program) -> NativeKernelGroup:
-        group = NativeKernelGroup(self, program)
-        if program.family is not None:
-            group.processor = replace(group.processor, is_generic=True)
-        return group
+        return NativeKernelGroup(self, program)
 
 
 class NativeStorage(CopiedStorage[Memory]):

@@ -7,6 +7,7 @@ from typing import Any
 
 from weft.ir.description import TensorDescription, row_major
 from weft.ir.dtypes import DType
+from weft.ir.guards import NUMBER
 from weft.ir.op import Op
 from weft.ir.rules import RuleTable
 from weft.plan.plan import Step
@@ -22,6 +23,7 @@ from weft_c.source.functions import (
     ctype,
 )
 from weft_c.source.index_types import is_wide
+from weft_c.source.numbers import TABLE, loads, require_constant_sizes
 from weft_c.source.values import ValueEmitter
 
 rules = RuleTable("c")
@@ -167,9 +169,7 @@ class KernelBuilder:
         self.lowering = lowering
         self.processor = lowering.processor
         self.title = title
-        self.code: Code = (
-            Code(is_generic=self.processor.is_generic) if within is None else within.code
-        )
+        self.code: Code = Code() if within is None else within.code
         self._parameters: list[Parameter] = [] if within is None else within._parameters
         self._args: list[TensorDescription | None] = [] if within is None else within._args
         self._known: dict[tuple[TensorDescription, bool], Array] = (
@@ -214,8 +214,14 @@ class KernelBuilder:
 
     def launch(self, items: int, group: int = 1) -> None:
         """End the kernel; launch it with `items` work items, a multiple of the group size."""
-        parameters, code = tuple(self._parameters), self.code
-        calls, shuffles = tuple(code.calls), code.shuffles
-        function = Function(self.title, parameters, str(code), group, (), calls, shuffles)
+        code = self.code
+        body, calls, shuffles = str(code), tuple(code.calls), code.shuffles
+        if NUMBER in body:
+            table = code.name("numbers")
+            self._parameters.append(Parameter(table, "i64", False))
+            self._args.append(TABLE)
+            require_constant_sizes(body)
+            body = loads(body, table) + body
+        function = Function(self.title, tuple(self._parameters), body, group, (), calls, shuffles)
         step = self.lowering.step
         self.lowering.work.append(GPUKernel(function, tuple(self._args), items, (step.op,)))

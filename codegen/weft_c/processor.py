@@ -55,9 +55,6 @@ class Processor:
     cases
         The most functions that are merged as cases of one kernel; above 1 for drivers with a high
         fixed cost for each kernel.
-    is_generic
-        Whether kernels are for lengths that are unknown, so that text which many lengths share is
-        preferred to the fastest text for each.
     """
 
     dialect: Dialect
@@ -79,7 +76,6 @@ class Processor:
     vector_registers: int = 26
     merges_launches: bool = True
     cases: int = 1
-    is_generic: bool = False
 
     @property
     def alone(self) -> Processor:

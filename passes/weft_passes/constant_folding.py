@@ -15,10 +15,11 @@ import numpy as np
 from weft.errors import NeedsMemory
 from weft.ir import folded_constants, scope
 from weft.ir.graph import Graph
+from weft.ir.guards import is_traced
 from weft.ir.op import Op
 from weft.ir.storage import ParameterOp, ReadOp, owning_constant
 from weft.ir.target import Target
-from weft.ops.shape.movement import BroadcastOp
+from weft.ops.shape.movement import BroadcastOp, SizeOp
 from weft.passes.interface import GraphPass
 from weft.plugins import hookimpl
 
@@ -58,6 +59,8 @@ def _is_folded(op: Op) -> bool:
             return False
         operands.append(source)
     if not op.is_tensor or not op.axes.is_static:
+        return False
+    if is_traced(*(op.counted if isinstance(op, SizeOp) else op.axes).lengths):
         return False
     size: int = op.axes.size * op.dtype.itemsize
     return size <= max([SMALL, *(2 * _held(arg.const) for arg in operands)])

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from math import prod
 
+from weft.ir.guards import computed, is_multiple, is_one, is_traced, smallest, untraced
 from weft_c.loops.vectorized_access import VectorAccess
 from weft_c.lowering import KernelBuilder
 from weft_c.processor import Processor
@@ -66,18 +67,24 @@ def parallel_for(
 
 def serial_items(points: int, processor: Processor) -> int:
     """Return the number of work items for some points on a serial device."""
-    return max(1, min(points // GRAIN, processor.units * GROUPS_PER_UNIT))
+    (items,) = computed(item_count, points // GRAIN, processor.units)
+    return items  # type: ignore[no-any-return]
+
+
+def item_count(grains: int, units: int) -> tuple[int]:
+    """Return how many work items, or groups of them, share some work on so many units."""
+    return (max(1, min(grains, units * GROUPS_PER_UNIT)),)
 
 
 def parallel_items(points: int, processor: Processor) -> int:
     """Return the number of work items for some points on a parallel device, in whole groups."""
-    groups = -(-points // processor.group)
-    return max(1, min(groups, processor.units * GROUPS_PER_UNIT)) * processor.group
+    (groups,) = computed(item_count, -(-points // processor.group), processor.units)
+    return groups * processor.group  # type: ignore[no-any-return]
 
 
 def task_index(code: Code, grid: Sequence[int], task: str, kind: str) -> tuple[str, ...]:
     """Write the index along each dimension of a grid of tasks, whose lengths follow from others."""
-    if not code.is_generic:
+    if not is_traced(*grid):
         return unravel_index(code, grid, task, kind)
     names: list[str] = []
     for length in reversed(grid):
@@ -103,7 +110,7 @@ def unravel_index(code: Code, shape: Sequence[int], flat_index: str, kind: str) 
 
 def work_item_bounds(code: Code, count: int, items: int, kind: str) -> tuple[str, str]:
     """Write the bounds of a work item's share of `count` iterations."""
-    if items == 1 and not code.is_generic:
+    if is_one(items):
         return "0", str(count)
     return part_bounds(code, count, "GLOBAL_ID", "GLOBAL_SIZE", kind)
 
@@ -113,7 +120,7 @@ def part_bounds(code: Code, count: int, number: str, parts: str, kind: str) -> t
 
     `number` must be of 64 bits, since its product with `count` may need them.
     """
-    if parts == "1" and not code.is_generic:
+    if parts == "1":
         return "0", str(count)
     first, last = f"{number} * {count} / {parts}", f"({number} + 1) * {count} / {parts}"
     begin = code.define(f"const {kind}", "begin", f"({kind})({first})")
@@ -128,7 +135,7 @@ def work_group_loop(builder: KernelBuilder, count: int, groups: int | None = Non
     """
     processor, code = builder.processor, builder.code
     name = code.name("number")
-    groups = min(count, processor.units * GROUPS_PER_UNIT if groups is None else groups)
+    groups = smallest(count, processor.units * GROUPS_PER_UNIT if groups is None else groups)
     with code.block(strided_loop("i64", name, count, "GROUP_ID", str(groups))):
         yield name
     builder.launch(groups * processor.group, processor.group)
@@ -155,7 +162,9 @@ def _contiguous_shares(
 ) -> None:
     *outer, length = shape
     rows = prod(outer)
-    by_rows = rows >= (max(items, 2) if code.is_generic else items)
+    # One row for now may be several later, which had better have many items.
+    fewest = max(untraced(items), 2) if is_traced(items) else items
+    by_rows = untraced(rows) >= fewest
     begin, end = work_item_bounds(code, rows if by_rows else length, items, kind)
     first, last = ("0", str(length)) if by_rows else (begin, end)
     with ExitStack() as stack:
@@ -192,7 +201,7 @@ def innermost_loop(
         code.line(f"{kind} {name} = {first};")
         with code.block(f"for (; {name} + {lanes} <= {last}; {name} += {lanes})"):
             body((*outer, name), ValueEmitter(code, lanes))
-        if length is not None and length % lanes == 0:
+        if length is not None and is_multiple(length, lanes):
             return
         head = f"for (; {name} < {last}; {name}++)"
     else:

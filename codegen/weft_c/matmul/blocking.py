@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from itertools import product
+from dataclasses import dataclass
 from math import isqrt
 
-from weft_c.loops.parallel import serial_items
+from weft.ir.guards import computed, is_traced, largest
+from weft_c.loops import parallel
 from weft_c.matmul.accumulators import Accumulator
 from weft_c.processor import Processor
 
@@ -114,25 +114,42 @@ def blocking(
     work = batch * m * n * k
     if panel:
         vectors = panel // lanes
-        tile = Tile(_tile_rows(m, acc.tile_rows(vectors), processor), vectors, lanes)
+        tile = Tile(_tile_rows(m, acc.tile_rows(vectors)), vectors, lanes)
         depth = min(DEPTH if shares_cache_sets(k, acc) else PACKED_DEPTH, k)
-        items = 1 if work <= MAX_SINGLE_ITEM_WORK else serial_items(work // GRAIN, processor)
     elif m == 1:
         tile, depth = _tile_of_a_row(n, lanes), k
-        items = serial_items(work // VECTOR_GRAIN, processor)
     else:
-        is_short = work <= MAX_SINGLE_ITEM_WORK and is_stored
         most = min(MAX_TILE_ROWS, acc.registers // 2)
-        is_short = is_short and not processor.is_generic
-        tile = _best_tile(m, n, lanes, MIN_TILE_ROWS if is_short else most, processor)
+        if not is_traced(work) and is_stored and work <= MAX_SINGLE_ITEM_WORK:
+            most = MIN_TILE_ROWS
+        tile = _best_tile(m, n, lanes, most)
         depth = min(DEPTH, k) if acc.is_plain else k
-        items = 1 if work <= MAX_SINGLE_ITEM_WORK else serial_items(work // GRAIN, processor)
+    grain = VECTOR_GRAIN if m == 1 and not panel else GRAIN
+    division = batch, m, n, work, grain, depth, tile.rows, tile.width, processor.units
+    down, across, items = computed(divided, *division)
+    return Blocking(tile, depth, down, across, items, m)
+
+
+def divided(
+    batch: int,
+    m: int,
+    n: int,
+    work: int,
+    grain: int,
+    depth: int,
+    tile_rows: int,
+    tile_width: int,
+    units: int,
+) -> tuple[int, int, int]:
+    """Return the parts of the rows and of the columns of products, and the work items for them."""
+    is_single = grain == GRAIN and work <= MAX_SINGLE_ITEM_WORK
+    (items,) = (1,) if is_single else parallel.item_count(work // grain // parallel.GRAIN, units)
     wanted = -(-items // batch)
-    rows, panels = -(-m // tile.rows), -(-n // tile.width)
+    rows, panels = -(-m // tile_rows), -(-n // tile_width)
     across = min(max(isqrt(wanted * n // m), 1), panels, wanted)
-    at_most = max(ROWS * DEPTH // max(depth, 1), tile.rows)
+    at_most = max(ROWS * DEPTH // max(depth, 1), tile_rows)
     down = min(max(-(-wanted // across), -(-m // at_most)), rows)
-    return Blocking(tile, depth, down, across, min(batch * down * across, items), m)
+    return down, across, min(batch * down * across, items)
 
 
 def _tile_of_a_row(n: int, lanes: int) -> Tile:
@@ -144,15 +161,15 @@ def _tile_of_a_row(n: int, lanes: int) -> Tile:
     return Tile(1, evenly if evenly * lanes <= n else -(-vectors // 2), lanes)
 
 
-def _best_tile(m: int, n: int, lanes: int, most: int, processor: Processor) -> Tile:
+def _best_tile(m: int, n: int, lanes: int, most: int) -> Tile:
     if lanes == 1:
-        return Tile(_balanced(m, 4), 8 if n > 4 else 4, 1)
-    return Tile(_tile_rows(m, most, processor), 2 if n > lanes else 1, lanes)
+        return Tile(_tile_rows(m, 4), 8 if n > 4 else 4, 1)
+    return Tile(_tile_rows(m, most), 2 if n > lanes else 1, lanes)
 
 
-def _tile_rows(m: int, most: int, processor: Processor) -> int:
-    """Return the rows of a tile: as even as possible, or the most for generic code."""
-    return min(m, most) if processor.is_generic else _balanced(m, most)
+def _tile_rows(m: int, most: int) -> int:
+    """Return the rows of a tile: as even as possible, or the most for a traced length."""
+    return int(min(m, most)) if is_traced(m) else _balanced(m, most)
 
 
 def _balanced(length: int, most: int) -> int:
@@ -184,19 +201,15 @@ def tiles_bytes(
     has_prologue: bool,
     panel: int = 0,
 ) -> int:
-    """Return the most bytes of scratch memory that `multiply_tiles` needs, for any layout.
-
-    That is enough for generic code too.
-    """
+    """Return the most bytes of scratch memory that `multiply_tiles` needs, for any layout."""
     batch, m, k, n = lengths
-    size = 0
+    sizes: list[int] = []
     widths = {acc.lanes, 1} if m == 1 else {acc.lanes}
-    for lanes, is_generic in product(widths, (False, True)):
-        processor = replace(processor, is_generic=is_generic)
+    for lanes in widths:
         cut = blocking(lengths, acc, processor, is_stored, lanes, panel)
         tile, depth = cut.tile, cut.depth
         columns = depth * tile.width if m > 1 and not panel else 0
         rows = depth * cut.rows if has_prologue or packs_rows(m, k, n, acc, panel) else 0
         partial_sums = batch * m * n if k > depth and not is_stored else 0
-        size = max(size, cut.items * (columns + rows + tile.rows * tile.width) + partial_sums)
-    return size * acc.sum_dtype.itemsize + 1024
+        sizes.append(cut.items * (columns + rows + tile.rows * tile.width) + partial_sums)
+    return largest(*sizes) * acc.sum_dtype.itemsize + 1024

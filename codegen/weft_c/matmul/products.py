@@ -16,6 +16,7 @@ import numpy as np
 from weft.errors import GraphError
 from weft.ir.description import TensorDescription, contiguous
 from weft.ir.dtypes import DType
+from weft.ir.guards import largest, untraced
 from weft.ir.op import Op
 from weft.ir.views import planned_layout
 from weft.kernels.kernel import Kernel
@@ -255,7 +256,7 @@ def takes_prologue(op: Op, processor: Processor) -> bool:
     multiplies the same rows by other columns.
     """
     if isinstance(op, PackedMatmulOp):
-        return _packed_blocking(op, processor).across == 1
+        return untraced(_packed_blocking(op, processor).across) == 1
     if not isinstance(op, MatmulOp) or not are_matrices(op) or not is_own_kernel(op, processor):
         return False
     *leading, m, k = op.args[0].axes.shape
@@ -263,7 +264,8 @@ def takes_prologue(op: Op, processor: Processor) -> bool:
     if not processor.is_serial:
         return n <= tile_columns(m, n, processor)
     acc = accumulator(op.dtype, processor)
-    return blocking((prod(leading), m, k, n), acc, processor, False, acc.lanes).across == 1
+    cut = blocking((prod(leading), m, k, n), acc, processor, False, acc.lanes)
+    return untraced(cut.across) == 1
 
 
 def _packed_blocking(op: PackedMatmulOp, processor: Processor) -> Blocking:
@@ -288,16 +290,14 @@ def scratch_of_product(
     if isinstance(op, PackedMatmulOp):
         panel = op.args[1].axes.shape[-1]
         folded = ((1, batch * m), (batch, m))
-        return max(
-            tiles_bytes((b, i, k, n), acc, processor, is_stored, has_prologue, panel)
-            for b, i in folded
-        )
+        options = acc, processor, is_stored, has_prologue
+        return largest(*(tiles_bytes((b, i, k, n), *options, panel) for b, i in folded))
     # The batch may be folded into the rows; a column is transposed to a row.
     ways = {(batch, m, n), (1, batch * m, n)}
     ways = {(b, j, i) for b, i, j in ways} if n == 1 else ways
+    options = acc, processor, is_stored, has_prologue
     if processor.is_serial:
-        options = acc, processor, is_stored, has_prologue
-        tiles = max(tiles_bytes((b, i, k, j), *options) for b, i, j in ways)
+        tiles = largest(*(tiles_bytes((b, i, k, j), *options) for b, i, j in ways))
         streams = [stream_bytes(b, k, j, acc, processor) for b, i, j in ways if i == 1]
         return max(tiles, *streams, 0)
     return max(

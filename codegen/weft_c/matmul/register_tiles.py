@@ -16,6 +16,7 @@ from math import prod
 
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import DType
+from weft.ir.guards import is_multiple
 from weft_c.loops.parallel import part_bounds, task_index, work_item_bounds
 from weft_c.lowering import Array, Lowering
 from weft_c.matmul.blocking import MAX_UNPACKED_BYTES, MIN_PACKED_ROWS, blocking, packs_rows
@@ -108,7 +109,7 @@ class _RegisterTileKernel:
         if prologue or packs_rows(self.m, self.k, self.n, acc, panel):
             pointer = self._scratch("rows", self.cut.rows * depth)
             self.packed = RowTiles(pointer, depth, self.tile.rows)
-        has_rest = self.m % self.tile.rows or self.n % width or self.code.is_generic
+        has_rest = not (is_multiple(self.m, self.tile.rows) and is_multiple(self.n, width))
         self.in_vectors = epilogue.takes_vectors(self.builder)
         # The epilogue is written once for a tile, not for each of its vectors.
         fits = is_stored and self.in_vectors and not has_rest and self.k <= depth
@@ -189,7 +190,7 @@ class _RegisterTileKernel:
         head = f"for ({self.kind} {tile} = {tiles[0]}; {tile} < {tiles[1]}; {tile}++)"
         with code.block(head):
             start, rows = f"{tile} * {self.tile.rows}", self.tile.rows
-            if self.m % rows or code.is_generic:
+            if not is_multiple(self.m, rows):
                 start = minimum(start, str(self.m - rows))
             yield tile, code.define(f"const {self.kind}", "i", start)
 
@@ -199,7 +200,7 @@ class _RegisterTileKernel:
         In place, the last panel overlaps its predecessor.
         """
         code, width, acc, b = self.code, self.tile.width, self.acc, self.b
-        start, rest = f"panel * {width}", self.n % width
+        start, rest = f"panel * {width}", not is_multiple(self.n, width)
         if self.is_packed:
             first = code.define(f"const {self.kind}", "column", start)
             end = minimum(str(width), f"{self.n} - {first}") if rest else str(width)
@@ -293,7 +294,7 @@ class _RegisterTileKernel:
                 ValueEmitter(self.code, lanes), (*at, i), known, (begin, whole), panel
             )
             begin = whole
-        if not is_vector or self.n % lanes:
+        if not is_vector or not is_multiple(self.n, lanes):
             self.write_columns(ValueEmitter(self.code), (*at, i), known, (begin, end), panel)
 
     def write_columns(

@@ -29,6 +29,17 @@ def iota_rule(op: movement.IotaOp, lowering: Lowering) -> None:
     parallel_for(builder, lowering.out.shape, body, wide=wide)
 
 
+@rules.on_type(movement.SizeOp)
+def size_rule(op: movement.SizeOp, lowering: Lowering) -> None:
+    """Store a number that a later call tells."""
+    builder = lowering.kernel("size")
+    out = builder.array("out", lowering.out, written=True)
+    emitter = ValueEmitter(builder.code)
+    value = emitter.converted(dtypes.int64, op.dtype, f"(i64){op.counted.size}")
+    builder.code.line(out.set(value))
+    builder.launch(1)
+
+
 @rules.on_type(philox.RandomBitsOp)
 def random_bits_rule(op: philox.RandomBitsOp, lowering: Lowering) -> None:
     """Compute a Philox block for every four elements."""

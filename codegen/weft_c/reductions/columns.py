@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from math import prod
 
+from weft.ir.guards import is_multiple
 from weft.support.backports import override
 from weft_c.loops.elementwise import ElementWiseKernel, are_contiguous
 from weft_c.loops.parallel import serial_items, unravel_index, work_item_bounds
@@ -25,7 +26,7 @@ def tile_width(columns: int, outer: int, units: int, widest: int = MAX_WIDTH) ->
     width = widest
     while width > MIN_WIDTH and outer * -(-columns // width) < units * 4:
         width //= 2
-    return min(width, columns)
+    return int(min(width, columns))  # arrays have constant sizes
 
 
 class ColumnReductionLoops(ReductionLoops):
@@ -74,7 +75,7 @@ class ColumnReductionLoops(ReductionLoops):
             *kept, tile = unravel_index(code, (*outer, self.tiles), name, self.kind)
             first = code.define(f"const {self.kind}", "column", f"{tile} * {self.width}")
             count = str(self.width)
-            if self.columns % self.width:
+            if not is_multiple(self.columns, self.width):
                 left = f"{self.columns} - {first}"
                 text = f"{left} < {self.width} ? {left} : {self.width}"
                 count = code.define(f"const {self.kind}", "count", text)

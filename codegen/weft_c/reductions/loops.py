@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from math import prod
 
+from weft.ir.guards import is_multiple, is_traced, largest
 from weft_c.loops.elementwise import COSTLY, ElementWiseKernel, are_contiguous
 from weft_c.loops.parallel import parallel_for
 from weft_c.loops.vectorized_access import find_vector_access
@@ -167,7 +168,7 @@ class ReductionLoops(Accumulators):
     def has_remainder(self, loop: int, count: int) -> bool:
         """Whether a reduced loop in steps of `count` may leave a remainder."""
         is_ragged = loop == 0 and self.nest.ragged is not None
-        return is_ragged or self.nest.reduced[loop] % count != 0
+        return is_ragged or not is_multiple(self.nest.reduced[loop], count)
 
     # Blocks
 
@@ -185,9 +186,10 @@ class ReductionLoops(Accumulators):
         inner = 1
         for loop in reversed(range(len(self.nest.reduced))):
             interleaving = self.interleaving(loop, lanes, vectors)
-            turns = -(-self.nest.reduced[loop] // interleaving)
+            length = self.nest.reduced[loop]
+            turns = -(-length // interleaving)
             if loop == len(self.nest.reduced) - 1:
-                turns = max(turns, self.nest.reduced[loop] % lanes)
+                turns = largest(turns, lanes - 1 if is_traced(length) else length % lanes)
             if inner * turns > BLOCK:
                 return loop, BLOCK // inner * interleaving
             inner *= turns
@@ -327,18 +329,22 @@ class ReductionLoops(Accumulators):
             return {}
         later = self._needed_after(stage)
         rows: dict[int, str] = {}
-        room = ROW_BYTES
+        length, room = nest.reduced[0], ROW_BYTES
+        # An array has a constant size: half of the room for a length that a call tells.
+        size = ROW_BYTES // 8 if is_traced(length) else length
+        if length > size:
+            return {}
         for number in self.builder.required_values(targets, self.uniforms):
             if number in self.builder.loads or number in self.builder.cached_rows:
                 continue
             instruction = self.kernel.instruction(number)
-            nbytes = nest.reduced[0] * 4
+            nbytes = size * 4
             if not isinstance(instruction.op, COSTLY) or number not in later or nbytes > room:
                 continue
             room -= nbytes
             rows[number] = self.code.name("row_of_")
             kind = register_type(instruction.dtype)
-            self.code.line(f"{kind} {rows[number]}[{nest.reduced[0]}];")
+            self.code.line(f"{kind} {rows[number]}[{size}];")
         return rows
 
     def _needed_after(self, stage: int) -> set[int]:

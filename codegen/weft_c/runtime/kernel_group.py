@@ -24,6 +24,7 @@ from weft_c.runtime.host_io import HostIO
 from weft_c.runtime.segments import Launch, Report, Segment, SegmentBuilder, Work, ops_of
 from weft_c.runtime.storage import Arrays, CopiedStorage, bytes_of, view
 from weft_c.source.functions import GPUKernel, HostCall, LibraryCall
+from weft_c.source.numbers import readable
 
 if TYPE_CHECKING:
     from weft_c.runtime.transformer import DeviceTransformer
@@ -45,8 +46,8 @@ class GPUKernelGroup(SegmentBuilder, ABC):
         The launch that is being bound or started; None outside of launches. Errors name it.
     recorder
         What records the launches; None for an ordinary program.
-    choices
-        What `build` chose, as JSON, where a restored program must choose the same.
+    numbers
+        The numbers that the text of kernels refers to by their index; None if it has the numbers.
     error_words
         The memory of the error words, once the group is bound, if any launch may report an error.
     """
@@ -66,7 +67,7 @@ class GPUKernelGroup(SegmentBuilder, ABC):
         self.workspace_pool = transformer.workspace_pool
         self.starting: Launch | None = None
         self.recorder = program.recorder
-        self.choices: Any = None
+        self.numbers: Sequence[int] | None = None
         self._bound_to: int | None = None
         self._is_closed = False
 
@@ -132,7 +133,8 @@ class GPUKernelGroup(SegmentBuilder, ABC):
     def build(self) -> None:
         """Compile the program after the last `add_kernel`; raises BackendError if that fails."""
         self.launch_small()
-        self.program.source = text = self.source.text
+        text = self.source.text
+        self.program.source = partial(readable, text, self.numbers)
         self.program.source_locations = self.source.line_locations
         self.program.code = self
         if self.source.functions:

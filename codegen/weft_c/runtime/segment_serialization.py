@@ -11,10 +11,15 @@ from weft.plan.plan import Step
 from weft_c.runtime.control_flow import Conditional, Control, Repeat, While
 from weft_c.runtime.segments import Launch, Segment, SegmentBuilder
 from weft_c.source.functions import Function, GPUKernel, HostCall, LibraryCall, Parameter
+from weft_c.source.numbers import TABLE
 
 if TYPE_CHECKING:
     from weft.cache.serialization import Deserializer, Serializer
     from weft_c.runtime.kernel_group import GPUKernelGroup
+
+
+_NUMBERS = "numbers"
+"""What stands for the table of numbers among arguments."""
 
 
 def serialize(group: GPUKernelGroup, serializer: Serializer) -> Any:
@@ -37,7 +42,6 @@ def serialize(group: GPUKernelGroup, serializer: Serializer) -> Any:
             for f in functions.values()
         ],
         "segments": _SegmentSerializer(group, serializer, numbers).segments(group.segments),
-        "choices": group.choices,
     }
 
 
@@ -58,9 +62,7 @@ class _SegmentSerializer:
         ]
 
     def launch(self, kernel: Launch, word: int | None) -> Any:
-        tensors = [
-            None if layout is None else self.serializer.tensor(layout) for layout in kernel.args
-        ]
+        tensors = [self.argument(layout) for layout in kernel.args]
         if isinstance(kernel, LibraryCall):
             return [kernel.name, tensors, 0, self.origins((kernel.op,)), None]
         reported: Any = None
@@ -72,6 +74,11 @@ class _SegmentSerializer:
             reported = [report.start, op, places]
         number = self.numbers[kernel.function.name]
         return [number, tensors, kernel.items, self.origins(kernel.ops), reported]
+
+    def argument(self, layout: TensorDescription | None) -> Any:
+        if layout is None or layout is TABLE:
+            return None if layout is None else _NUMBERS
+        return self.serializer.tensor(layout)
 
     def host(self, work: HostCall | Control | None) -> Any:
         match work:
@@ -98,7 +105,6 @@ class _SegmentSerializer:
 
 def restore(group: GPUKernelGroup, deserializer: Deserializer) -> None:
     """Add the functions and segments that `serialize` returned to an empty group."""
-    group.choices = deserializer.code["choices"]
     functions: list[Function] = []
     for each in deserializer.code["functions"]:
         title, parameters, body, size, called, calls, shuffles, origins = each
@@ -150,7 +156,7 @@ class _SegmentDeserializer:
             library = LibraryCall(number, tuple(map(self.tensor, tensors)), op)
             self.group.add_work(library, Step(op, (), ()), 0)
             return
-        args = tuple(None if index is None else self.tensor(index) for index in tensors)
+        args = tuple(map(self.argument, tensors))
         is_guarded = reported == "guarded"
         kernel = GPUKernel(self.functions[number], args, items, (op,), is_guarded)
         self.group.source.functions.setdefault(kernel.function.name, kernel.function)
@@ -161,6 +167,11 @@ class _SegmentDeserializer:
                 self.deserializer.value(serialized_op), (), tuple(map(self.tensor, operands))
             )
         self.group.add_work(kernel, step, start)
+
+    def argument(self, number: Any) -> TensorDescription | None:
+        if number is None or number == _NUMBERS:
+            return None if number is None else self.deserializer.table
+        return self.tensor(number)
 
     def call(self, work: Any, places: Any, written: Any, op: Any) -> None:
         called, args = _callable(self.deserializer.value(work)), tuple(map(self.tensor, places))

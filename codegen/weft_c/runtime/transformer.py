@@ -145,11 +145,14 @@ class DeviceTransformer(Transformer):
     ) -> Callable[..., None]:
         """Generate, compile and return the program."""
         group = self.kernel_group(program)
-        if len(ordered_ops) == 1 and not ordered_ops[0].op.graphs:
-            group.processor = group.processor.alone
-        for step in ordered_ops:
-            group.add_kernel(step)
+        _add_steps(group, ordered_ops)
         return self._built(group)
+
+    @override
+    def lower(self, program: Program) -> None:
+        group = program.code = self.kernel_group(program)
+        _add_steps(group, program.plan.steps)
+        group.launch_small()
 
     def code_options(self) -> Sequence[Any]:
         """Return the processor and the rules, on which generated code depends."""
@@ -162,6 +165,7 @@ class DeviceTransformer(Transformer):
     def restore(self, program: Program, deserializer: Deserializer) -> Callable[..., None]:
         """Compile the source of an exported program and return the program."""
         group = self.kernel_group(program)
+        group.numbers = deserializer.numbers
         segment_serialization.restore(group, deserializer)
         return self._built(group)
 
@@ -195,6 +199,13 @@ class DeviceTransformer(Transformer):
         for buffer in buffers:
             buffer.release()
         self.workspace_pool.release()
+
+
+def _add_steps(group: GPUKernelGroup, steps: Sequence[Step]) -> None:
+    if len(steps) == 1 and not steps[0].op.graphs:
+        group.processor = group.processor.alone
+    for step in steps:
+        group.add_kernel(step)
 
 
 def target_of(name: str, processor: Processor, fast_math: bool = False) -> Target:

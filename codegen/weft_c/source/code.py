@@ -45,12 +45,9 @@ class Code:
         The names of the helpers that it calls, as keys.
     shuffles
         Whether it uses warp shuffles.
-    is_generic
-        Whether it avoids shortcuts that only some lengths allow.
     """
 
-    def __init__(self, taken: Iterable[str] = (), is_generic: bool = False) -> None:
-        self.is_generic = is_generic
+    def __init__(self, taken: Iterable[str] = ()) -> None:
         self.lines: list[str] = []
         self.calls: dict[str, None] = {}
         self.shuffles = False

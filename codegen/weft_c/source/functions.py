@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import DType
 from weft.ir.op import Op
+from weft.support.locks import cached_property
 from weft.support.quoting import harmless, identifier
 from weft.support.source import Location, file_info
 from weft_c.dialect import Dialect
@@ -64,7 +65,7 @@ class Function:
     calls: tuple[str, ...] = ()
     shuffles: bool = False
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The kernel's name: the title and a hash of the text."""
         text = f"{self.parameters}{self.body}{self.group}"

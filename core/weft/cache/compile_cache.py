@@ -11,8 +11,9 @@ import functools
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from copy import copy
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
@@ -22,8 +23,10 @@ from weft.cache.fingerprint import fingerprint
 from weft.cache.serialization import Deserializer, Serializer
 from weft.cache.store import Cache, is_off, open_cache
 from weft.cache.structure import Canonicalizer, NotCanonical, Structure, structure_of
+from weft.cache.template_cache import TemplateCache
 from weft.errors import PluginError
 from weft.ir.graph import Graph
+from weft.ir.lengths import Symbol
 from weft.passes.interface import GraphPass
 from weft.plugins.blame import guarded, origin_of
 from weft.support.digest import digest_of
@@ -69,7 +72,7 @@ class MemoryCache:
 _memory = MemoryCache()
 
 
-class _Key:
+class Key:
     """The key of a program."""
 
     def __init__(self, text: str, structure: Structure, modules: Iterable[str]) -> None:
@@ -81,25 +84,46 @@ class _Key:
         with suppress(NotCanonical):
             self.on_disk = digest_of(f"{text}\n{fingerprint(self.modules)}".encode())
 
+    def numbered(self, number: int) -> Key:
+        """Return the key of one of several entries."""
+        found = copy(self)
+        found.digest = digest_of(f"{self.digest} {number}".encode())
+        if self.on_disk is not None:
+            found.on_disk = digest_of(f"{self.on_disk} {number}".encode())
+        return found
+
 
 class CompileCache:
     """The view of one transformer on the cache.
 
     `option` is the transformer's ``cache=``: whether to use the default folder, or the folder.
+
+    Attributes
+    ----------
+    templates
+        Its view on programs of unknown lengths.
+    offered
+        The contents of an artifact, by key.
     """
 
     def __init__(self, transformer: Transformer, option: bool | str | os.PathLike[str]) -> None:
         self.transformer = transformer
         self.option = option
-        self._missed: dict[Program, _Key] = {}
-        self._offered: dict[str, bytes] = {}
+        self.templates = TemplateCache(self)
+        self._missed: dict[Program, Key] = {}
+        self.offered: dict[str, list[bytes]] = {}
 
     @property
     def is_on(self) -> bool:
         """Whether the cache is on."""
         is_wanted = self.option is not False and not is_off()
         # Plugins that were registered by hand are not known to another process.
-        return is_wanted and _can_restore(self.transformer) and not plugins.any_by_hand()
+        return is_wanted and self.can_restore and not plugins.any_by_hand()
+
+    @property
+    def can_restore(self) -> bool:
+        """Whether the backend restores programs that were exported."""
+        return _can_restore(self.transformer)
 
     @property
     def cache(self) -> Cache:
@@ -115,43 +139,51 @@ class CompileCache:
         ]
 
     def find(self, program: Program) -> bool:
-        """Restore a program from the cache; returns whether it was there."""
+        """Restore a program from the cache, or let a template serve it; returns whether it runs."""
         self._missed.pop(program, None)
-        if not (self.is_on or self._offered):
+        if self.templates.provide(program):
+            return True
+        if not (self.is_on or self.offered):
             return False
         try:
             key = self._missed[program] = self._key(program)
         except NotCanonical:
             return False
-        offered = self._offered.get(key.digest)
-        if offered is not None and self._restore(program, key, offered):
-            return True
-        if not self.is_on or settings.DUMP.value:
-            return False  # the dumps are wanted, and only passes that run make them
-        content = _memory.read(key.digest)
-        if content is not None and self._restore(program, key, content):
-            return True
-        content = self.cache.read(key.on_disk) if key.on_disk else None
-        if content is None or not self._restore(program, key, content):
-            return False
-        _memory.write(key.digest, content)
-        return True
+        for content in self.contents(key):
+            if self._restore(program, key, content):
+                del self._missed[program]
+                return True
+        return False
 
-    def _restore(self, program: Program, key: _Key, content: bytes) -> bool:
+    def contents(self, key: Key) -> Iterator[bytes]:
+        """Yield what the cache has under a key: what was offered, then from memory or disk."""
+        yield from self.offered.get(key.digest, ())
+        if not self.is_on or settings.DUMP.value:
+            return  # the dumps are wanted, and only passes that run make them
+        content = _memory.read(key.digest)
+        if content is not None:
+            yield content
+        content = self.cache.read(key.on_disk) if key.on_disk else None
+        if content is not None:
+            _memory.write(key.digest, content)
+            yield content
+
+    def _restore(self, program: Program, key: Key, content: bytes) -> bool:
         try:
-            deserializer = Deserializer(
-                key.structure, CacheEntry.from_content(content), key.modules
-            )
-            run = self.transformer.restore(program, deserializer)
-            program.run = guarded(run, origin_of(type(self.transformer)), f"in {program.name}")
+            entry = CacheEntry.from_content(content)
+            self.run_entry(program, Deserializer(key.structure, entry, key.modules))
         except Exception as error:
             self.cache.warn(f"a compiled program of {program.name} is not usable: {error!r}")
             return False
-        del self._missed[program]
+        return True
+
+    def run_entry(self, program: Program, deserializer: Deserializer) -> None:
+        """Make a program run what an entry has."""
+        run = self.transformer.restore(program, deserializer)
+        program.run = guarded(run, origin_of(type(self.transformer)), f"in {program.name}")
         program.arena_size, program.buffers = deserializer.arena_size, deserializer.buffers
         program.is_restored = True
         program.later = functools.partial(self.transformer.plan_again, program, deserializer.order)
-        return True
 
     def keep(self, programs: Iterable[Program]) -> None:
         """Store newly compiled programs."""
@@ -159,28 +191,36 @@ class CompileCache:
             key = self._missed.pop(program, None)
             if key is None or not self.is_on:
                 continue
-            try:
+            with suppress(NotCanonical):
                 content = self._export(program, key)
-            except NotCanonical:
-                continue
-            if content is not None:
-                _memory.write(key.digest, content)
-                if key.on_disk:
-                    self.cache.write(key.on_disk, content)
+                if content is not None:
+                    self.write(key, content)
         self._missed.clear()
 
-    def entry_content(self, program: Program, graph: Graph) -> tuple[str, bytes] | None:
+    def write(self, key: Key, content: bytes) -> None:
+        """Keep content under a key."""
+        _memory.write(key.digest, content)
+        if key.on_disk:
+            self.cache.write(key.on_disk, content)
+
+    def entry_content(
+        self, program: Program, graph: Graph, solution: Mapping[Symbol, int]
+    ) -> tuple[str, bytes] | None:
         """Return the key and the content of a compiled program, for a graph of equal structure.
 
-        None for a program that no other process could restore.
+        `solution` has the program's lengths of that graph. Returns None for a program that no other
+        process could restore.
         """
-        if not _can_restore(self.transformer):
+        if not self.can_restore:
             return None
         try:
-            program_key, key = self._key(program), self._key(program, graph).digest
+            if program.template is not None:
+                return self._key(program, graph).digest, program.template.entry.content()
+            program_key = self._key(program)
+            key = self._key(program, graph.specialized(solution)).digest
             # What a restored program refers to may have been planned again.
             content = (
-                self._content(program_key)
+                next(self.contents(program_key), None)
                 if program.is_restored
                 else self._export(program, program_key)
             )
@@ -188,30 +228,29 @@ class CompileCache:
             return None
         return None if content is None else (key, content)
 
-    def _export(self, program: Program, key: _Key) -> bytes | None:
+    def _export(self, program: Program, key: Key) -> bytes | None:
         serializer = Serializer(program, key.structure)
         code = self.transformer.export(program, serializer)
         return None if code is None else serializer.entry(code).content()
 
-    def _content(self, key: _Key) -> bytes | None:
-        content = self._offered.get(key.digest) or _memory.read(key.digest)
-        return content or (self.cache.read(key.on_disk) if key.on_disk else None)
-
     def offer(self, key: str, content: bytes) -> None:
         """Use a compiled program from elsewhere, which the caller trusts, under a key."""
-        self._offered[key] = content
+        self.offered.setdefault(key, []).append(content)
 
-    def _key(self, program: Program, graph: Graph | None = None) -> _Key:
+    def _key(self, program: Program, graph: Graph | None = None) -> Key:
         """Return the key of a program, or what it is for a graph of equal structure."""
-        structure = structure_of(graph or program.captured, all_values=False)
+        return self.key_of(graph or program.captured, program.template is not None)
+
+    def key_of(self, graph: Graph, is_family: bool = False) -> Key:
+        """Return the key of a graph, whose lengths are unknown in a family's."""
+        structure = structure_of(graph, all_values=False)
         describe = Canonicalizer()
         transformer = self.transformer
         pipeline = transformer.graph_compiler.pipeline
         text = "\n".join(
             [
                 structure.digest,
-                # A backend may write other code where programs for other lengths are to share it.
-                str(program.family is not None),
+                str(is_family),
                 describe(type(transformer)),
                 describe.sequence(transformer.code_options()),
                 describe(transformer.memory_limit),
@@ -219,7 +258,7 @@ class CompileCache:
                 *(_pass(each, describe) for each in pipeline.names(transformer.target)),
             ]
         )
-        return _Key(text, structure, structure.modules | describe.modules)
+        return Key(text, structure, structure.modules | describe.modules)
 
 
 def _pass(graph_pass: str | GraphPass, describe: Canonicalizer) -> str:

@@ -6,7 +6,6 @@ to the user's own when the program is restored for a graph of equal structure.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,12 +13,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.cache.entry import CacheEntry
-from weft.cache.structure import Canonicalizer, NotCanonical, Structure, address
+from weft.cache.structure import (
+    Canonicalizer,
+    NotCanonical,
+    Structure,
+    address,
+    found_by_name,
+    packages_of,
+)
 from weft.errors import NeedsMemory
 from weft.ir import dtypes, scope
-from weft.ir.description import TensorDescription
+from weft.ir.description import TensorDescription, contiguous
 from weft.ir.folded_constants import source_of
 from weft.ir.graph import Graph
+from weft.ir.guards import TracedLength, with_numbers
 from weft.ir.op import Op, op_classes
 from weft.ir.results import ResultOp, TupleOp
 from weft.ir.storage import ParameterOp, owning_constant, placeholder
@@ -27,6 +34,7 @@ from weft.ir.traversal import postorder
 from weft.kernels import FusedOp, Kernel
 from weft.plan.plan import ARENA, CONSTANT, STATE, Buffer
 from weft.support import source
+from weft.support.locks import cached_property
 
 if TYPE_CHECKING:
     from weft.runtime.program import Program
@@ -122,7 +130,7 @@ class Serializer:
         Values are numbers, text, dtypes, arrays; tuples, lists, dicts and slices of values;
         functions and classes by name, `partial` objects of these, kernels, ops and their methods.
         """
-        if value is None or type(value) in (bool, int, str):
+        if value is None or type(value) in (bool, int, str, TracedLength):
             return value
         pack = _PACK.get(type(value))
         if pack is not None:
@@ -178,13 +186,20 @@ class Deserializer:
         The ops of the graph in compiled order.
     arena_size, buffers
         The memory of the program; offsets in the arena count from the start of its only buffer.
+    numbers
+        The numbers that text refers to by their index, where they follow from unknown lengths.
     """
 
     def __init__(
-        self, structure: Structure, entry: CacheEntry, modules: Iterable[str] = ()
+        self,
+        structure: Structure,
+        entry: CacheEntry,
+        modules: Iterable[str] = (),
+        numbers: Sequence[int] | None = None,
     ) -> None:
+        self.numbers = numbers
         self.structure = structure
-        self._named = {each.partition(".")[0] for each in (*_NAMED, *modules)}
+        self._packages = packages_of((*_NAMED, *modules))
         self.arrays: list[Any] = entry.arrays
         document = entry.document
         self.code = document["code"]
@@ -211,6 +226,14 @@ class Deserializer:
         known = dtypes.as_dtype(dtype)
         return TensorDescription(tuple(shape), known, tuple(strides), offset, buffers[base])
 
+    @cached_property
+    def table(self) -> TensorDescription:
+        """The layout of the numbers, which are a constant of the program."""
+        numbers = np.array(self.numbers or (), np.int64)
+        buffer = Buffer(CONSTANT, numbers.nbytes, 0, owning_constant(numbers))
+        self.buffers.append(buffer)
+        return contiguous(numbers.shape, numbers.dtype, buffer)
+
     def tensor(self, number: int) -> TensorDescription:
         """Return a layout."""
         return self._tensors[number]
@@ -232,13 +255,7 @@ class Deserializer:
 
     def name(self, words: Any) -> Any:
         """Return a function or class by module and name, if its package may be named."""
-        module, name = words
-        if module.partition(".")[0] not in self._named:
-            raise ValueError(f"the module {module!r} has no part in this program")
-        value = importlib.import_module(module)
-        for part in name.split("."):
-            value = getattr(value, part)
-        return value
+        return found_by_name(words, self._packages)
 
     def folded_constant(self, steps: Any) -> Any:
         """Return the array of a constant, computed by the last of some ops."""
@@ -261,7 +278,7 @@ class Deserializer:
         """Return an op that a pass created, with the line of the user's op behind it."""
         from weft.text.parser import parse  # few programs need it
 
-        op: Op = parse(text).outputs[0]
+        op: Op = parse(with_numbers(text, self.numbers or ())).outputs[0]
         if isinstance(op, ResultOp):
             op = op.args[0]
         location = self.location(origin)

@@ -8,10 +8,11 @@ order; not names, source lines, identity or the order of creation. Values count 
 from __future__ import annotations
 
 import enum
+import importlib
 import struct
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +20,8 @@ import numpy as np
 
 from weft.ir.axes import AUTOMATIC_NAME, Axes, Axis, FlattenedAxis, ShardAxis
 from weft.ir.graph import Graph
+from weft.ir.guards import TracedLength
+from weft.ir.lengths import FloorDivision, Length, Symbol
 from weft.ir.op import Op
 from weft.ir.storage import ParameterOp, ReadOp
 from weft.ir.traversal import postorder
@@ -60,6 +63,26 @@ class Structure:
     unread: frozenset[Op]
     called_structures: tuple[Structure, ...] = ()
 
+    def twin(self, graph: Graph) -> Structure:
+        """Return the structure of a graph that differs from this one's in its lengths alone."""
+        twins: dict[str, Structure] = {}
+        found = self._twin(graph, twins)
+        called = tuple([twins[each.digest] for each in self.called_structures])
+        return replace(found, called_structures=called)
+
+    def _twin(self, graph: Graph, twins: dict[str, Structure]) -> Structure:
+        """Return the twin without its called structures, which are added to `twins`."""
+        ops = _ordered(graph)
+        for op, other in zip(self.ops, ops, strict=True):
+            for called, twin in zip(op.graphs, other.graphs, strict=True):
+                structure = memoized_structure(called)
+                if structure.digest not in twins:
+                    twins[structure.digest] = structure._twin(twin, twins)
+        unread = frozenset(
+            [other for op, other in zip(self.ops, ops, strict=True) if op in self.unread]
+        )
+        return replace(self, ops=tuple(ops), unread=unread)
+
     @cached_property
     def all_ops(self) -> tuple[Op, ...]:
         """The ops, then those of called graphs, in an order that depends on the structure only."""
@@ -79,10 +102,8 @@ def structure_of(graph: Graph, all_values: bool = True) -> Structure:
 class _StructureBuilder:
     def __init__(self, graph: Graph, all_values: bool) -> None:
         self.graph = graph
-        index = {op: number for number, op in enumerate(graph.ops)}
-        effects = sorted(graph.effects, key=index.__getitem__)
-        self.roots = (*graph.inputs, *effects, *graph.outputs, *(v for _, v in graph.updates))
-        self.ops = postorder(self.roots, graph.children if graph.after else _args)
+        self.roots = _roots(graph)
+        self.ops = _ordered(graph)
         self.numbers = {op: number for number, op in enumerate(self.ops)}
         self.inputs = {op: number for number, op in enumerate(graph.inputs)}
         self.states: dict[Any, int] = {}
@@ -117,7 +138,7 @@ class _StructureBuilder:
         """Return the structures of called graphs, one for each digest."""
         structures: dict[str, Structure] = {}
         for graph in (graph for op in self.ops if op.graphs for graph in op.graphs):
-            structure = self.describe.structure(graph)
+            structure = memoized_structure(graph)
             for each in (structure, *structure.called_structures):
                 structures.setdefault(each.digest, each)
         return structures.values()
@@ -149,6 +170,22 @@ class _StructureBuilder:
         return f"{number}:{state.kind}:{axes}{self.describe.dtype(state.dtype)}"
 
 
+def memoized_structure(graph: Graph) -> Structure:
+    """Return the structure of a called graph, which is memoized."""
+    return graph.memo_nested(structure_of, lambda: structure_of(graph))
+
+
+def _roots(graph: Graph) -> tuple[Op, ...]:
+    index = {op: number for number, op in enumerate(graph.ops)}
+    effects = sorted(graph.effects, key=index.__getitem__)
+    return *graph.inputs, *effects, *graph.outputs, *(value for _, value in graph.updates)
+
+
+def _ordered(graph: Graph) -> list[Op]:
+    """Return the ops of a graph in an order that depends on the structure only."""
+    return postorder(_roots(graph), graph.children if graph.after else _args)
+
+
 def _args(op: Op) -> tuple[Any, ...]:
     return op.args
 
@@ -178,14 +215,11 @@ class Canonicalizer:
         self._names: dict[Any, str] = {}
         self._dtypes: dict[Any, str] = {}
         self._automatic: dict[str, str] = {}
-
-    def structure(self, graph: Graph) -> Structure:
-        """Return the structure of a called graph, which is memoized."""
-        return graph.memo_nested(structure_of, lambda: structure_of(graph))
+        self._symbols: dict[Symbol, int] = {}
 
     def graph(self, graph: Graph) -> str:
         """Return the description of a called graph."""
-        known = self.structure(graph)
+        known = memoized_structure(graph)
         self.modules |= known.modules
         return f"graph{known.digest}"
 
@@ -247,6 +281,20 @@ class Canonicalizer:
             name = self._automatic.setdefault(name, f"?{len(self._automatic)}")
         return f"{self(axis.length)}{name!r}"
 
+    def length(self, length: Length) -> str:
+        """Return the description of a polynomial; symbols are numbered by first use."""
+        terms = [
+            f"{factor}*{'*'.join(sorted(map(self.atom, atoms)))}"
+            for atoms, factor in length.terms.items()
+        ]
+        return f"length({'+'.join(sorted(terms))})"
+
+    def atom(self, atom: Symbol | FloorDivision) -> str:
+        """Return the description of a symbol or a quotient."""
+        if isinstance(atom, FloorDivision):
+            return f"({self(atom.numerator)}//{self(atom.denominator)})"
+        return f"s{self._symbols.setdefault(atom, len(self._symbols))}"
+
     def kernel(self, kernel: Kernel) -> str:
         """Return the description of a kernel, with operands by number."""
         operands = [(x.shape, x.dtype, x.places, x.constant) for x in kernel.operands]
@@ -273,6 +321,22 @@ def address(value: Any) -> tuple[str, str]:
     return module, name
 
 
+def found_by_name(address: Sequence[str], packages: Container[str]) -> Any:
+    """Return a function or class by module and name; raises ValueError outside of some packages."""
+    module, name = address
+    if module.partition(".")[0] not in packages:
+        raise ValueError(f"the module {module!r} has no part in this program")
+    value = importlib.import_module(module)
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def packages_of(modules: Iterable[str]) -> set[str]:
+    """Return the packages of some modules."""
+    return {each.partition(".")[0] for each in modules}
+
+
 _address_once = lru_cache(maxsize=4096)(address)
 """What was found once stays describable, wherever its name points later."""
 
@@ -295,5 +359,7 @@ _BY_TYPE: dict[type, Callable[[Canonicalizer, Any], str]] = {
     FlattenedAxis: lambda describe, value: f"flat{describe.axes(value.axes)}",
     ShardAxis: lambda describe, x: f"shard{describe.sequence((x.axes, x.ranks, x.communicator))}",
     Kernel: Canonicalizer.kernel,
+    Length: Canonicalizer.length,
+    TracedLength: lambda describe, value: f"traced {describe.length(value.length)}",
     Graph: Canonicalizer.graph,
 }

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any, Self, SupportsIndex, overload
 
 from weft.errors import AxesError, HostMemoryError, ImmutableError
+from weft.ir.guards import is_traced
 from weft.ir.lengths import Length, Symbol, product, substitute, symbol, symbols_of
 from weft.support.locks import cached_property
 
@@ -193,7 +194,7 @@ def _checked_name(name: object) -> str | None:
 
 
 def _checked(length: int | Length, name: str | None) -> int | Length:
-    if isinstance(length, Length):
+    if isinstance(length, Length) or is_traced(length):
         return length
     label = "a positional axis" if name is None else f"axis {name!r}"
     try:

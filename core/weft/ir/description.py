@@ -42,10 +42,13 @@ class TensorDescription:
         """The first byte that the elements cover in the buffer, and the number of bytes."""
         if not self.size:
             return self.offset, 0
-        spans = [(n - 1) * step for n, step in zip(self.shape, self.strides, strict=True)]
-        first = self.offset + sum(min(span, 0) for span in spans)
-        last = self.offset + sum(max(span, 0) for span in spans)
-        return first, last + self.dtype.itemsize - first
+        below = above = 0
+        for length, step in zip(self.shape, self.strides, strict=True):
+            if step < 0:
+                below += (length - 1) * step
+            else:
+                above += (length - 1) * step
+        return self.offset + below, above - below + self.dtype.itemsize
 
     @property
     def is_contiguous(self) -> bool:

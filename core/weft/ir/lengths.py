@@ -126,6 +126,12 @@ class Length:
     def __rfloordiv__(self, other: int) -> int | Length:
         return floor_divide(other, self)
 
+    def __mod__(self, other: int | Length) -> int | Length:
+        return self - self // other * other
+
+    def __rmod__(self, other: int) -> int | Length:
+        return other - other // self * self
+
     def symbols(self) -> Iterator[Symbol]:
         """Yield every symbol that the length depends on, repeats included."""
         for atoms in self.terms:
@@ -171,7 +177,9 @@ def floor_divide(numerator: int | Length, denominator: int | Length) -> int | Le
     if isinstance(numerator, int):
         if isinstance(denominator, int):
             return numerator // denominator
-        numerator = Length({(): numerator}) if numerator else Length({})
+        if not numerator:
+            return 0
+        numerator = Length({(): numerator})
     if numerator == denominator:
         return 1
     if isinstance(denominator, int):

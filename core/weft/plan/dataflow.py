@@ -15,6 +15,7 @@ from weft.ir import scope
 from weft.ir.axes import require_addressable
 from weft.ir.description import TensorDescription, contiguous
 from weft.ir.graph import Graph
+from weft.ir.guards import untraced
 from weft.ir.op import Op
 from weft.ir.results import ResultOp, TupleOp
 from weft.ir.storage import ReadOp
@@ -67,7 +68,8 @@ class Dataflow:
     buffers
         All buffers; each state, input and constant has one.
     sizes
-        By buffer, its bytes in the arena, rounded up to the alignment; 0 outside of it.
+        By buffer, its bytes in the arena, rounded up to the alignment; 0 outside of it. They are
+        untraced: every schedule and every placement is right.
     values
         By buffer, the op whose value a step stores there.
     ops
@@ -184,7 +186,7 @@ class Dataflow:
         if kind == ARENA:
             buffer.size = self.padded(nbytes)
         self.buffers.append(buffer)
-        self.sizes.append(buffer.size if kind == ARENA else 0)
+        self.sizes.append(untraced(buffer.size) if kind == ARENA and nbytes else 0)
         return buffer
 
     def _store(self, op: Op, kind: str, owner: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
+from weft.ir.guards import untraced
 from weft.plan import placement
 from weft.plan.buffers import ARENA, RESULT
 from weft.plan.dataflow import BufferReuse, Dataflow, Update
@@ -136,7 +137,9 @@ class Liveness:
         """The blocks to place: the buffers of the arena, then scratch memory."""
         flow, first, last = self.flow, self.first, self.last
         blocks = [Block(flow.sizes[each], first[each], last[each]) for each in self.arena]
-        blocks += [Block(flow.padded(flow.scratch[node]), p, p) for p, node in self.scratch]
+        blocks += [
+            Block(untraced(flow.padded(flow.scratch[node])), p, p) for p, node in self.scratch
+        ]
         return blocks
 
     @cached_property
@@ -156,7 +159,7 @@ class Liveness:
     @cached_property
     def copied(self) -> int:
         """The bytes copied because values could not reuse an older buffer."""
-        nbytes = [buffer.nbytes for buffer in self.flow.buffers]
+        nbytes = [untraced(buffer.nbytes) for buffer in self.flow.buffers]
         elsewhere = [
             reuse.buffer
             for reuse in self.flow.reuses

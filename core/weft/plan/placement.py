@@ -56,11 +56,11 @@ def lower_bound(blocks: Sequence[Block]) -> int:
     return peak
 
 
-def place(blocks: Sequence[Block], quick: Placed | None = None) -> Placed:
+def place(blocks: Sequence[Block], quick: Placed | None = None, is_exact: bool = True) -> Placed:
     """Return an offset for each block, and the size of the arena that holds them all.
 
     Offsets are multiples of any number that divides all sizes. `quick` is what `place_quickly`
-    returned, if it is known.
+    returned, if it is known. An exact search takes up to a second.
     """
     bound = lower_bound(blocks)
     first = place_quickly(blocks) if quick is None else quick
@@ -69,11 +69,24 @@ def place(blocks: Sequence[Block], quick: Placed | None = None) -> Placed:
     offsets, size = [0] * len(blocks), bound
     for members in _independent_groups(blocks):
         enough = size if len(members) < MANY else int(size * CLOSE)
-        member_offsets, needed = _best([blocks[index] for index in members], enough)
+        member_offsets, needed = _best([blocks[index] for index in members], enough, is_exact)
         size = max(size, needed)
         for index, offset in zip(members, member_offsets, strict=True):
             offsets[index] = offset
     return min(first, (offsets, size), key=lambda placed: placed[1])
+
+
+def placement_in_units(
+    sizes: Sequence[int], ranges: Sequence[tuple[int, int]], unit: int
+) -> tuple[int, ...]:
+    """Return the offset of each block, then the size of the arena, as multiples of a unit.
+
+    The unit divides all sizes. `ranges` has the first and the last step of each block. A call waits
+    for this, so there is no exact search.
+    """
+    blocks = [Block(size, *steps) for size, steps in zip(sizes, ranges, strict=True)]
+    offsets, size = place(blocks, is_exact=False)
+    return *(offset // unit for offset in offsets), size // unit
 
 
 def place_quickly(blocks: Sequence[Block]) -> Placed:
@@ -95,10 +108,10 @@ def _independent_groups(blocks: Sequence[Block]) -> Iterator[list[int]]:
         yield members
 
 
-def _best(blocks: Sequence[Block], enough: int) -> Placed:
+def _best(blocks: Sequence[Block], enough: int, is_exact: bool) -> Placed:
     """Return the smallest of several placements, or the first of at most `enough` bytes."""
     best: Placed | None = None
-    for attempt in _attempts(blocks, enough):
+    for attempt in _attempts(blocks, enough, is_exact):
         if best is None or attempt[1] < best[1]:
             best = attempt
         if best[1] <= enough:
@@ -107,10 +120,10 @@ def _best(blocks: Sequence[Block], enough: int) -> Placed:
     return best
 
 
-def _attempts(blocks: Sequence[Block], enough: int) -> Iterator[Placed]:
+def _attempts(blocks: Sequence[Block], enough: int, is_exact: bool = True) -> Iterator[Placed]:
     yield place_quickly(blocks)
     yield from _by_keys(blocks, enough)
-    if len(blocks) <= EXACT_LIMIT:
+    if is_exact and len(blocks) <= EXACT_LIMIT:
         yield _Search(blocks, enough).run()
 
 

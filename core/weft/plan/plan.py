@@ -18,6 +18,7 @@ from typing import Any
 from weft.ir import dtypes, scope
 from weft.ir.description import TensorDescription, contiguous
 from weft.ir.graph import Graph, called_graphs
+from weft.ir.guards import computed, is_traced
 from weft.ir.op import Op
 from weft.ir.results import ResultOp
 from weft.ir.storage import ParameterOp, ReadOp
@@ -32,6 +33,7 @@ from weft.plan.callee_plans import PLAN, plan_of
 from weft.plan.dataflow import Dataflow
 from weft.plan.inplace import InPlaceAnalysis, buffer_owner
 from weft.plan.liveness import Liveness
+from weft.plan.placement import placement_in_units
 from weft.plan.rematerialization import rematerialized
 from weft.plan.schedule import schedules
 from weft.plan.unrolled_schedule import unroll
@@ -398,6 +400,7 @@ class _Assembly:
         self.buffers = self.flow.buffers
         self.states = {buffer.owner: buffer for buffer in self.buffers if buffer.kind == STATE}
         self.scratch: dict[int, TensorDescription] = {}
+        self.arena_size = 0
 
     def plan(self, source: Graph, peak_as_written: int) -> Plan:
         """Return the plan for a graph."""
@@ -416,7 +419,7 @@ class _Assembly:
             results=self.flow.results,
             source=source,
             alignment=self.flow.target.alignment,
-            arena_size=self.liveness.placement[1],
+            arena_size=self.arena_size,
             peak_live=self.liveness.peak,
             peak_as_written=peak_as_written,
         )
@@ -431,16 +434,33 @@ class _Assembly:
 
     def _set_offsets(self) -> None:
         """Place the buffers of the arena, and add those of scratch memory."""
-        offsets = iter(self.liveness.placement[0])
-        for number in self.liveness.arena:
-            self.buffers[number].offset = next(offsets)
+        scratch: dict[int, Buffer] = {}
         for position, node in self.liveness.scratch:
             nbytes = self.flow.scratch[node]
-            buffer = Buffer(ARENA, nbytes, len(self.buffers))
+            scratch[node] = buffer = Buffer(ARENA, nbytes, len(self.buffers))
+            buffer.size = self.flow.padded(nbytes)
             buffer.first = buffer.last = position
-            buffer.offset = next(offsets)
             self.buffers.append(buffer)
-            self.scratch[node] = TensorDescription((nbytes,), _BYTE, (1,), buffer.offset, buffer)
+        values = [self.buffers[number] for number in self.liveness.arena]
+        self.arena_size = self._place([*values, *scratch.values()])
+        for node, buffer in scratch.items():
+            self.scratch[node] = TensorDescription(
+                (buffer.nbytes,), _BYTE, (1,), buffer.offset, buffer
+            )
+
+    def _place(self, arena: Sequence[Buffer]) -> Any:
+        """Place the buffers of the arena, and return its size."""
+        sizes = tuple([buffer.size for buffer in arena])
+        if is_traced(*sizes):
+            unit = self.flow.target.alignment
+            ranges = tuple([(buffer.first, buffer.last) for buffer in arena])
+            *places, end = computed(placement_in_units, sizes, ranges, unit)
+            offsets, arena_size = [unit * place for place in places], unit * end
+        else:
+            offsets, arena_size = self.liveness.placement
+        for buffer, offset in zip(arena, offsets, strict=True):
+            buffer.offset = offset
+        return arena_size
 
     def _with_late_updates(self) -> tuple[Graph, list[Op]]:
         """Return the graph with copies to states appended, and these copies."""
@@ -463,7 +483,7 @@ class _Assembly:
         settled: dict[TensorDescription, TensorDescription] = {}
         for op, tensor in self.tensors.items():
             root = self._root(tensor.base)
-            if root is not tensor.base or root.offset:
+            if root is not tensor.base or root.kind == ARENA:
                 tensor = TensorDescription(
                     tensor.shape, tensor.dtype, tensor.strides, tensor.offset + root.offset, root
                 )

@@ -14,6 +14,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping
 
+from weft.ir.guards import untraced
 from weft.plan.buffers import ARENA
 from weft.plan.dataflow import Dataflow
 from weft.plan.inplace import are_satisfied, topological_order
@@ -50,7 +51,7 @@ def peak_lower_bound(flow: Dataflow) -> int:
         reads = sum([sizes[number] for number in flow.reads[node]])
         taking = {written for written, _ in flow.overwrites[node]}
         fresh = sum([sizes[number] for number in writes if number not in taking])
-        most = max(most, reads + fresh + flow.scratch.get(node, 0))
+        most = max(most, reads + fresh + untraced(flow.scratch.get(node, 0)))
     return most
 
 

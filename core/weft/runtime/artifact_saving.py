@@ -185,9 +185,7 @@ def _program_parts(
         for symbol, size in program.solution.items()
         if names.get(symbol, symbol.name) in known
     }
-    packed = computation.transformer.compile_cache.entry_content(
-        program, read.specialized(solution)
-    )
+    packed = computation.transformer.compile_cache.entry_content(program, read, solution)
     if packed is not None:
         key, parts[f"{folder}/code"] = packed
         document["programs"][folder] = key

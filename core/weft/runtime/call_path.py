@@ -6,8 +6,8 @@ Per argument there is one test of type, dtype and shape; everything else takes t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +72,38 @@ def make_executor(computation: Computation, program: Program) -> Callable[..., A
     lines.append(f"    return {_packed_list(computation) if is_many else _packed(computation)}")
     exec(compile("\n".join(lines), f"<weft call of {harmless(computation.name)}>", "exec"), scope)
     return scope["call"]  # type: ignore[no-any-return]
+
+
+def make_dispatcher(
+    executors: Mapping[tuple[Any, ...], Callable[..., Any]],
+    arity: int,
+    otherwise: Callable[..., Any],
+) -> Callable[..., Any]:
+    """Return a function that runs the executor for the shapes of its arguments.
+
+    `otherwise` is called with the arguments if there is none.
+    """
+    dispatcher: Callable[..., Any] = _dispatcher_factory(arity)(executors, otherwise)
+    return dispatcher
+
+
+@cache
+def _dispatcher_factory(arity: int) -> Callable[..., Any]:
+    names = [f"a{number}" for number in range(arity)]
+    args = ", ".join(names)
+    lines = [
+        "def factory(executors, otherwise):",
+        f"    def dispatch({args}):",
+        "        try:",
+        f"            run = executors[{''.join(f'{name}.shape, ' for name in names) or '()'}]",
+        "        except (AttributeError, KeyError, TypeError):",
+        "            run = otherwise",
+        f"        return run({args})",
+        "    return dispatch",
+    ]
+    scope: dict[str, Any] = {"__name__": "weft.generated"}
+    exec(compile("\n".join(lines), "<weft dispatch by shapes>", "exec"), scope)
+    return scope["factory"]  # type: ignore[no-any-return]
 
 
 FEW = 16

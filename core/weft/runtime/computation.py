@@ -18,7 +18,7 @@ from weft.plan.plan import Plan
 from weft.report.progress import Stage
 from weft.report.recorder import Recorder
 from weft.runtime.arguments import Arguments, Array
-from weft.runtime.call_path import make_executor
+from weft.runtime.call_path import make_dispatcher, make_executor
 from weft.runtime.exchanges import Exchange
 from weft.runtime.given_lengths import HOW_TO_GIVE, given_lengths
 from weft.runtime.program import Family, Program
@@ -91,8 +91,12 @@ class Computation:
         self._family = Family(self.graph)
         self.arity = len(parameters)
         self.is_static = not set(self.graph.symbols) - set(self.arguments.given)
-        self.executor: Callable[..., Any] = self._first_call if self.is_static else self._dispatch
         self._executors: dict[tuple[Any, ...], Callable[..., Any]] = {}
+        self.executor: Callable[..., Any] = (
+            self._first_call
+            if self.is_static
+            else make_dispatcher(self._executors, self.arity, self._first_call_for_shapes)
+        )
         self.checks_finite = transformer.checks_finite
         self.recorder = recorder
         self.exchange: Exchange | None = None
@@ -203,16 +207,16 @@ class Computation:
         if program is not None and not (program.is_compiled or self.transformer.closed):
             self.transformer.compile({program: self})
 
-    def _dispatch(self, *args: Any) -> Any:
-        """Run the executor for the arguments' shapes, which is made when they are first seen."""
-        executor = self._executors.get(tuple([getattr(arg, "shape", None) for arg in args]))
-        if executor is None:
-            arrays, program = self._prepared(args)
-            executor = make_executor(self, program)
-            self._executors[tuple(array.shape for array in arrays)] = executor
-            with Stage(f"first call of {self.name}"):
-                return executor(*arrays)
-        return executor(*args)
+    def _first_call_for_shapes(self, *args: Any) -> Any:
+        """Make the executor for the shapes of arguments, unless they are no arrays, and run it."""
+        arrays, program = self._prepared(args)
+        shapes = tuple(array.shape for array in arrays)
+        executor = self._executors.get(shapes)
+        if executor is not None:
+            return executor(*arrays)
+        executor = self._executors[shapes] = make_executor(self, program)
+        with Stage(f"first call of {self.name}"):
+            return executor(*arrays)
 
     def _prepared(self, args: Sequence[Any]) -> tuple[list[Array], Program]:
         """Return arguments as arrays and the program for their lengths, compiled if need be."""

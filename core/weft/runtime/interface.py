@@ -70,6 +70,16 @@ class BackendInterface(ABC):
         `program.tensors` and, for memory of the caller, by the layout in the step.
         """
 
+    shares_code: bool = False
+    """Whether `lower` is there, so that programs for several lengths share code."""
+
+    def lower(self, program: Program) -> None:
+        """Generate the code of a planned program for `export`, without compiling it.
+
+        Lengths may be `TracedLength` objects: what text says of one is replaced later.
+        """
+        raise NotImplementedError
+
     def code_options(self) -> Sequence[Any]:
         """Return the inputs of code generation beside graph, target and passes, for the cache key.
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from weft.cache.template import Template
 from weft.errors import StateError
 from weft.ir.graph import Graph
 from weft.ir.lengths import Symbol
@@ -16,7 +17,7 @@ from weft.runtime.device import DeviceBufferStorage, DeviceTensor
 from weft.support.source import Location
 
 
-@dataclass(frozen=True)
+@dataclass
 class Family:
     """The programs of a computation with unknown lengths.
 
@@ -24,12 +25,23 @@ class Family:
     ----------
     graph
         The graph, with unknown lengths.
-    shared
-        The backend's own data on code that several of the programs share.
+    templates
+        The templates that serve the lengths which were seen so far.
+    key, compiler
+        The key of the templates in the compile cache, and the compiler that it is for.
+    attempts
+        How often a template was to be made.
     """
 
     graph: Graph
-    shared: list[Any] = field(default_factory=list)
+    templates: list[Template] = field(default_factory=list)
+    key: Any = None
+    compiler: Any = None
+    attempts: int = 0
+
+    def lengths(self, solution: Mapping[Symbol, int]) -> list[int]:
+        """Return the lengths of a solution in the order of the graph's symbols."""
+        return [solution[symbol] for symbol in self.graph.symbols]
 
 
 class Program:
@@ -61,8 +73,9 @@ class Program:
         The backend's own data on its generated code.
     recorder
         What its launches are recorded by; None for an ordinary program.
-    family
-        The programs of the same computation; None if its lengths are all known.
+    family, template
+        The programs of the same computation, and the template that it shares with some of them;
+        None if its lengths are all known, or if it shares no code.
     is_compiled
         Whether it can run: its code, its memory and the first values of its states are there.
     is_restored, later
@@ -85,6 +98,7 @@ class Program:
         self.solution = solution
         self.recorder = recorder
         self.family = family
+        self.template: Template | None = None
         self.arena_size = 0
         self.buffers: Sequence[Buffer] = ()
         self.storages: dict[Buffer, DeviceBufferStorage] = {}

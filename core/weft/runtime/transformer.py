@@ -190,15 +190,6 @@ class Transformer(StateStore):
             self._program_count += 1
             return Program(f"{name}_{self._program_count}", graph, solution, recorder, family)
 
-    def planned_for(self, program: Program, solution: Mapping[Symbol, int]) -> Program:
-        """Return the program of the same family for other lengths, with a plan but no code."""
-        assert program.family is not None, "programs of a family have unknown lengths"
-        graph = program.family.graph.specialize(solution)
-        found = Program(program.name, graph, solution, family=program.family)
-        found.graph = self.graph_compiler.run_passes(graph, self.target, found.name)
-        found.plan = self.graph_compiler.plan(found.graph, self.target)
-        return found
-
     @property
     def graph_passes(self) -> list[GraphPass]:
         """The passes that run on every graph, in order."""

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import weft
 from weft.errors import AxesError
 from weft.ir import dtypes
+from weft.ir.lengths import evaluate
 from weft.ir.op import Op
 from weft.ir.tensor import TensorOp
 from weft.testing.samples import sample
@@ -51,6 +52,8 @@ class RandomProgram:
         The tensors built so far.
     results
         The results of its computation.
+    lengths
+        The unknown lengths, with those of the arrays.
     """
 
     kind: str
@@ -60,6 +63,11 @@ class RandomProgram:
     states: list[Any] = field(default_factory=list)
     pool: list[Any] = field(default_factory=list)
     results: list[Op] = field(default_factory=list)
+    lengths: dict[Any, int] = field(default_factory=dict)
+
+    def size(self, x: TensorOp) -> int:
+        """Return the number of elements of a tensor, for the arrays of the program."""
+        return evaluate(x.axes.size, self.lengths)  # type: ignore[return-value]
 
     def __repr__(self) -> str:
         shapes = [array.shape for array in self.arrays]
@@ -78,10 +86,10 @@ def _scalar(x: TensorOp) -> TensorOp:
     return _bounded(weft.sum(x, reduction_axes=range(x.rank)))
 
 
-def _fitting(x: TensorOp, y: TensorOp) -> TensorOp:
+def _fitting(program: RandomProgram, x: TensorOp, y: TensorOp) -> TensorOp:
     """Return y, or a scalar computed from it if its axes do not broadcast with those of x."""
     try:
-        size = weft.add(x, y).axes.size
+        size = program.size(weft.add(x, y))
     except AxesError:
         return _scalar(y)
     return y if size <= MAX_SIZE else _scalar(y)
@@ -117,17 +125,17 @@ _REDUCTIONS: dict[str, tuple[Callable[..., Any], ...]] = {
 
 def _unary(draw: Draw, program: RandomProgram, x: Any) -> Any:
     function = draw(st.sampled_from(_UNARY[program.kind]))
-    return x + 1 if function is weft.softmax and not x.axes.size else function(x)
+    return x + 1 if function is weft.softmax and not program.size(x) else function(x)
 
 
 def _binary(draw: Draw, program: RandomProgram, x: Any) -> Any:
-    y = _fitting(x, draw(st.sampled_from(program.pool)))
+    y = _fitting(program, x, draw(st.sampled_from(program.pool)))
     left, right = draw(st.permutations([x, y]))
     return draw(st.sampled_from(_BINARY[program.kind]))(left, right)
 
 
 def _reduction(draw: Draw, program: RandomProgram, x: Any) -> Any:
-    if not x.axes.size:
+    if not program.size(x):
         return weft.sum(x, reduction_axes=range(x.rank))
     places = draw(st.sets(st.integers(0, max(x.rank - 1, 0)), max_size=x.rank))
     reduce = draw(st.sampled_from(_REDUCTIONS[program.kind]))
@@ -136,25 +144,29 @@ def _reduction(draw: Draw, program: RandomProgram, x: Any) -> Any:
     return _bounded(reduced) if draw(st.booleans()) else reduced
 
 
+_SLICES = (slice(None), slice(None, None, -1), slice(None, None, 2))
+"""Slices; those of unknown lengths have a step of 1 or -1."""
+
+
 def _movement(draw: Draw, program: RandomProgram, x: Any) -> Any:
     """Return a view or another layout of x."""
     chosen = draw(st.sampled_from(("transpose", "slice", "flatten", "pad", "copy", "update")))
     if chosen == "transpose":
         return weft.transpose(x, draw(st.permutations(range(x.rank))))
     if chosen == "slice" and x.rank:
-        steps = st.sampled_from((slice(None, None, -1), slice(None, None, 2), slice(None)))
+        steps = st.sampled_from(_SLICES[: 2 if program.lengths else 3])
         return x[tuple(draw(steps) for _ in range(x.rank))]
     if chosen == "flatten" and not x.axes.is_named:
-        return weft.reshape(x, -1) if x.axes.size else weft.flatten(x)
-    if chosen == "pad" and x.rank and x.axes.size < MAX_SIZE // 8:
+        return weft.reshape(x, -1) if program.size(x) else weft.flatten(x)
+    if chosen == "pad" and x.rank and program.size(x) < MAX_SIZE // 8:
         return weft.pad(x, [draw(st.integers(0, 1)) for _ in range(x.rank)], 2)
-    if chosen == "update" and x.rank and x.axes[0].length:
+    if chosen == "update" and x.rank and x.axes[0].length and not program.lengths:
         return weft.update_slice(x, (slice(None, None, 2),), _scalar(x))
     return weft.contiguous(weft.value_of(x))
 
 
 def _joining(draw: Draw, program: RandomProgram, x: Any) -> Any:
-    if x.axes.is_named or not 0 < x.axes.size <= MAX_SIZE // 2:
+    if x.axes.is_named or not 0 < program.size(x) <= MAX_SIZE // 2:
         return x + 1
     if x.rank == 2 and draw(st.booleans()):
         return _bounded(weft.matmul(_bounded(x), weft.transpose(_bounded(x))))
@@ -172,6 +184,8 @@ def _new_state(draw: Draw, program: RandomProgram, x: Any) -> Any:
 
 def _write(draw: Draw, program: RandomProgram, x: Any) -> Any:
     """Write a state, if there is one; half of the writes are results."""
+    if program.lengths:
+        return x + 1  # lengths of states do not change
     if not program.states:
         return _new_state(draw, program, x)
     state = draw(st.sampled_from(program.states))
@@ -195,17 +209,24 @@ _STEPS: tuple[Callable[[Draw, RandomProgram, Any], Any], ...] = (
 
 
 @st.composite
-def programs(draw: Draw, float_dtype: str = "float64") -> RandomProgram:
-    """Draw a program with floats of the given dtype; integers are int32."""
+def programs(draw: Draw, float_dtype: str = "float64", unknown: bool = False) -> RandomProgram:
+    """Draw a program with floats of the given dtype; integers are int32.
+
+    If lengths are to be `unknown`, those above 1 are, and there are no states.
+    """
     kind = draw(st.sampled_from((WHOLE, SMOOTH, KINKED)))
     program = RandomProgram(kind, "int32" if kind == WHOLE else float_dtype)
     random = np.random.default_rng(draw(st.integers(0, 2**16)))
-    shapes: tuple[Any, ...] = draw(st.sampled_from((_SHAPES, _NAMED)))
+    shapes: tuple[Any, ...] = _SHAPES if unknown else draw(st.sampled_from((_SHAPES, _NAMED)))
     dtype = dtypes.as_dtype(program.dtype)
+    symbols: dict[int, Any] = {n: weft.symbol(f"n{n}") for n in range(2, 5)} if unknown else {}
+    program.lengths = {symbol: n for n, symbol in symbols.items()}
     for _ in range(draw(st.integers(1, 3))):
-        x = weft.placeholder(draw(st.sampled_from(shapes)), dtype)
+        shape = draw(st.sampled_from(shapes))
+        x = weft.placeholder([symbols.get(n, n) for n in shape] if unknown else shape, dtype)
         program.placeholders.append(x)
-        program.arrays.append(sample("any", x.axes.shape, dtype, random))
+        lengths: Any = tuple(evaluate(n, program.lengths) for n in x.axes.lengths)
+        program.arrays.append(sample("any", lengths, dtype, random))
     program.pool = list(program.placeholders)
     for _ in range(draw(st.integers(1, MAX_STEPS))):
         step = draw(st.sampled_from(_STEPS))

@@ -124,9 +124,11 @@ class Reducing:
         (x,) = self.op.args
         places = self.regions.reduced_places(self.op, split)
         if places is None:
-            return STEP + 2 * int(x.axes.size) * int(x.dtype.itemsize)
+            nbytes: int = x.axes.size * x.dtype.itemsize
+            return STEP + 2 * nbytes
         long = [
             (place in places, length) for place, length in enumerate(lengths(split)) if length > 1
         ]
         _, row = next(groupby(reversed(long), key=lambda each: each[0]))
-        return int(x.axes.size) // prod(length for _, length in row) * RUN
+        size: int = x.axes.size
+        return size // prod(length for _, length in row) * RUN

@@ -14,7 +14,10 @@ from weft.errors import AxesError
 from weft.ir.lengths import Length, evaluate, floor_divide, product, substitute, symbol, symbols_of
 
 NAMES = ("a", "b", "c")
-OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv}
+OPERATIONS = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv,
+    "%": operator.mod,
+}  # fmt: skip
 
 leaves = st.one_of(st.integers(-4, 6), st.sampled_from(NAMES))
 trees = st.recursive(

@@ -209,7 +209,7 @@ def the_plan_of_a_restored_program() -> Any:
     return lambda: (made.graph, made.plan, made.tensors), lambda a, b: a == b
 
 
-@case(Computation._prepared, Computation._dispatch, Computation._new_program)
+@case(Computation._prepared, Computation._first_call_for_shapes, Computation._new_program)
 def programs_for_new_lengths() -> Any:
     x = weft.placeholder((weft.symbol("n"),))
     call = numpy().computation(x + 1, x)

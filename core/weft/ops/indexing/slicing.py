@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Sequence
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from weft.errors import ArgumentError, AxesError
 from weft.ir.axes import Axes, AxesLike, Axis, AxisKey, make_axes
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import Array, DType
+from weft.ir.guards import as_integer
 from weft.ir.lengths import Length, Size, floor_divide
 from weft.ir.storage import as_op
 from weft.ir.tensor import TensorLike, TensorOp, operators
@@ -136,7 +136,9 @@ def bounds_of(item: slice, length: int | Length, what: str) -> tuple[Any, Any, i
     if step == 0:
         raise ArgumentError(f"the step of the slice of {what} must not be 0")
     if isinstance(length, int):
-        start, stop, _ = slice(_index(item.start), _index(item.stop), step).indices(length)
+        low, high = (0, length) if step > 0 else (-1, length - 1)
+        start = _clipped(item.start, length, (low, high), low if step > 0 else high)
+        stop = _clipped(item.stop, length, (low, high), high if step > 0 else low)
         return start, max(0, -(-(stop - start) // step)), step
     backwards = step < 0
     start = _from_end(item.start, length, length - 1 if backwards else 0)
@@ -144,8 +146,15 @@ def bounds_of(item: slice, length: int | Length, what: str) -> tuple[Any, Any, i
     return start, floor_divide(stop - start + step - (1 if step > 0 else -1), step), step
 
 
-def _index(bound: SupportsIndex | None) -> int | None:
-    return None if bound is None else int(bound.__index__())
+def _clipped(bound: Any, length: int, ends: tuple[int, int], default: int) -> int:
+    """Return a bound of a slice, counted from the first element, as `slice.indices` does.
+
+    That function would take a traced length for its value.
+    """
+    if bound is None:
+        return default
+    index = as_integer(bound)
+    return min(max(index + length if index < 0 else index, ends[0]), ends[1])
 
 
 def _from_end(bound: Any, length: Any, default: Any) -> Any:
@@ -211,7 +220,7 @@ def _bounds_and_dropped(x: TensorOp, slices: Sequence[Any]) -> tuple[Bounds, set
 
 def _as_index(item: Any) -> int | None:
     try:
-        return None if isinstance(item, bool) else operator.index(item)
+        return None if isinstance(item, bool) else as_integer(item)
     except TypeError:
         return None
 

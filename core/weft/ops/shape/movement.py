@@ -11,6 +11,7 @@ from weft.errors import ArgumentError, AxesError
 from weft.ir.axes import Axes, AxesLike, Axis, AxisKeys, FlattenedAxis, make_axes
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import Array, DType
+from weft.ir.guards import is_traced
 from weft.ir.lengths import Length, floor_divide, product
 from weft.ir.op import Op, explain
 from weft.ir.storage import as_op, constant
@@ -440,7 +441,7 @@ def scalar_value(op: Op) -> complex | None:
 
 def size_of(axes: Axes, dtype: DType) -> TensorOp:
     """Return the number of elements of axes as a scalar, constant if the lengths are known."""
-    if axes.is_static:
+    if axes.is_static and not is_traced(*axes.lengths):
         return constant(axes.size, dtype=dtype)
     return SizeOp(counted=axes, target_dtype=dtype)
 

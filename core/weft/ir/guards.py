@@ -1,0 +1,414 @@
+"""Guards: what a compilation for known lengths takes for granted about them.
+
+A program that is to serve other lengths too is compiled with a `TracedLength` in place of each
+length: an integer that knows of which unknown lengths it was computed, and how. Decisions compare
+integers, and `Guards` record how each comparison came out. For other lengths with the same outcomes
+the compilation would make the same program but for its numbers, and these are polynomials of the
+lengths. Compilers of traces call such conditions guards.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from weft.ir.lengths import Length, Symbol
+
+LARGEST_I32 = 2**31 - 1
+
+NUMBER = "given"
+"""What stands for a traced length in text begins with this; its number and ``_`` follow."""
+
+_IN_TEXT = re.compile(rf"\b{NUMBER}(\d+)_L*")
+
+
+class UnknownLengthError(Exception):
+    """A program cannot serve other lengths, because it depends on the values of these."""
+
+
+@dataclass
+class Range:
+    """The integers from `low` to `high`, both included, but for some; None for no bound."""
+
+    low: int | None = None
+    high: int | None = None
+    excluded: set[int] = field(default_factory=set)
+
+    def __contains__(self, value: int) -> bool:
+        return (
+            (self.low is None or self.low <= value)
+            and (self.high is None or value <= self.high)
+            and value not in self.excluded
+        )
+
+    def split(self, most: int, value: int) -> None:
+        """Keep only the integers up to `most`, or only those above, whichever has a value."""
+        if value <= most:
+            self.high = most if self.high is None else min(self.high, most)
+        else:
+            self.low = most + 1 if self.low is None else max(self.low, most + 1)
+
+
+class Call(NamedTuple):
+    """A call of a function of integers: its arguments, nested in tuples, and its results."""
+
+    function: Callable[..., tuple[int, ...]]
+    args: Any
+    results: tuple[Symbol, ...]
+
+
+class Guards:
+    """The outcomes of the comparisons of traced lengths, and the polynomials of the numbers.
+
+    Attributes
+    ----------
+    symbols
+        The unknown lengths.
+    ranges
+        The values that each compared polynomial, which has no constant term, may have.
+    calls
+        The functions that computed further numbers, see `computed`.
+    numbers
+        The polynomials of the numbers of the program, each with its index.
+    """
+
+    def __init__(self) -> None:
+        self.symbols: list[Symbol] = []
+        self.ranges: dict[Length, Range] = {}
+        self.calls: list[Call] = []
+        self.numbers: dict[Length, int] = {}
+        self._results: dict[Any, Any] = {}
+        self._parts: dict[Length, tuple[Length, int, int]] = {}
+
+    def trace(self, solution: Mapping[Symbol, int]) -> dict[Symbol, Any]:
+        """Return the traced length of each symbol."""
+        self.symbols = list(solution)
+        return {symbol: self._traced(symbol, value) for symbol, value in solution.items()}
+
+    def _traced(self, symbol: Symbol, value: int) -> TracedLength:
+        return TracedLength(self, Length({(symbol,): 1}), value)
+
+    def number(self, length: Length) -> int:
+        """Return the index of a number of the program, which it becomes."""
+        return self.numbers.setdefault(length, len(self.numbers))
+
+    def call(self, function: Callable[..., tuple[int, ...]], args: Any) -> tuple[Any, ...]:
+        """Return the results of a function of integers as traced lengths."""
+        lengths = _mapped(_length, args)
+        key = function, lengths
+        found = self._results.get(key)
+        if found is None:
+            values = function(*_mapped(untraced, args))
+            results = tuple(Symbol(f"result{len(self.calls)}_{n}") for n in range(len(values)))
+            self.calls.append(Call(function, lengths, results))
+            found = self._results[key] = tuple(map(self._traced, results, values))
+        return found
+
+    def applied(self, compute: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+        """Return the result of an operation on integers, one of them traced."""
+        lengths = _length(left), _length(right)
+        key = (compute, *lengths)
+        length = self._results.get(key)
+        if length is None:
+            length = self._results[key] = compute(*lengths)
+        if not isinstance(length, Length):
+            return length
+        return TracedLength(self, length, compute(untraced(left), untraced(right)))
+
+    def is_less(self, left: Any, right: Any) -> bool:
+        """Whether an integer is less than another."""
+        difference = self.applied(operator.sub, left, right)
+        if not isinstance(difference, TracedLength):
+            return bool(difference < 0)
+        part, factor, constant = self._split(difference.length)
+        known, now = self._range(part), (difference.value - constant) // factor
+        # factor * part + constant < 0
+        bound = (-constant - 1) // factor if factor > 0 else constant // -factor
+        known.split(bound, now)
+        return difference.value < 0
+
+    def is_equal(self, left: Any, right: Any) -> bool:
+        """Whether two integers are equal."""
+        difference = self.applied(operator.sub, left, right)
+        if not isinstance(difference, TracedLength):
+            return bool(difference == 0)
+        part, factor, constant = self._split(difference.length)
+        if constant % factor:
+            return False
+        known, root = self._range(part), -constant // factor
+        if difference.value == 0:
+            known.split(root, root)
+            known.split(root - 1, root)
+        elif root in known:
+            known.excluded.add(root)
+        return difference.value == 0
+
+    def _range(self, part: Length) -> Range:
+        return self.ranges.setdefault(part, Range())
+
+    def _split(self, length: Length) -> tuple[Length, int, int]:
+        """Return a polynomial without constant and common factor, that factor, and the constant."""
+        found = self._parts.get(length)
+        if found is None:
+            constant = length.terms.get((), 0)
+            rest = {atoms: factor for atoms, factor in length.terms.items() if atoms}
+            divisor = math.gcd(*rest.values())
+            if rest[max(rest, key=repr)] < 0:  # the same polynomial for both signs
+                divisor = -divisor
+            part = Length({atoms: factor // divisor for atoms, factor in rest.items()})
+            found = self._parts[length] = part, divisor, constant
+        return found
+
+
+class TracedLength:
+    """An integer that knows how it was computed from unknown lengths, and records comparisons.
+
+    It passes for an ``int`` where Python asks for its class. C functions ask for its value instead,
+    which becomes a guard: the program then serves this length only.
+    """
+
+    __slots__ = ("guards", "length", "value")
+
+    def __init__(self, guards: Guards, length: Length, value: int) -> None:
+        self.guards = guards
+        self.length = length
+        self.value = value
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return int
+
+    def known(self) -> int:
+        """Return the value, which becomes a guard."""
+        self.guards.is_equal(self, self.value)
+        return self.value
+
+    __index__ = __int__ = known
+
+    def __float__(self) -> float:
+        return float(self.known())
+
+    def __bool__(self) -> bool:
+        return not self.guards.is_equal(self, 0)
+
+    def __hash__(self) -> int:
+        return hash(self.length)  # numbers that are equal by chance are different keys
+
+    def __str__(self) -> str:
+        is_short = self >= 0 and self <= LARGEST_I32
+        return f"{NUMBER}{self.guards.number(self.length)}_{'' if is_short else 'L'}"
+
+    __repr__ = __str__
+
+    def __format__(self, form: str) -> str:
+        return format(self.known(), form) if form else str(self)
+
+    def __reduce__(self) -> tuple[type, tuple[int]]:
+        return int, (self.known(),)
+
+    # Arithmetic
+
+    def __add__(self, other: Any) -> Any:
+        return self._applied(operator.add, self, other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return self._applied(operator.sub, self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._applied(operator.sub, other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._applied(operator.mul, self, other)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self._applied(operator.floordiv, self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self._applied(operator.floordiv, other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return self._applied(operator.mod, self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return self._applied(operator.mod, other, self)
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
+    def __neg__(self) -> Any:
+        return self * -1
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return -self if self < 0 else self
+
+    def __pow__(self, exponent: int) -> Any:
+        return math.prod([self] * exponent)
+
+    def __lshift__(self, bits: int) -> Any:
+        return self * (1 << bits)
+
+    def __rshift__(self, bits: int) -> Any:
+        return self // (1 << bits)
+
+    def __and__(self, other: int) -> int:
+        return self.known() & other
+
+    __rand__ = __and__
+
+    def __truediv__(self, other: Any) -> Any:
+        return self.known() / untraced(other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return other / self.known()
+
+    def bit_length(self) -> int:
+        """Return the number of bits; the range of such integers becomes a guard."""
+        bits = self.value.bit_length()
+        if self.value > 0:
+            self.guards.is_less(self, 1 << bits)
+            self.guards.is_less(self, 1 << bits - 1)
+        else:
+            self.known()
+        return bits
+
+    def _applied(self, compute: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+        if isinstance(left, float) or isinstance(right, float):
+            return compute(*(each.known() if each is self else each for each in (left, right)))
+        operands = _as_operand(left), _as_operand(right)
+        return NotImplemented if None in operands else self.guards.applied(compute, *operands)
+
+    # Comparison
+
+    def __lt__(self, other: Any) -> bool:
+        return self._compared(operator.lt, other, lambda other: self.guards.is_less(self, other))
+
+    def __gt__(self, other: Any) -> bool:
+        return self._compared(operator.gt, other, lambda other: self.guards.is_less(other, self))
+
+    def __ge__(self, other: Any) -> bool:
+        return self._compared(
+            operator.ge, other, lambda other: not self.guards.is_less(self, other)
+        )
+
+    def __le__(self, other: Any) -> bool:
+        return self._compared(
+            operator.le, other, lambda other: not self.guards.is_less(other, self)
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return self._compared(operator.eq, other, self._is_equal)
+
+    def __ne__(self, other: object) -> bool:
+        return self._compared(operator.ne, other, lambda other: not self._is_equal(other))
+
+    def _is_equal(self, other: Any) -> bool:
+        if is_traced(other) and other.guards is not self.guards:
+            return False  # of another compilation, which a cache still holds
+        return self.guards.is_equal(self, other)
+
+    def _compared(
+        self, compare: Callable[[Any, Any], bool], other: Any, decide: Callable[[Any], bool]
+    ) -> bool:
+        if isinstance(other, float):
+            return compare(self.known(), other)
+        operand = _as_operand(other)
+        return NotImplemented if operand is None else decide(operand)
+
+
+def as_integer(number: Any) -> int:
+    """Return a number as an integer, which may be traced; raises TypeError for anything else."""
+    return number if is_traced(number) else operator.index(number)
+
+
+def _as_operand(number: Any) -> Any:
+    """Return an operand as an integer; None for anything else."""
+    if type(number) is int or is_traced(number):
+        return number
+    return operator.index(number) if hasattr(type(number), "__index__") else None
+
+
+def _length(number: Any) -> Any:
+    """Return the polynomial of an integer."""
+    return number.length if type(number) is TracedLength else number
+
+
+def _mapped(change: Callable[[Any], Any], value: Any) -> Any:
+    """Return nested tuples with their leaves changed."""
+    if isinstance(value, tuple):
+        return tuple([_mapped(change, each) for each in value])
+    return change(value)
+
+
+def _guards_of(value: Any) -> Guards | None:
+    """Return the guards of a traced length in nested tuples; None if there is none."""
+    if isinstance(value, tuple):
+        return next((found for each in value if (found := _guards_of(each)) is not None), None)
+    return value.guards if type(value) is TracedLength else None
+
+
+# What compilers ask of integers that may be traced
+
+
+def is_traced(*numbers: Any) -> bool:
+    """Whether any of some integers is a traced length."""
+    return any(type(number) is TracedLength for number in numbers)
+
+
+def untraced(number: Any) -> int:
+    """Return an integer without a guard, for a decision of which every outcome is right."""
+    return number.value if type(number) is TracedLength else number
+
+
+def is_multiple(length: int, step: int) -> bool:
+    """Whether a length is a multiple of a step, for all lengths that it may stand for."""
+    return not is_traced(length) and length % step == 0
+
+
+def is_one(length: int) -> bool:
+    """Whether a length is 1, for all lengths that it may stand for."""
+    return not is_traced(length) and length == 1
+
+
+def computed(function: Callable[..., tuple[int, ...]], *args: Any) -> tuple[Any, ...]:
+    """Return the results of a function of integers, which is called again for other lengths.
+
+    It decides freely: what its comparisons show becomes no guard. Its arguments are integers, which
+    may be nested in tuples. It is a function of a module, so that who restores the program finds it
+    by name.
+    """
+    guards = _guards_of(args)
+    return function(*args) if guards is None else guards.call(function, args)
+
+
+def largest(*numbers: int) -> int:
+    """Return the largest of some integers, without a guard that tells which one that is."""
+    (found,) = computed(_largest, *numbers)
+    return found  # type: ignore[no-any-return]
+
+
+def _largest(*numbers: int) -> tuple[int]:
+    return (max(numbers),)
+
+
+def smallest(*numbers: int) -> int:
+    """Return the smallest of some integers, as `largest` does."""
+    return -largest(*[-number for number in numbers])
+
+
+def with_numbers(text: str, numbers: Sequence[int]) -> str:
+    """Return text with numbers in place of traced lengths."""
+    return _IN_TEXT.sub(lambda found: str(numbers[int(found[1])]), text)
