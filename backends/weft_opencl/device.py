@@ -6,6 +6,7 @@ import threading
 import warnings
 from dataclasses import replace
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -55,6 +56,7 @@ class Device(OpenDevice):
         self.handle = handle
         self.verdict = verdict
         self.context = cl.Context([handle])
+        self._programs: WeakValueDictionary[str, Any] = WeakValueDictionary()
 
     @cached_property
     def is_cpu(self) -> bool:
@@ -128,7 +130,16 @@ class Device(OpenDevice):
         return found
 
     def build(self, source: str, name: str) -> Any:
-        """Compile a program; raises BackendError with the compiler's log and an excerpt."""
+        """Compile a program; raises BackendError with the compiler's log and an excerpt.
+
+        Programs of equal source are one, as long as somebody holds it.
+        """
+        found = self._programs.get(source)
+        if found is None:
+            found = self._programs[source] = self._built(source, name)
+        return found
+
+    def _built(self, source: str, name: str) -> Any:
         cl = self.cl
         # pyopencl caches binaries, and the source of failed builds, on disk; drivers have caches of
         # their own. A query of the program before the build disables both, with a warning.

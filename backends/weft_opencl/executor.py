@@ -50,6 +50,7 @@ class OpenCLKernelGroup(GPUKernelGroup):
         self.maps_host = transformer.maps_host
         self._entry_points: dict[str, EntryPoint] = {}
         self._kernels: dict[Launch, Any] = {}
+        self._program: Any = None  # held, so that others with its source find it
 
     def load(self, text: str) -> None:
         """Compile the source and create the kernels; raises BackendError if that fails.
@@ -62,7 +63,7 @@ class OpenCLKernelGroup(GPUKernelGroup):
         if trials.is_needed(self.device.handle):
             with Stage(f"trying {self.program.name}"):
                 self._try_kernels(text)
-        built = self.device.build(text, self.program.name)
+        built = self._program = self.device.build(text, self.program.name)
         self._entry_points = {name: entry for entry in entry_points for name in entry.functions}
         try:
             for work in self.work:
