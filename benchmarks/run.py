@@ -38,6 +38,7 @@ BENCHMARKS = (
     "scalar_call",
     "profiles",
     "first_result",
+    "unknown_lengths",
     "import_time",
     "compile_time",
     "graph_calls",
@@ -57,6 +58,7 @@ ON_DEVICES = (
     "scalar_call",
     "profiles",
     "first_result",
+    "unknown_lengths",
 )
 """The benchmarks that say something about backends beside NumPy."""
 
