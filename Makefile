@@ -63,6 +63,7 @@ test-gpu: $(READY)
 	$(INSTALL) --editable '.[dev,nccl]'
 	$(BIN)/python -m pytest --weft-backend=cupy $(PYTEST_ARGS) core/weft/testing tests/frontends tests/examples
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/backends/cuda/test_gpu.py tests/backends/cuda/test_nccl.py
+	$(BIN)/python -m pytest -n auto --tier=all -k cupy $(PYTEST_ARGS) tests/codegen/test_unknown_lengths.py
 
 # The kit, the tests of kernels in C and those of the OpenCL backend on Intel's runtime for
 # processors, which stays installed; and the kit on the driver that was there before.

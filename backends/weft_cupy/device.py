@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from weft.cache.store import Cache
@@ -99,16 +100,27 @@ class Device(OpenDevice):
         with self.current(f"making {nbytes} bytes for {what}"):
             return Memory(self, self.cupy.cuda.Memory(max(nbytes, 1)))
 
-    def build(self, source: str, name: str, cache: Cache | None) -> Any:
+    def build(self, source: str, name: str, cache: Cache | None) -> LoadedModule:
         """Compile and load a module; raises BackendError with the compiler's log and an excerpt.
 
-        Machine code is cached if there is a cache.
+        Machine code is cached if there is a cache. Modules of equal source are one, as long as
+        somebody holds it.
         """
+        return self.shared_program(source, partial(self._loaded, source, name, cache))
+
+    def _loaded(self, source: str, name: str, cache: Cache | None) -> LoadedModule:
         code = compiled(source, name, self.candidate.capability, self.name, cache)
         with self.current(f"loading {name}"):
             module = self.cupy.cuda.Module()
             module.load(code)
-        return module
+        return LoadedModule(module)
+
+
+class LoadedModule:
+    """A loaded module of CUDA, which programs share; CuPy's own has no weak references."""
+
+    def __init__(self, raw: Any) -> None:
+        self.get_function = raw.get_function
 
 
 class Memory(DeviceMemory):

@@ -22,7 +22,7 @@ from weft_c.runtime.kernel_group import GPUKernelGroup
 from weft_c.runtime.segments import Launch, Segment
 from weft_c.runtime.storage import Arrays
 from weft_c.source.functions import HostCall, LibraryCall
-from weft_cupy.device import Device, Memory
+from weft_cupy.device import Device, LoadedModule, Memory
 from weft_cupy.exchange import bound_on_device
 from weft_cupy.host_io import CuPyHostIO
 
@@ -52,7 +52,7 @@ class CUDAKernelGroup(GPUKernelGroup):
         self.transformer = transformer
         self.queue = transformer.queue
         self.communicators: set[DeviceCommunicator] = set()
-        self._module: Any = None
+        self._module: LoadedModule | None = None
         self._started: list[tuple[int, Any, Any]] = []
         self._began = 0.0
 
@@ -104,6 +104,7 @@ class CUDAKernelGroup(GPUKernelGroup):
         """Bind the addresses of a launch's arguments."""
         if isinstance(launch, LibraryCall):
             return self._product(launch)
+        assert self._module is not None, "programs with launches are loaded"
         kernel = self._module.get_function(launch.function.name)
         args = tuple(
             self._word(word)

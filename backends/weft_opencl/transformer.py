@@ -42,8 +42,6 @@ class OpenCLTransformer(DeviceTransformer):
         self.device = choose(device)
         self.cl = self.device.cl
         self.processor = self.device.processor
-        # Kernels of parallel devices have not been tried with the numbers of other lengths.
-        self.shares_code = self.processor.is_serial
         self.maps_host = self.device.has_host_memory
         self.queue = self.device.queue()
 

@@ -83,6 +83,7 @@ MODELS: dict[str, Model] = {
 BACKENDS = [
     pytest.param("native", marks=pytest.mark.needs("compiler")),
     pytest.param("opencl", marks=pytest.mark.needs("opencl")),
+    pytest.param("cupy", marks=pytest.mark.needs("gpu")),
 ]
 
 
@@ -125,6 +126,10 @@ def templates(f: Any) -> int:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", MODELS)
 def test_each_length_gives_what_numpy_gives(name: str, backend: str) -> None:
+    check_model(name, backend)
+
+
+def check_model(name: str, backend: str) -> None:
     shared, reference = (
         computation(each, MODELS[name], cache=False) for each in (backend, "numpy")
     )
@@ -339,11 +344,16 @@ def unknown(row: Row) -> tuple[Any, list[Any], dict[int, Any], list[Any]] | None
         for backend, needed, every in [
             ("native", pytest.mark.needs("compiler"), 1),
             ("opencl", pytest.mark.needs("opencl"), 16),
+            ("cupy", pytest.mark.needs("gpu"), 1),
         ]
         for row in TABLE[::every]
     ],
 )
 def test_ops_of_unknown_lengths(row: Row, backend: str) -> None:
+    check_op(row, backend)
+
+
+def check_op(row: Row, backend: str) -> None:
     """Results are right, and a template yields the text that is generated for its other lengths."""
     given = unknown(row)
     if given is None:

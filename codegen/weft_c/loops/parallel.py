@@ -56,7 +56,7 @@ def parallel_for(
         _contiguous_shares(builder.code, shape, items, body, row, lanes, kind)
         builder.launch(items)
         return
-    if access is None or (shape[-1] % access.count and prod(shape[:-1]) > 1):
+    if access is None or (prod(shape[:-1]) > 1 and shape[-1] % access.count):
         _grid_stride_loop(builder.code, shape, body, row, kind)
         points = prod(shape)
     else:
@@ -82,25 +82,14 @@ def parallel_items(points: int, processor: Processor) -> int:
     return groups * processor.group  # type: ignore[no-any-return]
 
 
-def task_index(code: Code, grid: Sequence[int], task: str, kind: str) -> tuple[str, ...]:
-    """Write the index along each dimension of a grid of tasks, whose lengths follow from others."""
-    if not is_traced(*grid):
-        return unravel_index(code, grid, task, kind)
-    names: list[str] = []
-    for length in reversed(grid):
-        names.append(code.define(f"const {kind}", "i", f"{task} % {length}"))
-        task = code.define(f"const {kind}", "r", f"{task} / {length}")
-    return tuple(reversed(names))
-
-
 def unravel_index(code: Code, shape: Sequence[int], flat_index: str, kind: str) -> tuple[str, ...]:
     """Write the index along each dimension of the point with flat row-major index `flat_index`."""
     names: list[str] = []
     rest = flat_index
     for number in reversed(range(len(shape))):
-        if shape[number] == 1:
+        if is_one(shape[number]):
             names.append("0")
-        elif number == 0 or prod(shape[:number]) == 1:
+        elif number == 0 or is_one(prod(shape[:number])):
             names.append(rest)
         else:
             names.append(code.define(f"const {kind}", "i", f"{rest} % {shape[number]}"))
@@ -245,5 +234,5 @@ def _vector_grid_stride_loop(
         body((*indices[:-1], f"{length - rest} + {indices[-1]}"), emitter)
 
     _grid_stride_loop(code, (*outer, vectors), each_element, row, kind)
-    if rest:
+    if not is_multiple(length, access.count):
         _grid_stride_loop(code, (*outer, rest), at_rest, row, kind)

@@ -111,7 +111,9 @@ def find_vector_access(
     touched = [*reads.values(), *stores.values()]
     if not touched:
         return None
-    count = builder.processor.vector_bytes // max(each.dtype.itemsize for each in touched)
+    processor = builder.processor
+    count = processor.vector_bytes // max(each.dtype.itemsize for each in touched)
+    count = min(count, processor.access_elements)
     if not 1 < count <= nest.shape[loop]:
         return None
     if not all(_is_aligned(each, loop, count) for each in touched):

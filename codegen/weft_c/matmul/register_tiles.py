@@ -17,7 +17,7 @@ from math import prod
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import DType
 from weft.ir.guards import is_multiple
-from weft_c.loops.parallel import part_bounds, task_index, work_item_bounds
+from weft_c.loops.parallel import part_bounds, unravel_index, work_item_bounds
 from weft_c.lowering import Array, Lowering
 from weft_c.matmul.blocking import MAX_UNPACKED_BYTES, MIN_PACKED_ROWS, blocking, packs_rows
 from weft_c.matmul.epilogues import Epilogue
@@ -152,7 +152,7 @@ class _RegisterTileKernel:
             task = code.name("task")
             head = f"for ({self.kind} {task} = {begin}; {task} < {end}; {task}++)"
             stack.enter_context(code.block(head))
-            *at, down, across = task_index(code, (*self.batch, *grid), task, self.kind)
+            *at, down, across = unravel_index(code, (*self.batch, *grid), task, self.kind)
             tiles = self.part(cut.tiles, down, cut.down)
             terms = stack.enter_context(self.blocks())
             if self.packed:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from math import prod
 
 from weft.ir.description import TensorDescription
-from weft_c.loops.parallel import part_bounds, serial_items, task_index, work_item_bounds
+from weft_c.loops.parallel import part_bounds, serial_items, unravel_index, work_item_bounds
 from weft_c.lowering import Lowering
 from weft_c.matmul.accumulators import Accumulator
 from weft_c.matmul.blocking import VECTOR_GRAIN
@@ -88,7 +88,7 @@ class _RowStreamKernel:
         grid = (*self.batch, parts)
         begin, end = work_item_bounds(code, prod(grid), self.items, kind)
         with code.block(f"for ({kind} task = {begin}; task < {end}; task++)"):
-            *at, part = task_index(code, grid, "task", kind)
+            *at, part = unravel_index(code, grid, "task", kind)
             vectors = -(-self.n // lanes)
             first, last = part_bounds(code, vectors, f"(i64){part}", str(parts), kind)
             low = code.define(f"const {kind}", "low", f"{first} * {lanes}")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import prod
 
 from weft.ir.description import TensorDescription
+from weft.ir.guards import smallest
 from weft_c.loops.parallel import GROUPS_PER_UNIT, parallel_for, unravel_index
 from weft_c.lowering import KernelBuilder, Lowering
 from weft_c.matmul.accumulators import Accumulator
@@ -155,7 +156,7 @@ class _SharedTileKernel:
         down, across = -(-f.m // shape.rows), -(-f.n // shape.columns)
         grid = (self.splits, *f.batch, down, across)
         tiles = prod(grid)
-        groups = min(tiles, self.processor.units * GROUPS_PER_UNIT)
+        groups = smallest(tiles, self.processor.units * GROUPS_PER_UNIT)
         group = self.processor.group
         code.declare(f"LOCAL {self.acc.scalar_type} left[{SLICE}][{shape.rows + 1}];")
         code.declare(f"LOCAL {self.acc.scalar_type} right[{SLICE}][{shape.columns + 1}];")

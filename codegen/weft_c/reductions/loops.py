@@ -273,7 +273,9 @@ class ReductionLoops(Accumulators):
         count, name = access.count, self.code.name("k")
         if first != "0":
             begin = f"{first} / {count} + {begin}"
-        whole = f"{last} / {count}" if loop in self.bounds else str(int(last) // count)
+        whole = (
+            f"{last} / {count}" if loop in self.bounds else str(self.nest.reduced[loop] // count)
+        )
         head = f"for ({self.kind} {name} = {begin}; {name} < {whole}; {name} += {step})"
         with self.code.block(head), access.elements((*outer, name)) as element:
             self.write_body(element, ValueEmitter(self.code), accumulators, results, row_caches)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from weft.errors import ArgumentError, BackendError
 from weft.settings import Setting
 from weft_c.processor import Processor
 from weft_c.runtime.errors import DeviceMemoryError
+
+Program = TypeVar("Program")
 
 MAX_BYTES = sys.maxsize // 2
 """The largest size in bytes that is passed to a driver: larger ones overflow in some."""
@@ -47,6 +52,7 @@ class OpenDevice(ABC):
         self.errors = errors
         self.lost = ""
         self._live: dict[int, int] = {}
+        self._programs: WeakValueDictionary[str, Any] = WeakValueDictionary()
 
     @property
     @abstractmethod
@@ -56,6 +62,13 @@ class OpenDevice(ABC):
     @abstractmethod
     def failed(self, error: Exception, doing: str) -> BackendError:
         """Translate one of `errors`; `doing` says what failed, for the message."""
+
+    def shared_program(self, source: str, build: Callable[[], Program]) -> Program:
+        """Return the built program of a source, the same one as long as somebody holds it."""
+        found: Program | None = self._programs.get(source)
+        if found is None:
+            found = self._programs[source] = build()
+        return found
 
     def require_possible(self, nbytes: int, what: str) -> None:
         """Raise DeviceMemoryError for a size above `MAX_BYTES`."""

@@ -12,7 +12,6 @@ from math import prod
 from weft_c.loops.parallel import (
     GROUPS_PER_UNIT,
     part_bounds,
-    task_index,
     unravel_index,
     work_item_bounds,
 )
@@ -148,7 +147,7 @@ class _DirectConvolutionKernel(KernelBuilder):
                     text = ", ".join(map(str, values))
                     code.line(f"const i32 {name}[{len(values)}] = {{{text}}};")
         with code.block(f"for ({kind} task = {begin}; task < {end}; task++)"):
-            image, group, portion = task_index(code, grid, "task", kind)
+            image, group, portion = unravel_index(code, grid, "task", kind)
             channels = (f"{group} * {task.channels}", task.channels)
             copy_planes(code, self.acc, self.source, image, channels, self.planes, task.planes)
             for number, output_phase in enumerate(task.output_phases):

@@ -19,7 +19,7 @@ from weft.ir.dtypes import DType
 from weft_c.loops.parallel import (
     GROUPS_PER_UNIT,
     part_bounds,
-    task_index,
+    unravel_index,
     work_item_bounds,
 )
 from weft_c.lowering import Lowering, needs_scratch, rules
@@ -227,7 +227,7 @@ class _PackedConvolutionKernel:
         grid = blocks.grid
         begin, end = work_item_bounds(code, prod(grid), blocks.items, "i32")
         with code.block(f"for (i32 task = {begin}; task < {end}; task++)"):
-            image, group, block, part = task_index(code, grid, "task", "i32")
+            image, group, block, part = unravel_index(code, grid, "task", "i32")
             first, last = part_bounds(
                 code, windows.counts[0], f"(i64){block}", str(blocks.rows), "i32"
             )

@@ -482,8 +482,19 @@ def test_machine_code_is_kept_where_programs_are(
     compiled = machine.nvrtc.compiled
     for cache, count in ((False, 1), (tmp_path, 1), (tmp_path, 0), (False, 1)):
         compiled.clear()
-        assert make(cache=cache).computation(result, x)(NUMBERS)[1] == 4
+        with make(cache=cache) as transformer:
+            assert transformer.computation(result, x)(NUMBERS)[1] == 4
         assert compiled == [(*OPTIONS, "-arch=sm_90")] * count
+
+
+def test_programs_of_equal_source_share_a_module(make: Maker, machine: Machine) -> None:
+    for _ in range(2):
+        machine.nvrtc.compiled.clear()
+        with make(cache=False) as transformer, make(cache=False) as other:
+            for each in (transformer, other):
+                x = weft.placeholder((6,))
+                assert each.computation(x * 3 + 1, x)(NUMBERS)[1] == 4
+        assert len(machine.nvrtc.compiled) == 1
 
 
 def test_a_gpu_that_is_newer_than_nvrtc_is_given_ptx(

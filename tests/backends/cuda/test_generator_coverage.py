@@ -57,7 +57,7 @@ FORMS = {
 ONLY = {
     "serial": (
         "loops/parallel.innermost_loop", "loops/parallel._contiguous_shares",
-        "loops/parallel.part_bounds", "loops/parallel.task_index", "loops/parallel.serial_items",
+        "loops/parallel.part_bounds", "loops/parallel.serial_items",
         "loops/parallel.work_item_bounds", "matmul/accumulators.Accumulator._type_in_memory",
         "matmul/accumulators.Accumulator.tile_rows", "matmul/accumulators.Accumulator.zero",
         "matmul/accumulators.Accumulator.is_plain", "matmul/accumulators.Accumulator.load_vector",

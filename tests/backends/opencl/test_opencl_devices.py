@@ -6,6 +6,7 @@ import os
 import site
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -281,6 +282,20 @@ def test_all_but_processors_may_move_sixteen_bytes_at_once(
     handle = SimpleNamespace(type=kind, preferred_vector_width_float=width)
     monkeypatch.setattr(device, "handle", handle)
     assert device.access_bytes == nbytes
+
+
+def test_signed_bytes_are_compared_eight_at_a_time_on_nvidia(
+    transformer: OpenCLTransformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = weft.placeholder((64,), "int8")
+    graph = weft.capture([weft.greater(x + 9, 0)], [x])
+    for is_nvidia, count in ((False, 16), (True, 8)):
+        device = Device(transformer.device.cl, transformer.device.handle, Verdict(""))
+        monkeypatch.setitem(vars(device), "is_nvidia", is_nvidia)
+        facts = {"is_serial": False, "access_bytes": 16, "shares_host": False}
+        with weft.make_transformer("opencl", cache=False) as made:
+            made.processor = replace(device.processor, **facts)
+            assert f"i8 of[{count}];" in made.computation(graph).program.source
 
 
 @pytest.mark.parametrize(

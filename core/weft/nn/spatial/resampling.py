@@ -6,8 +6,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from fractions import Fraction
-from typing import Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
 
@@ -39,6 +38,9 @@ from weft.ops.products.linalg import MatmulOp, matrix_transpose
 from weft.ops.products.roles import ImageRoles, RoleSignature, by_roles
 from weft.ops.shape.movement import broadcast, cast_axes, transpose
 
+if TYPE_CHECKING:
+    from fractions import Fraction
+
 __all__ = [
     "GridSampleOp",
     "affine_grid",
@@ -48,14 +50,22 @@ __all__ = [
     "resize",
 ]
 
-HALF = Fraction(1, 2)
 
-Coordinate = Callable[[int, int, int, Fraction], Fraction]
+def _fraction(numerator: float, denominator: int = 1) -> Fraction:
+    """Return an exact fraction."""
+    from fractions import Fraction  # a twelfth of the calls of `import weft`
+
+    return Fraction(numerator) / denominator
+
+
+Coordinate = Callable[[int, int, int, "Fraction"], "Fraction"]
 
 COORDINATES: dict[str, Coordinate] = {
-    "half_pixel": lambda i, n, m, scale: (i + HALF) / scale - HALF,
-    "pytorch_half_pixel": lambda i, n, m, scale: (i + HALF) / scale - HALF if m > 1 else Fraction(),
-    "align_corners": lambda i, n, m, scale: Fraction(i * (n - 1), max(m - 1, 1)),
+    "half_pixel": lambda i, n, m, scale: ((2 * i + 1) / scale - 1) / 2,
+    "pytorch_half_pixel": lambda i, n, m, scale: (
+        ((2 * i + 1) / scale - 1) / 2 if m > 1 else _fraction(0)
+    ),
+    "align_corners": lambda i, n, m, scale: _fraction(i * (n - 1), max(m - 1, 1)),
     "asymmetric": lambda i, n, m, scale: i / scale,
 }
 """By name, the coordinate among n elements of element i of m, for a scale; an exact fraction, so
@@ -237,7 +247,7 @@ def _wanted(
         raise use.refusal("give either lengths or scales")
     if scales is None:
         wanted = use.numbers("lengths", lengths, len(have))
-        return [(m, Fraction(m, n)) for n, m in zip(have, wanted, strict=True)]
+        return [(m, _fraction(m, n)) for n, m in zip(have, wanted, strict=True)]
     several: Sequence[Any] = scales if isinstance(scales, list | tuple) else [scales] * len(have)
     if len(several) != len(have):
         raise use.refusal(f"{len(several)} scales for {len(have)} axes")
@@ -245,7 +255,7 @@ def _wanted(
     found = [(math.floor(n * factor), factor) for n, factor in zip(have, factors, strict=True)]
     if not all(m for m, _ in found):
         raise use.refusal(f"scales {scales} leave nothing of the lengths {tuple(have)}", AxesError)
-    return [(m, Fraction(factor)) for m, factor in found]
+    return [(m, _fraction(factor)) for m, factor in found]
 
 
 class GridSampleOp(CompositeOp):
