@@ -107,10 +107,10 @@ def builds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     return found
 
 
-def computation(backend: str, model: Model, **options: Any) -> Any:
+def computation(backend: str, model: Model, most: int | None = None, **options: Any) -> Any:
     global rng
     rng = np.random.default_rng(5)
-    x = weft.placeholder((weft.symbol("n"), 16), name="x")
+    x = weft.placeholder((weft.symbol("n", max=most), 16), name="x")
     return weft.make_transformer(backend, **options).computation(model(x), x)
 
 
@@ -279,6 +279,21 @@ def test_a_limit_on_memory_holds_for_each_length() -> None:
     f = computation("native", mlp, cache=False, memory_limit=10**6)
     f(rows(30))
     assert templates(f) == 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["mlp", "attention", "loss_gradient", "convolution", "moved"])
+def test_memory_is_planned_once_for_the_largest_lengths(name: str, backend: str) -> None:
+    shared, reference = (
+        computation(each, MODELS[name], most=64, cache=False) for each in (backend, "numpy")
+    )
+    for n in (30, 64, 31, 1):
+        np.testing.assert_allclose(shared(rows(n)), reference(rows(n)), rtol=2e-5, atol=2e-6)
+    sizes: dict[int, set[int]] = {}
+    for program in shared.programs.values():
+        sizes.setdefault(id(program.template), set()).add(program.arena_size)
+    assert len(sizes) < len(shared.programs)
+    assert all(len(each) == 1 for each in sizes.values())
 
 
 @pytest.mark.needs("compiler")

@@ -293,7 +293,8 @@ class Canonicalizer:
         """Return the description of a symbol or a quotient."""
         if isinstance(atom, FloorDivision):
             return f"({self(atom.numerator)}//{self(atom.denominator)})"
-        return f"s{self._symbols.setdefault(atom, len(self._symbols))}"
+        most = "" if atom.maximum is None else f"<={atom.maximum}"
+        return f"s{self._symbols.setdefault(atom, len(self._symbols))}{most}"
 
     def kernel(self, kernel: Kernel) -> str:
         """Return the description of a kernel, with operands by number."""

@@ -13,10 +13,11 @@ import math
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from weft.ir.lengths import Length, Symbol
+from weft.ir.lengths import Length, Symbol, substitute
 
 LARGEST_I32 = 2**31 - 1
 
@@ -83,10 +84,12 @@ class Guards:
         self.numbers: dict[Length, int] = {}
         self._results: dict[Any, Any] = {}
         self._parts: dict[Length, tuple[Length, int, int]] = {}
+        self._maxima: dict[Symbol, int] = {}
 
     def trace(self, solution: Mapping[Symbol, int]) -> dict[Symbol, Any]:
         """Return the traced length of each symbol."""
         self.symbols = list(solution)
+        self._maxima = {each: each.maximum for each in solution if each.maximum is not None}
         return {symbol: self._traced(symbol, value) for symbol, value in solution.items()}
 
     def _traced(self, symbol: Symbol, value: int) -> TracedLength:
@@ -105,6 +108,9 @@ class Guards:
             values = function(*_mapped(untraced, args))
             results = tuple(Symbol(f"result{len(self.calls)}_{n}") for n in range(len(values)))
             self.calls.append(Call(function, lengths, results))
+            with suppress(UnknownLengthError, ZeroDivisionError):
+                most = function(*_mapped(self.at_maximum, lengths))
+                self._maxima.update(zip(results, most, strict=True))
             found = self._results[key] = tuple(map(self._traced, results, values))
         return found
 
@@ -146,6 +152,16 @@ class Guards:
         elif root in known:
             known.excluded.add(root)
         return difference.value == 0
+
+    def at_maximum(self, length: int | Length) -> int:
+        """Return the value of a polynomial for the largest lengths.
+
+        Raises UnknownLengthError if one of them has no maximum.
+        """
+        found = substitute(length, self._maxima)
+        if isinstance(found, Length):
+            raise UnknownLengthError(f"{found} has no maximum")
+        return found
 
     def _range(self, part: Length) -> Range:
         return self.ranges.setdefault(part, Range())
@@ -402,6 +418,18 @@ def largest(*numbers: int) -> int:
 
 def _largest(*numbers: int) -> tuple[int]:
     return (max(numbers),)
+
+
+def at_maximum(number: Any) -> int | None:
+    """Return an integer for the largest lengths that a call may bring; None if one has no maximum.
+
+    Other lengths may lead to a larger integer.
+    """
+    if type(number) is not TracedLength:
+        return operator.index(number)
+    with suppress(UnknownLengthError, ZeroDivisionError):
+        return number.guards.at_maximum(number.length)
+    return None
 
 
 def smallest(*numbers: int) -> int:

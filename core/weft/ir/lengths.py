@@ -16,14 +16,31 @@ Size = Annotated[Any, int]
 
 
 class Symbol:
-    """An unknown size; two symbols are equal only if they are the same object."""
+    """An unknown size; two symbols are equal only if they are the same object.
 
-    __slots__ = ("__weakref__", "name")
+    Attributes
+    ----------
+    maximum
+        The largest size that it may have; None for any.
+    """
 
-    def __init__(self, name: str) -> None:
+    __slots__ = ("__weakref__", "maximum", "name")
+
+    def __init__(self, name: str, maximum: int | None = None) -> None:
         if not isinstance(name, str):
             raise AxesError(f"the name of a symbol must be text, not {name!r}")
+        if maximum is not None and not (type(maximum) is int and maximum > 0):
+            raise AxesError(
+                f"max= of the symbol {name} must be an integer above 0, not {maximum!r}"
+            )
         self.name = name
+        self.maximum = maximum
+
+    def exceeded(self, size: int) -> str:
+        """Return the problem with a size, for an error; empty if the symbol may have it."""
+        if self.maximum is None or size <= self.maximum:
+            return ""
+        return f"length {self} is {size}, and was declared with max={self.maximum}"
 
     def __copy__(self) -> Symbol:
         return self
@@ -167,9 +184,14 @@ def _simplified(terms: dict[Monomial, int]) -> int | Length:
     return Length(kept)
 
 
-def symbol(name: str) -> Length:
-    """Return a new unknown length; it equals only itself, whatever its name."""
-    return Length({(Symbol(name),): 1})
+def symbol(name: str, max: int | None = None) -> Length:
+    """Return a new unknown length; it equals only itself, whatever its name.
+
+    Calls may not bring a length above `max`. Backends that share code between lengths then plan
+    memory once, for the largest ones. Raises AxesError for a name that is not text, and for a
+    `max` that is not an integer above 0.
+    """
+    return Length({(Symbol(name, max),): 1})
 
 
 def floor_divide(numerator: int | Length, denominator: int | Length) -> int | Length:

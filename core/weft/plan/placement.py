@@ -7,8 +7,10 @@ lower bound, the peak of the live bytes. Small sets of blocks are searched exact
 
 from __future__ import annotations
 
+import operator
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -77,13 +79,25 @@ def place(blocks: Sequence[Block], quick: Placed | None = None, is_exact: bool =
 
 
 def placement_in_units(
-    sizes: Sequence[int], ranges: Sequence[tuple[int, int]], unit: int
+    sizes: tuple[int, ...],
+    largest: tuple[int, ...],
+    ranges: tuple[tuple[int, int], ...],
+    unit: int,
 ) -> tuple[int, ...]:
     """Return the offset of each block, then the size of the arena, as multiples of a unit.
 
-    The unit divides all sizes. `ranges` has the first and the last step of each block. A call waits
-    for this, so there is no exact search.
+    The unit divides all sizes. `ranges` has the first and the last step of each block. Where the
+    `largest` sizes are known, and suffice, blocks are placed for these: the same for many calls.
     """
+    is_enough = len(largest) == len(sizes) and all(map(operator.le, sizes, largest))
+    return _placement_in_units(largest if is_enough else sizes, ranges, unit)
+
+
+@lru_cache(maxsize=64)
+def _placement_in_units(
+    sizes: tuple[int, ...], ranges: tuple[tuple[int, int], ...], unit: int
+) -> tuple[int, ...]:
+    """Place blocks of some sizes; without an exact search, since a call waits for it."""
     blocks = [Block(size, *steps) for size, steps in zip(sizes, ranges, strict=True)]
     offsets, size = place(blocks, is_exact=False)
     return *(offset // unit for offset in offsets), size // unit

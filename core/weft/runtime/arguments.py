@@ -125,7 +125,7 @@ class Arguments:
         """Return the lengths that were given, or follow from the shapes of arguments and states.
 
         `tensors` holds the states that have memory already. Raises AxesError if two lengths
-        disagree or one is still unknown.
+        disagree, or one is above its maximum or still unknown.
         """
         solution = dict(self.given)
         known = [
@@ -141,6 +141,8 @@ class Arguments:
         ]
         for op, length, size in known:
             symbol = length.as_symbol() if isinstance(length, Length) else None
+            if symbol is not None and (problem := symbol.exceeded(size)):
+                raise AxesError(f"{self.name}: {problem}: {op.name} ({op.file_info})")
             if symbol is not None and solution.setdefault(symbol, size) != size:
                 raise AxesError(
                     f"{self.name}: length {symbol} is {solution[symbol]} elsewhere, but {size} in "

@@ -24,7 +24,8 @@ def given_lengths(axes: Mapping[Any, int] | None, graph: Graph, name: str) -> di
 
     A key is an axis, a length or a name. Raises ArgumentError for one that the graph and the
     initial values of its states lack, or that is known there, computed from others, or the name of
-    several; AxesError for a number that is not a length, and for two lengths of one.
+    several; AxesError for a number that is not a length or exceeds a maximum, and for two lengths
+    of one.
     """
     solution: dict[Symbol, int] = {}
     if axes is not None and not isinstance(axes, Mapping):
@@ -34,6 +35,8 @@ def given_lengths(axes: Mapping[Any, int] | None, graph: Graph, name: str) -> di
         )
     for key, size in (axes or {}).items():
         symbol, length = _symbol(key, graph, name), _checked_length(key, size)
+        if problem := symbol.exceeded(length):
+            raise AxesError(f"axes= of {name}: {problem}")
         if solution.setdefault(symbol, length) != length:
             raise AxesError(f"axes= gives two lengths to {symbol}: {solution[symbol]} and {length}")
     return solution

@@ -106,8 +106,9 @@ class _Parser:
 
     def run(self, module: ast.Module) -> Graph:
         statements: dict[str, Callable[..., None]] = {
-            "graph": self._graph, "state": self._state, "effect": self._effect,
-            "result": self._result, "update": self._update, "after": self._after,
+            "graph": self._graph, "bound": self._bound, "state": self._state,
+            "effect": self._effect, "result": self._result, "update": self._update,
+            "after": self._after,
         }  # fmt: skip
         for node in module.body:
             try:
@@ -143,6 +144,13 @@ class _Parser:
     def _graph(self, name: str) -> None:
         _require(str, name)
         self.parts["name"] = name
+
+    def _bound(self, name: str, maximum: int) -> None:
+        _require(str, name)
+        bounded = lengths.symbol(name, maximum)
+        known = self.symbols.setdefault(name, bounded).as_symbol().maximum
+        if known != maximum:
+            raise ParseError(f"the length {name} is used before it is bound")
 
     def _state(self, name: str, kind: str, declared: Any) -> None:
         axes, dtype = declared

@@ -116,6 +116,8 @@ class _Printer:
     def text(self) -> str:
         graph = self.graph
         lines = [*self.called(), f"graph({graph.name!r})"]
+        bounded = [each for each in graph.symbols if each.maximum is not None]
+        lines += [f"bound({each.name!r}, {each.maximum})" for each in bounded]
         for state in graph.states:
             kind = type_text(state.axes.substitute(self.renamed), state.dtype.name)
             lines.append(f"state({self.labels[state]!r}, {state.kind!r}, {kind})")
@@ -217,7 +219,7 @@ def new_names(symbols: tuple[lengths.Symbol, ...]) -> dict[lengths.Symbol, Any]:
     plain = {symbol.name for symbol in symbols if _is_plain(symbol.name)}
     if len(plain) == len(symbols):
         return {}
-    return {symbol: lengths.symbol(f"n{number}") for number, symbol in enumerate(symbols)}
+    return {each: lengths.symbol(f"n{n}", each.maximum) for n, each in enumerate(symbols)}
 
 
 def _is_plain(name: str) -> bool:

@@ -16,6 +16,7 @@ from weft.cache.entry import CacheEntry
 from weft.cache.template import Template
 from weft.ir.guards import (
     Guards,
+    at_maximum,
     computed,
     is_multiple,
     is_one,
@@ -26,7 +27,7 @@ from weft.ir.guards import (
 )
 from weft.ir.lengths import Symbol
 
-N, M = Symbol("n"), Symbol("m")
+N, M = Symbol("n", 300), Symbol("m", 40)
 
 
 def traced(n: int, m: int = 1) -> tuple[Guards, Any, Any]:
@@ -107,6 +108,10 @@ def test_what_guards_allow_decides_and_computes_the_same(
     assert decisions == wanted
     template = template_of(guards, values)
     assert template.numbers((n, m)) is not None
+    most = template.numbers((300, 40))
+    if most is not None:
+        wanted_most = template.filled(most).document["numbers"]
+        assert [at_maximum(value) for value in values] == wanted_most
     for _ in range(8):
         other = data.draw(st.tuples(st.integers(1, 300), st.integers(1, 40)))
         numbers = template.numbers(other)
@@ -114,6 +119,20 @@ def test_what_guards_allow_decides_and_computes_the_same(
             plain, wanted = run(program, *other)
             assert template.filled(numbers).document == {"numbers": plain}
             assert wanted == decisions
+
+
+def test_numbers_for_the_largest_lengths() -> None:
+    _, n, m = traced(6, 4)
+    assert at_maximum(7) == 7
+    assert at_maximum(2 * n * m - m + 3) == 2 * 300 * 40 - 40 + 3
+    assert at_maximum((n + 7) // 8 * 8) == 307 // 8 * 8
+    assert at_maximum(largest(n, 3 * m, 7)) == 300
+    assert at_maximum(computed(_halves, computed(_halves, n, (m, 4))[0], (m, 4))[0]) == 75
+    assert at_maximum(n // (m - 40)) is None
+    unbounded, bounded = Guards().trace({Symbol("k"): 6, Symbol("l", 6): 3}).values()
+    assert at_maximum(bounded + 1) == 7
+    for number in (unbounded + 1, bounded * unbounded, largest(bounded, unbounded)):
+        assert at_maximum(number) is None
 
 
 def test_equal_polynomials_need_no_guard() -> None:

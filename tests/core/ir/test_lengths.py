@@ -173,3 +173,9 @@ def test_lengths_can_be_given(transformer):
     w = weft.variable((n,), initial_value=2)
     c = transformer.computation(weft.sum(w, (n,)), axes={n: 6})
     assert c().item() == 12
+
+
+@pytest.mark.parametrize("most", [0, -1, 2.0, True, "8"])
+def test_a_maximum_is_a_positive_integer(most):
+    with pytest.raises(AxesError, match="max= of the symbol n must be an integer above 0"):
+        weft.symbol("n", max=most)

@@ -99,6 +99,18 @@ def test_lengths_that_conflict(transformer):
     assert c([1, 2], [1, 2]).tolist() == [2, 4]
 
 
+def test_a_length_above_its_maximum_is_refused(transformer: Any) -> None:
+    n = weft.symbol("n", max=4)
+    x = weft.placeholder((n, 2), name="x")
+    f = transformer.computation(x + 1, x)
+    assert f(np.ones((4, 2))).shape == (4, 2)
+    problem = r"length n is 5, and was declared with max=4"
+    with pytest.raises(AxesError, match=f"{problem}: x .*test_bad_calls.py"):
+        f(np.ones((5, 2)))
+    with pytest.raises(AxesError, match=f"axes= of .*: {problem}"):
+        transformer.computation(x + 1, x, axes={n: 5})
+
+
 def test_a_length_that_is_given_but_not_unknown(transformer):
     with pytest.raises(ArgumentError, match="not unknown") as caught:
         transformer.computation(x(H), axes={H: 3})

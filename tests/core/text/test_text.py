@@ -275,6 +275,20 @@ def test_nothing_is_executed(call, monkeypatch):
     assert ran == []
 
 
+def test_maxima_of_lengths_are_in_the_text() -> None:
+    n, m = weft.symbol("n", max=8), weft.symbol("two words", max=5)
+    inner = weft.placeholder((n,), name="y")
+    x = weft.placeholder((n, m), name="x")
+    (called,) = weft.call(weft.capture([inner + 1], [inner]), x[:, 0])
+    graph = weft.capture([x * 2, called], [x])
+    text = graph.text()
+    again = weft.parse(text)
+    assert [each.maximum for each in again.symbols] == [8, 5]
+    assert again.text() == text
+    with pytest.raises(ParseError, match="the length n0 is used before it is bound"):
+        weft.parse(text.replace("bound('n0', 8)", "bound('n0', 9)", 1))
+
+
 @given(st.data())
 @settings(max_examples=100, deadline=None)
 def test_a_text_with_a_flaw_is_a_parse_error_or_a_graph(data):
