@@ -21,7 +21,7 @@ PYTEST_ARGS ?=
 SPHINXOPTS ?=
 
 # Of what `make test` leaves out, the part that `make test-part` runs.
-PART ?= $(shell expr $$(git rev-list --count HEAD 2>/dev/null || echo 0) % 80)/80
+PART ?= $(shell expr $$(git rev-list --count HEAD 2>/dev/null || echo 0) % 160)/160
 
 .PHONY: demo test test-all test-part test-targets test-lowest test-gpu test-intel fast lint types bench docs support clean
 
@@ -40,7 +40,7 @@ test-all: $(TESTS)
 	$(INSTALL) --editable '.[dev,docs,native-zig]'
 	$(BIN)/python -m pytest -n auto --dist worksteal --tier=all $(PYTEST_ARGS)
 
-# An eightieth of what only test-all runs: another one after each commit.
+# A part of what only test-all runs: another one after each commit.
 test-part: $(TESTS)
 	$(BIN)/python -m pytest -n auto --dist worksteal --above=test --part=$(PART) $(PYTEST_ARGS)
 
