@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ARRAY_DATA = object.__basicsize__
 """The offset of the address of its elements in an array of NumPy: the field after the head."""
 
-UNIT_SIZE = 24_000
+UNIT_SIZE = 12_000
 """The characters of kernels that are worth a unit of their own."""
 
 NUMBERS = Buffer("numbers", 0, -1)

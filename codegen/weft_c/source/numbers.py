@@ -19,8 +19,7 @@ TABLE = TensorDescription((1,), dtypes.int64, (8,), 0, Buffer(CONSTANT, 0, -1))
 _NAME = re.compile(rf"\b{NUMBER}(\d+)_L*")
 _SIZE = r"(?:\[[^\]]*\])"
 _ARRAY = re.compile(
-    rf"^ *(?:[\w ]+ )?\w+ \w+{_SIZE}*\[[^\]]*\b{NUMBER}\d+_[^\]]*\]{_SIZE}*(?= = {{|[,;])",
-    re.MULTILINE,
+    rf" *(?:[\w ]+ )?\w+ \w+{_SIZE}*\[[^\]]*\b{NUMBER}\d+_[^\]]*\]{_SIZE}*(?= = {{|[,;])"
 )
 _LOADS = re.compile(rf"^    const i\d\d {NUMBER}.*$", re.MULTILINE)
 
@@ -38,9 +37,10 @@ def loads(body: str, table: str) -> str:
 
 def require_constant_sizes(body: str) -> None:
     """Raise UnknownLengthError for an array whose size is a number that a call tells."""
-    found = _ARRAY.search(body)
-    if found is not None:
-        raise UnknownLengthError(f"the size of an array depends on a length: {found[0].strip()}")
+    for line in body.split("\n"):
+        if NUMBER in line and (found := _ARRAY.match(line)):
+            text = found[0].strip()
+            raise UnknownLengthError(f"the size of an array depends on a length: {text}")
 
 
 def readable(text: str, numbers: Sequence[int] | None) -> str:

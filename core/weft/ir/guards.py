@@ -83,17 +83,20 @@ class Guards:
         self.calls: list[Call] = []
         self.numbers: dict[Length, int] = {}
         self._results: dict[Any, Any] = {}
-        self._parts: dict[Length, tuple[Length, int, int]] = {}
+        self._lengths: dict[Length, TracedLength] = {}
         self._maxima: dict[Symbol, int] = {}
 
     def trace(self, solution: Mapping[Symbol, int]) -> dict[Symbol, Any]:
         """Return the traced length of each symbol."""
         self.symbols = list(solution)
         self._maxima = {each: each.maximum for each in solution if each.maximum is not None}
-        return {symbol: self._traced(symbol, value) for symbol, value in solution.items()}
+        return {each: self._traced(_length_of(each), value) for each, value in solution.items()}
 
-    def _traced(self, symbol: Symbol, value: int) -> TracedLength:
-        return TracedLength(self, Length({(symbol,): 1}), value)
+    def _traced(self, length: Length, value: int) -> TracedLength:
+        found = self._lengths.get(length)
+        if found is None:
+            found = self._lengths[length] = TracedLength(self, length, value)
+        return found
 
     def number(self, length: Length) -> int:
         """Return the index of a number of the program, which it becomes."""
@@ -111,46 +114,61 @@ class Guards:
             with suppress(UnknownLengthError, ZeroDivisionError):
                 most = function(*_mapped(self.at_maximum, lengths))
                 self._maxima.update(zip(results, most, strict=True))
-            found = self._results[key] = tuple(map(self._traced, results, values))
+            found = tuple(map(self._traced, map(_length_of, results), values))
+            self._results[key] = found
         return found
 
     def applied(self, compute: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
-        """Return the result of an operation on integers, one of them traced."""
-        lengths = _length(left), _length(right)
-        key = (compute, *lengths)
-        length = self._results.get(key)
-        if length is None:
-            length = self._results[key] = compute(*lengths)
-        if not isinstance(length, Length):
-            return length
-        return TracedLength(self, length, compute(untraced(left), untraced(right)))
+        """Return the result of an operation on integers, one of them traced.
+
+        Equal polynomials are one object, so operands are found by their addresses.
+        """
+        key: Any
+        if type(left) is not TracedLength:
+            key = compute, left, id(right)
+        elif type(right) is not TracedLength:
+            key = compute, id(left), right, None
+        else:
+            if left.guards is not right.guards:  # of a compilation whose numbers are known by now
+                return compute(left, right.known())
+            key = compute, id(left), None, id(right)
+        found = self._results.get(key)
+        if found is None:
+            found = compute(_length(left), _length(right))
+            if isinstance(found, Length):
+                found = self._traced(found, compute(untraced(left), untraced(right)))
+            self._results[key] = found
+        return found
 
     def is_less(self, left: Any, right: Any) -> bool:
         """Whether an integer is less than another."""
         difference = self.applied(operator.sub, left, right)
-        if not isinstance(difference, TracedLength):
+        if type(difference) is not TracedLength:
             return bool(difference < 0)
-        part, factor, constant = self._split(difference.length)
-        known, now = self._range(part), (difference.value - constant) // factor
-        # factor * part + constant < 0
-        bound = (-constant - 1) // factor if factor > 0 else constant // -factor
-        known.split(bound, now)
+        if not difference.has_known_sign:
+            difference.has_known_sign = True
+            part, factor, constant = _split(difference.length)
+            # factor * part + constant < 0
+            bound = (-constant - 1) // factor if factor > 0 else constant // -factor
+            self._range(part).split(bound, (difference.value - constant) // factor)
         return difference.value < 0
 
     def is_equal(self, left: Any, right: Any) -> bool:
         """Whether two integers are equal."""
         difference = self.applied(operator.sub, left, right)
-        if not isinstance(difference, TracedLength):
+        if type(difference) is not TracedLength:
             return bool(difference == 0)
-        part, factor, constant = self._split(difference.length)
-        if constant % factor:
-            return False
-        known, root = self._range(part), -constant // factor
-        if difference.value == 0:
-            known.split(root, root)
-            known.split(root - 1, root)
-        elif root in known:
-            known.excluded.add(root)
+        if not difference.is_compared_with_0:
+            difference.is_compared_with_0 = True
+            part, factor, constant = _split(difference.length)
+            if constant % factor:
+                return False
+            known, root = self._range(part), -constant // factor
+            if difference.value == 0:
+                known.split(root, root)
+                known.split(root - 1, root)
+            elif root in known:
+                known.excluded.add(root)
         return difference.value == 0
 
     def at_maximum(self, length: int | Length) -> int:
@@ -166,18 +184,16 @@ class Guards:
     def _range(self, part: Length) -> Range:
         return self.ranges.setdefault(part, Range())
 
-    def _split(self, length: Length) -> tuple[Length, int, int]:
-        """Return a polynomial without constant and common factor, that factor, and the constant."""
-        found = self._parts.get(length)
-        if found is None:
-            constant = length.terms.get((), 0)
-            rest = {atoms: factor for atoms, factor in length.terms.items() if atoms}
-            divisor = math.gcd(*rest.values())
-            if rest[max(rest, key=repr)] < 0:  # the same polynomial for both signs
-                divisor = -divisor
-            part = Length({atoms: factor // divisor for atoms, factor in rest.items()})
-            found = self._parts[length] = part, divisor, constant
-        return found
+
+def _split(length: Length) -> tuple[Length, int, int]:
+    """Return a polynomial without constant and common factor, that factor, and the constant."""
+    constant = length.terms.get((), 0)
+    rest = {atoms: factor for atoms, factor in length.terms.items() if atoms}
+    divisor = math.gcd(*rest.values())
+    if rest[max(rest, key=repr)] < 0:  # the same polynomial for both signs
+        divisor = -divisor
+    part = Length({atoms: factor // divisor for atoms, factor in rest.items()})
+    return part, divisor, constant
 
 
 class TracedLength:
@@ -187,12 +203,13 @@ class TracedLength:
     which becomes a guard: the program then serves this length only.
     """
 
-    __slots__ = ("guards", "length", "value")
+    __slots__ = ("guards", "has_known_sign", "is_compared_with_0", "length", "value")
 
     def __init__(self, guards: Guards, length: Length, value: int) -> None:
         self.guards = guards
         self.length = length
         self.value = value
+        self.has_known_sign = self.is_compared_with_0 = False
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -229,32 +246,32 @@ class TracedLength:
     # Arithmetic
 
     def __add__(self, other: Any) -> Any:
-        return self._applied(operator.add, self, other)
+        return self._applied(operator.add, self, other, other)
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Any:
-        return self._applied(operator.sub, self, other)
+        return self._applied(operator.sub, self, other, other)
 
     def __rsub__(self, other: Any) -> Any:
-        return self._applied(operator.sub, other, self)
+        return self._applied(operator.sub, other, self, other)
 
     def __mul__(self, other: Any) -> Any:
-        return self._applied(operator.mul, self, other)
+        return self._applied(operator.mul, self, other, other)
 
     __rmul__ = __mul__
 
     def __floordiv__(self, other: Any) -> Any:
-        return self._applied(operator.floordiv, self, other)
+        return self._applied(operator.floordiv, self, other, other)
 
     def __rfloordiv__(self, other: Any) -> Any:
-        return self._applied(operator.floordiv, other, self)
+        return self._applied(operator.floordiv, other, self, other)
 
     def __mod__(self, other: Any) -> Any:
-        return self._applied(operator.mod, self, other)
+        return self._applied(operator.mod, self, other, other)
 
     def __rmod__(self, other: Any) -> Any:
-        return self._applied(operator.mod, other, self)
+        return self._applied(operator.mod, other, self, other)
 
     def __divmod__(self, other: Any) -> Any:
         return self // other, self % other
@@ -301,48 +318,63 @@ class TracedLength:
             self.known()
         return bits
 
-    def _applied(self, compute: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
-        if isinstance(left, float) or isinstance(right, float):
-            return compute(*(each.known() if each is self else each for each in (left, right)))
-        operands = _as_operand(left), _as_operand(right)
-        return NotImplemented if None in operands else self.guards.applied(compute, *operands)
+    def _applied(
+        self, compute: Callable[[Any, Any], Any], left: Any, right: Any, other: Any
+    ) -> Any:
+        """Return the result of an operation on this length and another number."""
+        if type(other) not in _INTEGERS:
+            if isinstance(other, float):
+                known = self.known()
+                return compute(known, other) if left is self else compute(other, known)
+            if not hasattr(type(other), "__index__"):
+                return NotImplemented
+            other = operator.index(other)
+            left, right = (left, other) if left is self else (other, right)
+        return self.guards.applied(compute, left, right)
 
     # Comparison
 
     def __lt__(self, other: Any) -> bool:
-        return self._compared(operator.lt, other, lambda other: self.guards.is_less(self, other))
+        if type(other) in _INTEGERS:
+            return self.guards.is_less(self, other)
+        return self._compared(operator.lt, other)
 
     def __gt__(self, other: Any) -> bool:
-        return self._compared(operator.gt, other, lambda other: self.guards.is_less(other, self))
+        if type(other) in _INTEGERS:
+            return self.guards.is_less(other, self)
+        return self._compared(operator.gt, other)
 
     def __ge__(self, other: Any) -> bool:
-        return self._compared(
-            operator.ge, other, lambda other: not self.guards.is_less(self, other)
-        )
+        if type(other) in _INTEGERS:
+            return not self.guards.is_less(self, other)
+        return self._compared(operator.ge, other)
 
     def __le__(self, other: Any) -> bool:
-        return self._compared(
-            operator.le, other, lambda other: not self.guards.is_less(other, self)
-        )
+        if type(other) in _INTEGERS:
+            return not self.guards.is_less(other, self)
+        return self._compared(operator.le, other)
 
     def __eq__(self, other: object) -> bool:
-        return self._compared(operator.eq, other, self._is_equal)
+        if type(other) is TracedLength and other.guards is not self.guards:
+            return False  # of another compilation, which a cache still holds
+        if type(other) in _INTEGERS:
+            return self.guards.is_equal(self, other)
+        return self._compared(operator.eq, other)
 
     def __ne__(self, other: object) -> bool:
-        return self._compared(operator.ne, other, lambda other: not self._is_equal(other))
+        found = self.__eq__(other)
+        return found if found is NotImplemented else not found
 
-    def _is_equal(self, other: Any) -> bool:
-        if is_traced(other) and other.guards is not self.guards:
-            return False  # of another compilation, which a cache still holds
-        return self.guards.is_equal(self, other)
-
-    def _compared(
-        self, compare: Callable[[Any, Any], bool], other: Any, decide: Callable[[Any], bool]
-    ) -> bool:
+    def _compared(self, compare: Callable[[Any, Any], bool], other: Any) -> bool:
+        """Compare this length with something else than an integer."""
         if isinstance(other, float):
             return compare(self.known(), other)
-        operand = _as_operand(other)
-        return NotImplemented if operand is None else decide(operand)
+        if hasattr(type(other), "__index__"):
+            return compare(self, operator.index(other))
+        return NotImplemented  # type: ignore[no-any-return]
+
+
+_INTEGERS = frozenset((int, TracedLength))
 
 
 def as_integer(number: Any) -> int:
@@ -350,11 +382,8 @@ def as_integer(number: Any) -> int:
     return number if is_traced(number) else operator.index(number)
 
 
-def _as_operand(number: Any) -> Any:
-    """Return an operand as an integer; None for anything else."""
-    if type(number) is int or is_traced(number):
-        return number
-    return operator.index(number) if hasattr(type(number), "__index__") else None
+def _length_of(symbol: Symbol) -> Length:
+    return Length({(symbol,): 1})
 
 
 def _length(number: Any) -> Any:
@@ -381,7 +410,7 @@ def _guards_of(value: Any) -> Guards | None:
 
 def is_traced(*numbers: Any) -> bool:
     """Whether any of some integers is a traced length."""
-    return any(type(number) is TracedLength for number in numbers)
+    return TracedLength in map(type, numbers)
 
 
 def untraced(number: Any) -> int:
