@@ -269,7 +269,7 @@ def isin(x: TensorLike, values: TensorLike) -> TensorOp:
     x, values = as_op(x), as_op(values)
     ordered = sort(flat(values))
     found = less(searchsorted(ordered, x), searchsorted(ordered, x, "right"))
-    return found & equal(x, x)
+    return found & equal(x, x) if dtypes.is_inexact(x.dtype) else found
 
 
 def flat(x: TensorOp) -> TensorOp:
