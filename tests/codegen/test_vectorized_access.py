@@ -287,3 +287,15 @@ def test_cuda_moves_sixteen_bytes_at_once(name, dtype):
         )
         assert found
         assert found <= {f"{access}.global.{kind}" for kind in kinds}
+
+
+@pytest.mark.needs("nvrtc")
+@pytest.mark.parametrize("dtype", ["int32", "uint32"])
+def test_cuda_keeps_negations_of_integers_from_its_assembler(dtype):
+    def build(x):
+        return weft.min(-x, axis=1), -x
+
+    ptx = nvrtc.ptx_of(source_of(build, (3, 4), dtype=dtype, processor=CUDA_PARALLEL))
+    assert "min." in ptx
+    assert "not.b32" in ptx
+    assert "neg.s32" not in ptx

@@ -118,7 +118,13 @@ def _divide(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
 def _negative(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     if not dtypes.is_integer(op.dtype):
         return f"(-{args[0]})"
-    return emitter.signed(op.dtype, f"(0 - {emitter.unsigned(op.dtype, args[0])})")
+    if op.dtype.itemsize == 4 and not emitter.is_vector:
+        return emitter.code.call(f"weft_negated_{emitter.type(op.dtype)}", *args)
+    return _difference_from_0(op.dtype, emitter, args[0])
+
+
+def _difference_from_0(dtype: dtypes.DType, emitter: ValueEmitter, x: str) -> str:
+    return emitter.signed(dtype, f"(0 - {emitter.unsigned(dtype, x)})")
 
 
 @_expression_for(elementwise.AbsoluteOp)
@@ -127,7 +133,7 @@ def _absolute(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
         return args[0]
     if dtypes.is_float(op.dtype):
         return f"fabs({args[0]})"
-    negated = _negative(op, emitter, args)
+    negated = _difference_from_0(op.dtype, emitter, args[0])
     return emitter.select(f"({args[0]} < 0)", negated, args[0])
 
 

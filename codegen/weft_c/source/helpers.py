@@ -29,6 +29,20 @@ def helper(name: str, text: str, *calls: str) -> None:
     HELPERS[name] = Helper(text, calls)
 
 
+for _type in ("i32", "u32"):
+    # NVRTC 12.8 to 13.3 compiles the minimum and the maximum of three numbers wrongly for compute
+    # capability 9.0: it does not negate the second one. In this form it sees no negation.
+    helper(
+        f"weft_negated_{_type}",
+        f"FUNCTION {_type} weft_negated_{_type}({_type} x) {{\n"
+        "#ifdef __CUDA_ARCH__\n"
+        "    u32 inverted;\n"
+        '    asm("not.b32 %0, %1;" : "=r"(inverted) : "r"(x));\n'
+        f"    return ({_type})(inverted + 1u);\n"
+        "#else\n"
+        f"    return ({_type})(0 - (u32)x);\n"
+        "#endif\n}\n",
+    )
 helper(
     "weft_half_value",
     """\

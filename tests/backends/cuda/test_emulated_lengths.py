@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from pretended import FORMS
-from test_unknown_lengths import MODELS, check_model, check_op
+from test_unknown_lengths import MODELS, check_bounded, check_model, check_op
 
 from weft.testing.table import TABLE, Row
 from weft_cupy.device import Device
@@ -30,6 +30,12 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 @pytest.mark.parametrize("name", MODELS)
 def test_each_length_gives_what_numpy_gives(name: str, form: str) -> None:
     check_model(name, "cupy")
+
+
+@pytest.mark.share(4)
+@pytest.mark.parametrize("name", ["mlp", "attention", "moved"])
+def test_memory_is_planned_once_for_the_largest_lengths(name: str, form: str) -> None:
+    check_bounded(name, "cupy")
 
 
 @pytest.mark.long
