@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,13 +15,18 @@ import numpy as np
 
 from weft.errors import ArgumentError, BackendError
 from weft.files import replacing
+from weft.ir.graph import Graph
+from weft.ir.guards import NUMBER
 from weft.plan.plan import ARENA, CONSTANT, Buffer
-from weft.runtime.given_lengths import HOW_TO_GIVE
+from weft.runtime.program import Program
+from weft.support.digest import digest_of_array
 from weft.support.quoting import file_name, harmless
 from weft_c.dialect import Dialect
 from weft_c.source.functions import HostCall, ctype
+from weft_c.source.numbers import TABLE
 from weft_native.exported_names import exported_name, words_of
 from weft_native.program_text import ProgramText
+from weft_native.variants import Variant, variants
 
 if TYPE_CHECKING:
     from weft_native.executor import NativeKernelGroup
@@ -53,8 +60,6 @@ def export_c(
     computation: NativeComputation, folder: str | os.PathLike[str], name: str | None = None
 ) -> tuple[Path, Path]:
     """Write a computation as C source; see `NativeComputation.export_c`."""
-    if not computation.is_static:
-        raise ArgumentError(f"{computation.name} has unknown lengths: {HOW_TO_GIVE}")
     original = computation.transformer
     options: Any = {
         "threads": 1, "cache": False, "passes": original.graph_passes,
@@ -64,14 +69,14 @@ def export_c(
     with type(original)(**options) as scalar:
         dialect = replace(scalar.processor.dialect, has_vectors=False)
         scalar.processor = replace(scalar.processor, dialect=dialect, has_blas=False)
-        program = scalar.computation(graph, name=computation.name).program
-        group = program.code
-        works = [each.host for each in group.text.segments if isinstance(each.host, HostCall)]
-        if works:
-            raise BackendError(works[0].op.explain("Python computes it, so C cannot be exported"))
-        group.source.dialect = portable_dialect()
-        states = {state: original.get_value(state) for state in program.captured.states}
-        text = PortableText(group, name or computation.name, states)
+        memory = StaticMemory({each: original.get_value(each) for each in graph.states})
+        write = partial(_portable_text, memory)
+        if graph.symbols:
+            found, choices = variants(scalar, graph, computation.name, write)
+        else:
+            program = scalar.computation(graph, name=computation.name).program
+            found, choices = [Variant(program, None, (), write)], []
+        text = ExportedFunction(graph, found, choices, memory, name or computation.name)
         written = text.source(), text.header(_result_names(computation))
     paths = Path(folder) / f"{text.title}.c", Path(folder) / f"{text.title}.h"
     Path(folder).mkdir(parents=True, exist_ok=True)
@@ -100,8 +105,153 @@ def _require_own(path: Path, first: str) -> None:
         )
 
 
+def _portable_text(memory: StaticMemory, program: Program) -> PortableText:
+    """Return the text of a program; raises BackendError for an op that Python computes."""
+    return PortableText(program.code, memory)
+
+
+class StaticMemory:
+    """The memory of an exported function, which its variants share: they run one at a time.
+
+    `states` are the values that states begin with.
+    """
+
+    def __init__(self, states: dict[Any, np.ndarray[Any, Any]]) -> None:
+        self._states = states
+        self._arena = 0
+        self._arrays: dict[Any, str] = {}
+        self.definitions: list[str] = []
+        self.texts = 0
+
+    def arena(self, nbytes: int) -> str:
+        """Return the name of the arena, which is at least so large."""
+        self._arena = max(self._arena, nbytes, 1)
+        return "arena"
+
+    def define(self, kind: str, name: str, count: int) -> str:
+        """Define an array of words, and return its name."""
+        self.definitions.append(f"static {kind} {name}[{max(count, 1)}];")
+        return name
+
+    def array(self, buffer: Buffer) -> str:
+        """Return the name of the array of a constant, or of a state."""
+        value, key = self._states.get(buffer.owner), buffer.owner
+        if buffer.kind == CONSTANT:
+            value = np.ascontiguousarray(buffer.owner.const)
+            key = value.dtype, digest_of_array(value)
+        if key not in self._arrays:
+            name = self._arrays[key] = f"array_{len(self._arrays)}"
+            assert value is not None, "states have values"
+            self.definitions.append(_array(name, buffer, np.ascontiguousarray(value)))
+        return self._arrays[key]
+
+    def text(self) -> str:
+        """Return the definitions."""
+        arena = f"static _Alignas(64) unsigned char arena[{self._arena}];"
+        return "\n".join([*([arena] if self._arena else []), *self.definitions])
+
+
 class PortableText(ProgramText):
-    """Writes a program as a C function with static memory.
+    """The text of a program but for its kernels.
+
+    Attributes
+    ----------
+    functions
+        The functions of its launches and segments.
+    table
+        The name of its table of numbers.
+    """
+
+    def __init__(self, group: NativeKernelGroup, memory: StaticMemory) -> None:
+        super().__init__(group)
+        works = [each.host for each in self.segments if isinstance(each.host, HostCall)]
+        if works:
+            raise BackendError(works[0].op.explain("Python computes it, so C cannot be exported"))
+        group.source.dialect = portable_dialect()
+        self._memory, self._tag = memory, str(memory.texts)
+        memory.texts += 1
+        self.table = f"numbers_{self._tag}"
+        # Where an array has no elements a segment may have no launch, and is then not called.
+        segments = [
+            self._segment(number, each).replace("(char", "(UNUSED char", 1)
+            for number, each in enumerate(self.segments)
+        ]
+        declared = [f"UNUSED static int segment_{n}(char *const *b);" for n in range(len(segments))]
+        self.functions = self._own("\n".join([*self._calls, *declared, *segments]))
+        self._names = [self._array_of(buffer) for buffer in self.buffers]
+
+    def _own(self, text: str) -> str:
+        """Give functions the names of this text, and numbers their places."""
+        text = _FUNCTION.sub(rf"\1_{self._tag}_\2", text)
+        return _NUMBER.sub(rf"{self.table}[\1]", text)
+
+    def _array_of(self, buffer: Buffer | None) -> str:
+        """Return the name of the array of a buffer."""
+        if buffer is None:
+            return self._memory.define("i32", f"reports_{self._tag}", len(self.group.reports))
+        if buffer is TABLE.base:
+            return self.table
+        if buffer.kind == ARENA:
+            return self._memory.arena(self.group.program.arena_size)
+        return self._memory.array(buffer)
+
+    def body(self, document: Any) -> str:
+        """Return the statements that run the program; `document` has the numbers of a variant."""
+        captured = self.group.program.captured
+        names = [*(f"in{n}" for n in range(len(captured.inputs)))]
+        names += [f"out{n}" for n in range(len(captured.outputs))]
+        table = ", ".join(f"(char *){name}" for name in [*names, *self._names]) or "0"
+        lines = [*_numbers(document, self.table), f"UNUSED char *const b[] = {{{table}}};"]
+        if None in self.buffers:
+            reports = f"reports_{self._tag}"
+            lines.append(f"memset({reports}, 0, sizeof {reports});")
+        lines += [self._own(each) for each in self._sequence(self.group.segments, "")]
+        return "\n".join(f"    {line}" for line in [*lines, "return 0;"])
+
+
+_FUNCTION = re.compile(r"\b(segment|launch|part)_(\d+)\b")
+_NUMBER = re.compile(rf"\b{NUMBER}(\d+)_L*")
+
+
+def _numbers(document: Any, table: str) -> Iterator[str]:
+    """Yield the statements that compute the numbers of a variant from the lengths."""
+    count = document.get("symbols", 0)
+    for _, args, results in document["calls"]:
+        assert results == 1, "only the largest of some numbers is computed again"
+        *rest, largest = map(_expression, args["tuple"])
+        for each in rest:
+            largest = f"largest({each}, {largest})"
+        yield f"UNUSED const i64 length{count} = {largest};"
+        count += 1
+    for number, polynomial in enumerate(document["numbers"]):
+        yield f"{table}[{number}] = {_expression(polynomial)};"
+
+
+def _expression(polynomial: Any) -> str:
+    """Return a polynomial of lengths, as `Template` has it, as an expression in C."""
+    if not isinstance(polynomial, list):
+        return f"(i64)({polynomial})"
+    terms = [" * ".join([f"(i64)({factor})", *map(_factor, a)]) for factor, a in polynomial]
+    return f"({' + '.join(terms) or '0'})"
+
+
+def _factor(atom: Any) -> str:
+    if isinstance(atom, list):
+        return f"quotient({', '.join(map(_expression, atom))})"
+    return f"length{atom}"
+
+
+ARITHMETIC = """\
+UNUSED static i64 quotient(i64 x, i64 y) {
+    return x / y - (x % y != 0 && (x < 0) != (y < 0));
+}
+UNUSED static i64 largest(i64 x, i64 y) { return x > y ? x : y; }
+"""
+"""Functions of lengths: the quotient rounded down, and the larger one."""
+
+
+class ExportedFunction:
+    """A C function with static memory that runs one of some variants.
 
     Attributes
     ----------
@@ -110,36 +260,47 @@ class PortableText(ProgramText):
     """
 
     def __init__(
-        self, group: NativeKernelGroup, name: str, states: dict[Any, np.ndarray[Any, Any]]
+        self,
+        graph: Graph,
+        found: Sequence[Variant],
+        choices: Sequence[int],
+        memory: StaticMemory,
+        name: str,
     ) -> None:
-        super().__init__(group)
-        self._definitions = self._defined(states)
+        self._graph, self._variants, self._choices = graph, found, choices
+        self._definitions = self._defined(memory)
         self.title = ""
         self.title = exported_name(name, words_of(f"{self._definitions}\n{self._function()}"))
 
     @property
     def signature(self) -> str:
         """The function's declaration."""
-        graph = self.group.program.captured
-        inputs = [f"const {_ctype(op)} *in{n}" for n, op in enumerate(graph.inputs)]
-        outputs = [f"{_ctype(op)} *out{n}" for n, op in enumerate(graph.outputs)]
-        return f"int {self.title}({', '.join([*inputs, *outputs]) or 'void'})"
+        lengths = [f"int64_t length{n}" for n in range(len(self._graph.symbols))]
+        inputs = [f"const {_ctype(op)} *in{n}" for n, op in enumerate(self._graph.inputs)]
+        outputs = [f"{_ctype(op)} *out{n}" for n, op in enumerate(self._graph.outputs)]
+        return f"int {self.title}({', '.join([*lengths, *inputs, *outputs]) or 'void'})"
 
     def header(self, results: Sequence[str]) -> str:
         """Return the header, which says what the arguments are; `results` are their names."""
-        graph = self.group.program.captured
+        graph = self._graph
         arrays = [
             *((f"in{n}", op, _name(op.source)) for n, op in enumerate(graph.inputs)),
             *((f"out{n}", op, results[n]) for n, op in enumerate(graph.outputs)),
         ]
         lines = [
-            f"   {argument}: {op.dtype} {op.axes.shape}, {harmless(name)}"
+            f"   length{n}: {harmless(each.name)}, from 0 to {each.maximum}"
+            for n, each in enumerate(graph.symbols)
+        ]
+        lines += [
+            f"   {argument}: {op.dtype} {harmless(str(op.axes.lengths))}, {harmless(name)}"
             for argument, op, name in arrays
         ]
+        refused = "; 2 for lengths that are not possible" if graph.symbols else ""
         guard = f"WEFT_{self.title.upper()}_H"
         return "\n".join([
             "/* Arrays are contiguous, in row-major order:", *lines,
-            "   Returns 0; 1 if a kernel refused an operand, such as an index out of range. The",
+            "   Returns 0; 1 if a kernel refused an operand, such as an index out of range"
+            f"{refused}. The",
             "   function has static memory: one call at a time. */",
             f"#ifndef {guard}", f"#define {guard}", "#include <stdint.h>",
             "#ifdef __cplusplus", 'extern "C"', "#endif", f"{self.signature};", "#endif", "",
@@ -149,42 +310,41 @@ class PortableText(ProgramText):
         """Return the C source."""
         return f'#include "{self.title}.h"\n{self._definitions}\n{self._function()}'
 
-    def _defined(self, states: dict[Any, np.ndarray[Any, Any]]) -> str:
-        """Return all that comes before the function; states begin with the given values."""
-        kernels = self.group.source.text.replace("#pragma unroll\n", "\n")
+    def _defined(self, memory: StaticMemory) -> str:
+        """Return all that comes before the function."""
+        texts: list[PortableText] = [each.text for each in self._variants]
+        source = texts[0].group.source
+        for each in texts[1:]:
+            for name, function in each.group.source.functions.items():
+                source.functions.setdefault(name, function)
+                source.locations.setdefault(name, each.group.source.locations.get(name, {}))
+        kernels = source.text.replace("#pragma unroll\n", "\n")
         kernels = "\n".join(line for line in kernels.splitlines() if "#pragma clang" not in line)
-        functions = [self._segment(number, each) for number, each in enumerate(self.segments)]
-        declared = [f"static int segment_{n}(char *const *b);" for n in range(len(self.segments))]
+        for text, variant in zip(texts, self._variants, strict=True):
+            if variant.document["numbers"]:
+                memory.define("i64", text.table, len(variant.document["numbers"]))
         return "\n".join([
             kernels, "",
             "static const struct weft_runtime serial = {run_serially, poll_nothing};",
             "UNUSED static const struct weft_runtime *const runtime = &serial;\n",
-            *self._calls, *declared, *functions, *self._memory(states),
+            *([ARITHMETIC] if self._choices else []),
+            memory.text(), *(each.functions for each in texts),
         ])  # fmt: skip
 
-    def _memory(self, states: dict[Any, np.ndarray[Any, Any]]) -> Iterator[str]:
-        """Yield the definitions of the buffers."""
-        for buffer, number in self.buffers.items():
-            if buffer is None:
-                yield f"static i32 buffer_{number}[{len(self.group.reports)}];"
-            elif buffer.kind == ARENA:
-                nbytes = max(self.group.program.arena_size, 1)
-                yield f"static _Alignas(64) unsigned char buffer_{number}[{nbytes}];"
-            else:
-                yield _array(number, buffer, _value(buffer, states))
-
     def _function(self) -> str:
-        graph = self.group.program.captured
-        names = [*(f"in{n}" for n in range(len(graph.inputs)))]
-        names += [f"out{n}" for n in range(len(graph.outputs))]
-        names += [f"buffer_{number}" for number in self.buffers.values()]
-        table = ", ".join(f"(char *){name}" for name in names) or "0"
-        body = "\n".join(self._sequence(self.group.segments, "    "))
-        words = self.buffers.get(None)
-        clear = "" if words is None else f"    memset(buffer_{words}, 0, sizeof buffer_{words});\n"
+        bodies = [each.text.body(each.document) for each in self._variants]
+        if not self._choices:
+            return f"{self.signature} {{\n{bodies[0]}\n}}\n"
+        places, checks = "0", []
+        for number, symbol in enumerate(self._graph.symbols):
+            assert symbol.maximum is not None, "lengths without a maximum have been refused"
+            places = f"({places}) * {symbol.maximum + 1} + length{number}"
+            checks.append(f"length{number} < 0 || length{number} > {symbol.maximum}")
+        cases = "".join(f"    case {n}: {{\n{body}\n    }}\n" for n, body in enumerate(bodies))
         return (
-            f"{self.signature} {{\n    UNUSED char *const b[] = {{{table}}};\n{clear}{body}\n"
-            "    return 0;\n}\n"
+            f"{self.signature} {{\n    static const unsigned char choices[] = {{\n"
+            f"{_listed(self._choices)}\n    }};\n    if ({' || '.join(checks)}) return 2;\n"
+            f"    switch (choices[{places}]) {{\n{cases}    default: return 2;\n    }}\n}}\n"
         )
 
 
@@ -205,19 +365,18 @@ def _ctype(op: Any) -> str:
     return _TYPES[ctype(op.dtype)]
 
 
-def _value(buffer: Buffer, states: dict[Any, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-    found = buffer.owner.const if buffer.kind == CONSTANT else states[buffer.owner]
-    return np.ascontiguousarray(found)
-
-
-def _array(number: int, buffer: Buffer, value: np.ndarray[Any, Any]) -> str:
-    """Return the definition of a buffer with initial contents, exact to the bit."""
+def _array(name: str, buffer: Buffer, value: np.ndarray[Any, Any]) -> str:
+    """Return the definition of an array with initial contents, exact to the bit."""
     kind = _WORDS[value.dtype.itemsize]
     words = value.reshape(-1).view(np.dtype(f"u{value.dtype.itemsize}")).tolist()
-    lines = [
-        "    " + " ".join(f"{word:#x}," for word in words[first : first + NUMBERS_PER_LINE])
-        for first in range(0, len(words), NUMBERS_PER_LINE)
-    ]
     const = "const " if buffer.kind == CONSTANT else ""
-    head = f"static _Alignas(64) {const}{kind} buffer_{number}[{max(len(words), 1)}]"
-    return "\n".join([f"{head} = {{", *(lines or ["    0"]), "};"])
+    head = f"static _Alignas(64) {const}{kind} {name}[{max(len(words), 1)}]"
+    return f"{head} = {{\n{_listed([f'{word:#x}' for word in words]) or '    0'}\n}};"
+
+
+def _listed(numbers: Sequence[Any]) -> str:
+    """Return numbers in lines, each with a comma."""
+    return "\n".join(
+        "    " + " ".join(f"{number}," for number in numbers[first : first + NUMBERS_PER_LINE])
+        for first in range(0, len(numbers), NUMBERS_PER_LINE)
+    )

@@ -35,10 +35,12 @@ class NativeComputation(Computation):
         thread, static memory. `name` is that of the function and the files, by default the
         computation's; one that C has for something else, such as ``exp``, begins with ``weft_``.
         Constants are part of the source, and so are the present values of states,
-        which the function updates in its own memory. What was exported under the same name is
-        replaced. Returns the paths. Raises ArgumentError for a computation with unknown lengths,
-        and where another file is in the way, such as the export of another name that becomes the
-        same in C; BackendError for ops that Python computes: effects and matrix decompositions.
+        which the function updates in its own memory. Unknown lengths are arguments of the function,
+        before the arrays, and need a maximum. What was exported under the same name is replaced.
+        Returns the paths. Raises ArgumentError for an unknown length without a maximum, for more
+        than 65,536 combinations of lengths, and where another file is in the way, such as the
+        export of another name that becomes the same in C; BackendError for ops that Python
+        computes: effects and matrix decompositions.
         """
         return export_c(self, folder, name)
 

@@ -171,11 +171,12 @@ class _DirectConvolutionKernel(KernelBuilder):
         first, last = part_bounds(code, several, f"(i64){at[2]}", parts, "i32")
         with code.block(f"for (i32 tile = 0; tile < {prod(tiles)}; tile++)"):
             *rest, row, column = unravel_index(code, tiles, "tile", "i32")
-            i = self.clamped("i", row, window.rows, height)
+            is_plane = len(output_phase.counts) > 1
+            rows = [self.clamped("i", row, window.rows, height)] if is_plane else []
             j = self.clamped("j", column, window.columns, width)
             with code.block(f"for (i32 several = {first}; several < {last}; several++)"):
                 o = self.clamped("o", "several", window.filters, task.results)
-                indices = (*rest, i, j) if len(output_phase.counts) > 1 else (j,)
+                indices = (*rest, *rows, j)
                 self.sums(at, number, output_phase, window, indices, o)
 
     def clamped(self, hint: str, number: str, size: int, length: int) -> str:

@@ -16,12 +16,21 @@ from weft.ir.guards import Guards
 if TYPE_CHECKING:
     from weft.cache.compile_cache import CompileCache, Key
     from weft.runtime.program import Family, Program
+    from weft.runtime.transformer import Transformer
 
 MANY = 32
 """The attempts at templates of a family after which further lengths are compiled each alone.
 
 There are that many where the code depends on the values of lengths.
 """
+
+
+def lower(program: Program, transformer: Transformer) -> None:
+    """Run the passes on a program, plan it, and generate its code, which is not compiled."""
+    compiler, target = transformer.graph_compiler, transformer.target
+    program.graph = compiler.run_passes(program.captured, target, program.name)
+    program.plan = compiler.plan(program.graph, target)
+    transformer.lower(program)
 
 
 class TemplateCache:
@@ -104,10 +113,7 @@ class TemplateCache:
         transformer, guards = self.cache.transformer, Guards()
         solution = guards.trace({each: program.solution[each] for each in family.graph.symbols})
         found = type(program)(program.name, family.graph.specialize(solution), solution)
-        compiler, target = transformer.graph_compiler, transformer.target
-        found.graph = compiler.run_passes(found.captured, target, found.name)
-        found.plan = compiler.plan(found.graph, target)
-        transformer.lower(found)
+        lower(found, transformer)
         return found, guards
 
     def _restore(self, template: Template, program: Program, family: Family) -> bool:

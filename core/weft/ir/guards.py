@@ -75,9 +75,12 @@ class Guards:
         The functions that computed further numbers, see `computed`.
     numbers
         The polynomials of the numbers of the program, each with its index.
+    is_bounded
+        Whether functions are called for the largest lengths, once: all but `largest` allow that.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_bounded: bool = False) -> None:
+        self.is_bounded = is_bounded
         self.symbols: list[Symbol] = []
         self.ranges: dict[Length, Range] = {}
         self.calls: list[Call] = []
@@ -105,6 +108,8 @@ class Guards:
     def call(self, function: Callable[..., tuple[int, ...]], args: Any) -> tuple[Any, ...]:
         """Return the results of a function of integers as traced lengths."""
         lengths = _mapped(_length, args)
+        if self.is_bounded and function is not _largest:
+            return function(*_mapped(self.at_maximum, lengths))
         key = function, lengths
         found = self._results.get(key)
         if found is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import itertools
 import re
 import shutil
 import subprocess
@@ -173,7 +175,7 @@ def test_what_cannot_be_exported_is_refused(transformer: NativeTransformer, tmp_
     assert f'File "{__file__}", line {solved.lineno}' in str(caught.value)
     rows = weft.placeholder((weft.Axis(name="N"),))
     with pytest.raises(
-        ArgumentError, match=r"unknown lengths: .*transformer\.computation\(.*axes="
+        ArgumentError, match=r"unknown lengths, N: .*max=64.*transformer\.computation\(.*axes="
     ):
         transformer.computation(rows * 2, rows).export_c(tmp_path)
     assert not list(tmp_path.iterdir())
@@ -235,7 +237,19 @@ def test_no_name_is_one_of_c_or_of_the_text_itself(
         subprocess.run(command, cwd=tmp_path, check=True, timeout=300)
 
 
-NAMES = ("exp", "float", "free", "runtime", "segment_0", "main", "in0", "b", "math", "3d", "size_t")
+NAMES = (
+    "exp",
+    "float",
+    "free",
+    "runtime",
+    "segment_0_0",
+    "main",
+    "in0",
+    "b",
+    "math",
+    "3d",
+    "size_t",
+)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -346,3 +360,137 @@ def test_a_limit_on_memory_holds_for_the_exported_function(tmp_path: Path) -> No
         compiled = transformer.computation([weft.sort(x) @ weft.sort(-x)], x)
         with pytest.raises(weft.errors.MemoryLimitError):
             compiled.export_c(tmp_path)
+
+
+# Lengths as arguments
+
+
+def weights(*shape: int) -> Any:
+    values = np.random.default_rng(sum(shape)).normal(0, 0.3, shape)
+    return weft.variable(shape, initial_value=values.astype(np.float32))
+
+
+def two_layers(x: Any) -> Any:
+    return weft.softmax(weft.relu(x @ weights(6, 20) + weights(20)) @ weights(20, 5), axis=-1)
+
+
+def attention(x: Any) -> Any:
+    q, k, v = (x @ weights(6, 6) for _ in range(3))
+    return weft.softmax(q @ weft.transpose(k), axis=-1) @ v
+
+
+def counted(x: Any) -> Any:
+    calls = weft.persistent_tensor((), initial_value=0.0)
+    return weft.sequential([weft.assign(calls, calls + 1), x * calls])
+
+
+LONGEST = 19
+MODELS: dict[str, Any] = {
+    "two layers": two_layers,
+    "attention": attention,
+    "columns": lambda x: [weft.mean(x, axis=0), weft.cumsum(x, axis=0)],
+    "moved": lambda x: weft.concat([weft.flip(x, axis=0), weft.pad(x, ((1, 2), (0, 0)))], axis=0),
+    "sorted": lambda x: [weft.sort(x, axis=0), weft.argmax(x, axis=1)],
+    "convolution": lambda x: weft.conv2d(
+        weft.reshape(x, (-1, 1, 2, 3)), weights(4, 1, 2, 2), padding=1
+    ),
+    "gradient": lambda x: weft.deriv(weft.mean((x @ weights(6, 3)) ** 2, axis=None), x),
+    "calls": counted,
+}
+
+
+def exported(source: Path, folder: Path) -> Any:
+    """Compile an exported function, and return it."""
+    library = folder / "exported.so"
+    command = [*COMPILERS[0], *STRICT, "-fPIC", "-shared", str(source), "-o", str(library), "-lm"]
+    subprocess.run(command, check=True, timeout=120)
+    return ctypes.CDLL(str(library))[source.stem]
+
+
+def address(array: np.ndarray[Any, Any]) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+@pytest.mark.needs("cc")
+@pytest.mark.parametrize("name", MODELS)
+def test_lengths_with_maxima_are_arguments(tmp_path: Path, name: str) -> None:
+    x = weft.placeholder((weft.symbol("rows", max=LONGEST), 6), name="x")
+    built = MODELS[name](x)
+    native, numpy = (
+        weft.make_transformer(each, cache=False).computation(built, x, name="exported")
+        for each in ("native", "numpy")
+    )
+    assert isinstance(native, NativeComputation)
+    source, header = native.export_c(tmp_path)
+    assert "length0: rows, from 0 to 19" in header.read_text()
+    assert "in0: float32 (rows, 6), x" in header.read_text()
+    f = exported(source, tmp_path)
+    random = np.random.default_rng(1)
+    for n in [*range(1, LONGEST + 1), 7, LONGEST]:
+        array = random.normal(size=(n, 6)).astype(np.float32)
+        results = numpy(array)
+        wanted = [*results] if isinstance(results, list | tuple) else [np.asarray(results)]
+        found = [np.empty_like(each) for each in wanted]
+        assert f(ctypes.c_int64(n), address(array), *map(address, found)) == 0, n
+        for mine, theirs in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-6, err_msg=f"{n} rows")
+    for n in (-1, LONGEST + 1, 2**40):
+        assert f(ctypes.c_int64(n), *[ctypes.c_void_p()] * (1 + len(found))) == 2
+
+
+@pytest.mark.needs("cc")
+def test_several_lengths_are_arguments(tmp_path: Path) -> None:
+    n, m = weft.symbol("n", max=9), weft.symbol("m", max=7)
+    x, y = weft.placeholder((n, m), name="x"), weft.placeholder((m, n), name="y")
+    product = weft.tanh(x @ y)
+    with weft.make_transformer("native", cache=False) as transformer:
+        compiled = transformer.computation(product, x, y, name="exported")
+        assert isinstance(compiled, NativeComputation)
+        f = exported(compiled.export_c(tmp_path)[0], tmp_path)
+    random = np.random.default_rng(1)
+    for rows, columns in itertools.product(range(10), range(8)):
+        left, right = (
+            random.normal(size=shape).astype(np.float32)
+            for shape in ((rows, columns), (columns, rows))
+        )
+        found = np.empty((rows, rows), np.float32)
+        lengths = ctypes.c_int64(rows), ctypes.c_int64(columns)
+        assert f(*lengths, *map(address, (left, right, found))) == 0
+        np.testing.assert_allclose(found, np.tanh(left @ right), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.needs("cc")
+def test_lengths_that_are_not_possible_are_refused_by_the_function(tmp_path: Path) -> None:
+    x = weft.placeholder((1, 1, weft.symbol("n", max=8)), name="x")
+    windows = weft.conv1d(x, weft.constant(np.ones((1, 1, 3), np.float32)))
+    with weft.make_transformer("native", cache=False) as transformer:
+        compiled = transformer.computation(windows, x, name="exported")
+        assert isinstance(compiled, NativeComputation)
+        source, header = compiled.export_c(tmp_path)
+    assert "2 for lengths that are not possible" in header.read_text()
+    f = exported(source, tmp_path)
+    for n in range(9):
+        array, found = np.arange(n, dtype=np.float32), np.zeros(max(n - 2, 0), np.float32)
+        assert f(ctypes.c_int64(n), address(array), address(found)) == (2 if n < 3 else 0)
+        np.testing.assert_array_equal(found, 3 * (np.arange(max(n - 2, 0)) + 1))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "options", "words"),
+    [
+        ((300, 300), {}, "more than 65536 combinations of lengths"),
+        ((9, None), {}, r"unknown lengths, s1: .*weft.symbol\('s1', max=64\)"),
+        ((9, 9), {"memory_limit": 10**6}, "unknown lengths and a limit on memory"),
+    ],
+)
+def test_lengths_that_cannot_be_arguments_are_refused(
+    tmp_path: Path, lengths: Sequence[int | None], options: Any, words: str
+) -> None:
+    symbols = [weft.symbol(f"s{number}", max=most) for number, most in enumerate(lengths)]
+    x = weft.placeholder(symbols, name="x")
+    with weft.make_transformer("native", cache=False, **options) as transformer:
+        compiled = transformer.computation(x + 1, x)
+        assert isinstance(compiled, NativeComputation)
+        with pytest.raises(ArgumentError, match=words):
+            compiled.export_c(tmp_path)
+    assert not list(tmp_path.iterdir())

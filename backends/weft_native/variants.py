@@ -1,0 +1,140 @@
+"""Programs for all lengths up to their maxima, for one C function that takes the lengths.
+
+Like templates of the compile cache they serve all lengths that lead to the same code; memory and
+the division of work are those for the largest lengths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from weft.cache.entry import CacheEntry
+from weft.cache.template import Template
+from weft.cache.template_cache import MANY, lower
+from weft.errors import ArgumentError, AxesError
+from weft.ir.graph import Graph
+from weft.ir.guards import Guards, TracedLength, UnknownLengthError
+from weft.plan.plan import ARENA
+from weft.runtime.given_lengths import HOW_TO_GIVE
+from weft.runtime.program import Program
+
+if TYPE_CHECKING:
+    from weft_native.transformer import NativeTransformer
+
+CHOICES = 65_536
+"""The most combinations of lengths that an exported function serves."""
+
+REFUSED = 255
+"""The number of no variant: that of lengths which the computation does not take."""
+
+
+class Variant:
+    """The text of a program, and the lengths that it serves.
+
+    Attributes
+    ----------
+    text
+        What `write` made of the program.
+    document
+        The polynomials of the numbers in the text, and the calls before them, as `Template` has
+        them.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        guards: Guards | None,
+        lengths: Sequence[int],
+        write: Callable[[Program], Any],
+    ) -> None:
+        self.text = write(program)
+        self.document: Any = {"numbers": [], "calls": []}
+        self._lengths = tuple(lengths)
+        self._template: Template | None = None
+        self._placed: dict[int, int] = {}
+        if guards is not None:
+            sizes: list[Any] = [each.size for each in program.buffers if each.kind == ARENA]
+            self._placed = {
+                guards.number(each.length): guards.at_maximum(each.length)
+                for each in sizes
+                if type(each) is TracedLength
+            }
+            self._template = Template.of(CacheEntry({}, []), guards, ["weft_c"])
+            self.document = self._template.entry.document
+
+    def serves(self, lengths: Sequence[int]) -> bool:
+        """Whether the code is right for some lengths, and their values fit into the memory."""
+        if self._template is None:
+            return tuple(lengths) == self._lengths
+        numbers = self._template.numbers(lengths)
+        if numbers is None:
+            return False
+        return all(numbers[number] <= size for number, size in self._placed.items())
+
+
+def variants(
+    transformer: NativeTransformer, graph: Graph, name: str, write: Callable[[Program], Any]
+) -> tuple[list[Variant], list[int]]:
+    """Return programs for all lengths of a graph, and for each combination the one that serves it.
+
+    Combinations are in the order of `itertools.product`, each length from 0 to its maximum; those
+    that the graph refuses have `REFUSED`. Raises ArgumentError for lengths without a maximum, and
+    for too many combinations or variants.
+    """
+    unbounded = [symbol for symbol in graph.symbols if symbol.maximum is None]
+    if unbounded:
+        names = ", ".join(map(repr, unbounded))
+        how = f"bound them, as in weft.symbol({unbounded[0].name!r}, max=64), or {HOW_TO_GIVE}"
+        raise ArgumentError(f"{name} has unknown lengths, {names}: {how}")
+    maxima = [symbol.maximum or 0 for symbol in graph.symbols]
+    if prod(most + 1 for most in maxima) > CHOICES:
+        raise ArgumentError(
+            f"{name} has more than {CHOICES} combinations of lengths up to their maxima: export it "
+            f"for smaller ones, or {HOW_TO_GIVE}"
+        )
+    if transformer.memory_limit is not None:
+        raise ArgumentError(f"{name} has unknown lengths and a limit on memory: {HOW_TO_GIVE}")
+    found: list[Variant] = []
+    choices: dict[tuple[int, ...], int] = {}
+    # The largest lengths come first: most others are served by their code.
+    for lengths in product(*(range(most, -1, -1) for most in maxima)):
+        number = next((n for n, each in enumerate(found) if each.serves(lengths)), len(found))
+        if number == MANY:
+            raise ArgumentError(
+                f"{name} needs other code for more than {MANY} of its lengths: {HOW_TO_GIVE}"
+            )
+        if number == len(found):
+            try:
+                found.append(_variant(transformer, graph, name, lengths, write))
+            except AxesError:
+                number = REFUSED
+        choices[lengths] = number
+    return found, [choices[each] for each in sorted(choices)]
+
+
+def _variant(
+    transformer: NativeTransformer,
+    graph: Graph,
+    name: str,
+    lengths: Sequence[int],
+    write: Callable[[Program], Any],
+) -> Variant:
+    """Return a program for some lengths, and others if its code allows that."""
+    solution = dict(zip(graph.symbols, lengths, strict=True))
+    guards = Guards(is_bounded=True)
+    traced = guards.trace(solution)
+    try:
+        program = Program(name, graph.specialize(traced), solution)
+        lower(program, transformer)
+        found = Variant(program, guards, lengths, write)
+    except (UnknownLengthError, TypeError, ZeroDivisionError):
+        # What templates cannot serve either: it depends on the values of the lengths.
+        found = None
+    if found is None or not found.serves(lengths):
+        program = Program(name, graph.specialize(solution), solution)
+        lower(program, transformer)
+        found = Variant(program, None, lengths, write)
+    return found
