@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,14 +68,13 @@ def export_c(
     with type(original)(**options) as scalar:
         dialect = replace(scalar.processor.dialect, has_vectors=False)
         scalar.processor = replace(scalar.processor, dialect=dialect, has_blas=False)
-        memory = StaticMemory({each: original.get_value(each) for each in graph.states})
-        write = partial(_portable_text, memory)
+        states = {each: original.get_value(each) for each in graph.states}
         if graph.symbols:
-            found, choices = variants(scalar, graph, computation.name, write)
+            found, choices = variants(scalar, graph, computation.name, _portable_text)
         else:
             program = scalar.computation(graph, name=computation.name).program
-            found, choices = [Variant(program, None, (), write)], []
-        text = ExportedFunction(graph, found, choices, memory, name or computation.name)
+            found, choices = [Variant(program, None, (), _portable_text)], []
+        text = ExportedFunction(graph, found, choices, states, name or computation.name)
         written = text.source(), text.header(_result_names(computation))
     paths = Path(folder) / f"{text.title}.c", Path(folder) / f"{text.title}.h"
     Path(folder).mkdir(parents=True, exist_ok=True)
@@ -105,9 +103,9 @@ def _require_own(path: Path, first: str) -> None:
         )
 
 
-def _portable_text(memory: StaticMemory, program: Program) -> PortableText:
+def _portable_text(program: Program) -> PortableText:
     """Return the text of a program; raises BackendError for an op that Python computes."""
-    return PortableText(program.code, memory)
+    return PortableText(program.code)
 
 
 class StaticMemory:
@@ -121,7 +119,6 @@ class StaticMemory:
         self._arena = 0
         self._arrays: dict[Any, str] = {}
         self.definitions: list[str] = []
-        self.texts = 0
 
     def arena(self, nbytes: int) -> str:
         """Return the name of the arena, which is at least so large."""
@@ -162,38 +159,39 @@ class PortableText(ProgramText):
         The name of its table of numbers.
     """
 
-    def __init__(self, group: NativeKernelGroup, memory: StaticMemory) -> None:
+    def __init__(self, group: NativeKernelGroup) -> None:
         super().__init__(group)
         works = [each.host for each in self.segments if isinstance(each.host, HostCall)]
         if works:
             raise BackendError(works[0].op.explain("Python computes it, so C cannot be exported"))
         group.source.dialect = portable_dialect()
-        self._memory, self._tag = memory, str(memory.texts)
-        memory.texts += 1
-        self.table = f"numbers_{self._tag}"
         # Where an array has no elements a segment may have no launch, and is then not called.
         segments = [
             self._segment(number, each).replace("(char", "(UNUSED char", 1)
             for number, each in enumerate(self.segments)
         ]
         declared = [f"UNUSED static int segment_{n}(char *const *b);" for n in range(len(segments))]
-        self.functions = self._own("\n".join([*self._calls, *declared, *segments]))
-        self._names = [self._array_of(buffer) for buffer in self.buffers]
+        self.functions = "\n".join([*self._calls, *declared, *segments])
+        self.table = ""
+
+    def name(self, number: int, memory: StaticMemory) -> None:
+        """Give the functions the names of a variant, and the buffers their arrays."""
+        self._number, self.table = number, f"numbers_{number}"
+        self.functions = self._own(self.functions)
+        self._names = [self._array_of(buffer, memory) for buffer in self.buffers]
 
     def _own(self, text: str) -> str:
-        """Give functions the names of this text, and numbers their places."""
-        text = _FUNCTION.sub(rf"\1_{self._tag}_\2", text)
+        text = _FUNCTION.sub(rf"\1_{self._number}_\2", text)
         return _NUMBER.sub(rf"{self.table}[\1]", text)
 
-    def _array_of(self, buffer: Buffer | None) -> str:
-        """Return the name of the array of a buffer."""
+    def _array_of(self, buffer: Buffer | None, memory: StaticMemory) -> str:
         if buffer is None:
-            return self._memory.define("i32", f"reports_{self._tag}", len(self.group.reports))
+            return memory.define("i32", f"reports_{self._number}", len(self.group.reports))
         if buffer is TABLE.base:
             return self.table
         if buffer.kind == ARENA:
-            return self._memory.arena(self.group.program.arena_size)
-        return self._memory.array(buffer)
+            return memory.arena(self.group.program.arena_size)
+        return memory.array(buffer)
 
     def body(self, document: Any) -> str:
         """Return the statements that run the program; `document` has the numbers of a variant."""
@@ -203,7 +201,7 @@ class PortableText(ProgramText):
         table = ", ".join(f"(char *){name}" for name in [*names, *self._names]) or "0"
         lines = [*_numbers(document, self.table), f"UNUSED char *const b[] = {{{table}}};"]
         if None in self.buffers:
-            reports = f"reports_{self._tag}"
+            reports = f"reports_{self._number}"
             lines.append(f"memset({reports}, 0, sizeof {reports});")
         lines += [self._own(each) for each in self._sequence(self.group.segments, "")]
         return "\n".join(f"    {line}" for line in [*lines, "return 0;"])
@@ -264,11 +262,11 @@ class ExportedFunction:
         graph: Graph,
         found: Sequence[Variant],
         choices: Sequence[int],
-        memory: StaticMemory,
+        states: dict[Any, np.ndarray[Any, Any]],
         name: str,
     ) -> None:
         self._graph, self._variants, self._choices = graph, found, choices
-        self._definitions = self._defined(memory)
+        self._definitions = self._defined(StaticMemory(states))
         self.title = ""
         self.title = exported_name(name, words_of(f"{self._definitions}\n{self._function()}"))
 
@@ -320,7 +318,8 @@ class ExportedFunction:
                 source.locations.setdefault(name, each.group.source.locations.get(name, {}))
         kernels = source.text.replace("#pragma unroll\n", "\n")
         kernels = "\n".join(line for line in kernels.splitlines() if "#pragma clang" not in line)
-        for text, variant in zip(texts, self._variants, strict=True):
+        for number, (text, variant) in enumerate(zip(texts, self._variants, strict=True)):
+            text.name(number, memory)
             if variant.document["numbers"]:
                 memory.define("i64", text.table, len(variant.document["numbers"]))
         return "\n".join([

@@ -396,6 +396,7 @@ MODELS: dict[str, Any] = {
     ),
     "gradient": lambda x: weft.deriv(weft.mean((x @ weights(6, 3)) ** 2, axis=None), x),
     "calls": counted,
+    "median": lambda x: weft.quantile(x, 0.5, axis=0),
 }
 
 
