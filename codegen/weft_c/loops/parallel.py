@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from math import prod
 
-from weft.ir.guards import computed, is_multiple, is_one, is_traced, smallest, untraced
+from weft.ir.guards import is_multiple, is_one, is_traced, recomputed, smallest, untraced
 from weft_c.loops.vectorized_access import VectorAccess
 from weft_c.lowering import KernelBuilder
 from weft_c.processor import Processor
@@ -67,7 +67,7 @@ def parallel_for(
 
 def serial_items(points: int, processor: Processor) -> int:
     """Return the number of work items for some points on a serial device."""
-    (items,) = computed(item_count, points // GRAIN, processor.units)
+    (items,) = recomputed(item_count, points // GRAIN, processor.units)
     return items  # type: ignore[no-any-return]
 
 
@@ -78,7 +78,7 @@ def item_count(grains: int, units: int) -> tuple[int]:
 
 def parallel_items(points: int, processor: Processor) -> int:
     """Return the number of work items for some points on a parallel device, in whole groups."""
-    (groups,) = computed(item_count, -(-points // processor.group), processor.units)
+    (groups,) = recomputed(item_count, -(-points // processor.group), processor.units)
     return groups * processor.group  # type: ignore[no-any-return]
 
 

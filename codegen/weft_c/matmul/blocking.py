@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isqrt
 
-from weft.ir.guards import computed, is_traced, largest
+from weft.ir.guards import is_traced, largest, recomputed
 from weft_c.loops import parallel
 from weft_c.matmul.accumulators import Accumulator
 from weft_c.processor import Processor
@@ -126,7 +126,7 @@ def blocking(
         depth = min(DEPTH, k) if acc.is_plain else k
     grain = VECTOR_GRAIN if m == 1 and not panel else GRAIN
     division = batch, m, n, work, grain, depth, tile.rows, tile.width, processor.units
-    down, across, items = computed(divided, *division)
+    down, across, items = recomputed(divided, *division)
     return Blocking(tile, depth, down, across, items, m)
 
 

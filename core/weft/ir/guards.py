@@ -72,7 +72,7 @@ class Guards:
     ranges
         The values that each compared polynomial, which has no constant term, may have.
     calls
-        The functions that computed further numbers, see `computed`.
+        The functions that computed further numbers, see `recomputed`.
     numbers
         The polynomials of the numbers of the program, each with its index.
     is_bounded
@@ -135,7 +135,7 @@ class Guards:
             key = compute, id(left), right, None
         else:
             if left.guards is not right.guards:  # of a compilation whose numbers are known by now
-                return compute(left, right.known())
+                return compute(left, right.pinned())
             key = compute, id(left), None, id(right)
         found = self._results.get(key)
         if found is None:
@@ -220,15 +220,15 @@ class TracedLength:
     def __class__(self) -> type:
         return int
 
-    def known(self) -> int:
+    def pinned(self) -> int:
         """Return the value, which becomes a guard."""
         self.guards.is_equal(self, self.value)
         return self.value
 
-    __index__ = __int__ = known
+    __index__ = __int__ = pinned
 
     def __float__(self) -> float:
-        return float(self.known())
+        return float(self.pinned())
 
     def __bool__(self) -> bool:
         return not self.guards.is_equal(self, 0)
@@ -243,10 +243,10 @@ class TracedLength:
     __repr__ = __str__
 
     def __format__(self, form: str) -> str:
-        return format(self.known(), form) if form else str(self)
+        return format(self.pinned(), form) if form else str(self)
 
     def __reduce__(self) -> tuple[type, tuple[int]]:
-        return int, (self.known(),)
+        return int, (self.pinned(),)
 
     # Arithmetic
 
@@ -303,15 +303,15 @@ class TracedLength:
         return self // (1 << bits)
 
     def __and__(self, other: int) -> int:
-        return self.known() & other
+        return self.pinned() & other
 
     __rand__ = __and__
 
     def __truediv__(self, other: Any) -> Any:
-        return self.known() / untraced(other)
+        return self.pinned() / untraced(other)
 
     def __rtruediv__(self, other: Any) -> Any:
-        return other / self.known()
+        return other / self.pinned()
 
     def bit_length(self) -> int:
         """Return the number of bits; the range of such integers becomes a guard."""
@@ -320,7 +320,7 @@ class TracedLength:
             self.guards.is_less(self, 1 << bits)
             self.guards.is_less(self, 1 << bits - 1)
         else:
-            self.known()
+            self.pinned()
         return bits
 
     def _applied(
@@ -329,7 +329,7 @@ class TracedLength:
         """Return the result of an operation on this length and another number."""
         if type(other) not in _INTEGERS:
             if isinstance(other, float):
-                known = self.known()
+                known = self.pinned()
                 return compute(known, other) if left is self else compute(other, known)
             if not hasattr(type(other), "__index__"):
                 return NotImplemented
@@ -373,7 +373,7 @@ class TracedLength:
     def _compared(self, compare: Callable[[Any, Any], bool], other: Any) -> bool:
         """Compare this length with something else than an integer."""
         if isinstance(other, float):
-            return compare(self.known(), other)
+            return compare(self.pinned(), other)
         if hasattr(type(other), "__index__"):
             return compare(self, operator.index(other))
         return NotImplemented  # type: ignore[no-any-return]
@@ -433,7 +433,7 @@ def is_one(length: int) -> bool:
     return not is_traced(length) and length == 1
 
 
-def computed(function: Callable[..., tuple[int, ...]], *args: Any) -> tuple[Any, ...]:
+def recomputed(function: Callable[..., tuple[int, ...]], *args: Any) -> tuple[Any, ...]:
     """Return the results of a function of integers, which is called again for other lengths.
 
     It decides freely: what its comparisons show becomes no guard. Its arguments are integers, which
@@ -446,7 +446,7 @@ def computed(function: Callable[..., tuple[int, ...]], *args: Any) -> tuple[Any,
 
 def largest(*numbers: int) -> int:
     """Return the largest of some integers, without a guard that tells which one that is."""
-    (found,) = computed(_largest, *numbers)
+    (found,) = recomputed(_largest, *numbers)
     return found  # type: ignore[no-any-return]
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from weft.ir import dtypes, scope
 from weft.ir.description import TensorDescription, contiguous
 from weft.ir.graph import Graph, called_graphs
-from weft.ir.guards import at_maximum, computed, is_traced
+from weft.ir.guards import at_maximum, is_traced, recomputed
 from weft.ir.op import Op
 from weft.ir.results import ResultOp
 from weft.ir.storage import ParameterOp, ReadOp
@@ -455,7 +455,7 @@ class _Assembly:
             unit = self.flow.target.alignment
             ranges = tuple([(buffer.first, buffer.last) for buffer in arena])
             largest = tuple([most for size in sizes if (most := at_maximum(size)) is not None])
-            *places, end = computed(placement_in_units, sizes, largest, ranges, unit)
+            *places, end = recomputed(placement_in_units, sizes, largest, ranges, unit)
             offsets, arena_size = [unit * place for place in places], unit * end
         else:
             offsets, arena_size = self.liveness.placement

@@ -17,11 +17,11 @@ from weft.cache.template import Template
 from weft.ir.guards import (
     Guards,
     at_maximum,
-    computed,
     is_multiple,
     is_one,
     is_traced,
     largest,
+    recomputed,
     untraced,
     with_numbers,
 )
@@ -54,7 +54,7 @@ ARITHMETIC: list[Callable[[Any, Any], Any]] = [
     lambda a, b: sum([a, b, a]),
     lambda a, b: (a << 2) - (b >> 1),
     lambda a, b: a**2 - b,
-    lambda a, b: computed(_halves, a, (b, 4))[1],
+    lambda a, b: recomputed(_halves, a, (b, 4))[1],
     lambda a, b: a.bit_length() + b,
     lambda a, b: len(range(abs(a) % 9)) + b,
 ]
@@ -127,7 +127,7 @@ def test_numbers_for_the_largest_lengths() -> None:
     assert at_maximum(2 * n * m - m + 3) == 2 * 300 * 40 - 40 + 3
     assert at_maximum((n + 7) // 8 * 8) == 307 // 8 * 8
     assert at_maximum(largest(n, 3 * m, 7)) == 300
-    assert at_maximum(computed(_halves, computed(_halves, n, (m, 4))[0], (m, 4))[0]) == 75
+    assert at_maximum(recomputed(_halves, recomputed(_halves, n, (m, 4))[0], (m, 4))[0]) == 75
     assert at_maximum(n // (m - 40)) is None
     unbounded, bounded = Guards().trace({Symbol("k"): 6, Symbol("l", 6): 3}).values()
     assert at_maximum(bounded + 1) == 7
@@ -174,25 +174,25 @@ def test_a_value_that_is_asked_for_is_a_guard(use: Callable[[Any], Any]) -> None
 
 def test_computed_numbers_are_computed_again() -> None:
     guards, n, _ = traced(40)
-    low, high = computed(_halves, n, (6, 4))
-    assert computed(_halves, n, (6, 4))[0] is low, "equal calls are one"
+    low, high = recomputed(_halves, n, (6, 4))
+    assert recomputed(_halves, n, (6, 4))[0] is low, "equal calls are one"
     assert (untraced(low), untraced(high)) == (20, 3)
     template = template_of(guards, [low + 1, high])
     assert template.numbers((3, 1)) == (2, 7)
     assert not guards.ranges
-    assert computed(_halves, 40, (6, 4)) == (20, 3)
+    assert recomputed(_halves, 40, (6, 4)) == (20, 3)
 
 
 def test_a_function_that_nobody_finds_by_name_makes_no_template() -> None:
     guards, n, _ = traced(40)
-    (found,) = computed(lambda n: (n + 1,), n)
+    (found,) = recomputed(lambda n: (n + 1,), n)
     with pytest.raises(Exception, match="not to be found under its name"):
         template_of(guards, [found])
 
 
 def test_a_template_calls_no_function_of_another_package() -> None:
     guards, n, _ = traced(40)
-    (found,) = computed(_halves, n, (6, 4))[:1]
+    (found,) = recomputed(_halves, n, (6, 4))[:1]
     document = template_of(guards, [found]).entry.document
     document["calls"][0][0] = ["os", "system"]
     with pytest.raises(ValueError, match="'os' has no part"):
