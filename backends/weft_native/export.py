@@ -68,12 +68,12 @@ def export_c(
     with type(original)(**options) as scalar:
         dialect = replace(scalar.processor.dialect, has_vectors=False)
         scalar.processor = replace(scalar.processor, dialect=dialect, has_blas=False)
-        states = {each: original.get_value(each) for each in graph.states}
         if graph.symbols:
             found, choices = variants(scalar, graph, computation.name, _portable_text)
         else:
             program = scalar.computation(graph, name=computation.name).program
             found, choices = [Variant(program, None, (), _portable_text)], []
+        states = {each: original.get_value(each) for each in graph.states}
         text = ExportedFunction(graph, found, choices, states, name or computation.name)
         written = text.source(), text.header(_result_names(computation))
     paths = Path(folder) / f"{text.title}.c", Path(folder) / f"{text.title}.h"

@@ -8,6 +8,11 @@
 #define ANY_TYPE __attribute__((may_alias))
 /* Of kernels, as in prelude.h. */
 #define NOINLINE __attribute__((noinline))
+/* For some shapes a name is not used, or a comparison has one outcome. */
+#pragma GCC diagnostic ignored "-Wunused-variable"
+#pragma GCC diagnostic ignored "-Wunused-but-set-variable"
+#pragma GCC diagnostic ignored "-Wtype-limits"
+#pragma GCC diagnostic ignored "-Wtautological-compare"
 #else
 #define UNUSED
 #define NOINLINE

@@ -7,6 +7,7 @@ the division of work are those for the largest lengths.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -14,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 from weft.cache.entry import CacheEntry
 from weft.cache.template import Template
 from weft.cache.template_cache import MANY, lower
-from weft.errors import ArgumentError, AxesError
+from weft.errors import ArgumentError, WeftError
 from weft.ir.graph import Graph
-from weft.ir.guards import Guards, TracedLength, UnknownLengthError
-from weft.plan.plan import ARENA
+from weft.ir.guards import Guards
 from weft.runtime.given_lengths import HOW_TO_GIVE
 from weft.runtime.program import Program
 
@@ -54,25 +54,20 @@ class Variant:
         self.document: Any = {"numbers": [], "calls": []}
         self._lengths = tuple(lengths)
         self._template: Template | None = None
-        self._placed: dict[int, int] = {}
+        self._limits: dict[int, int] = {}
         if guards is not None:
-            sizes: list[Any] = [each.size for each in program.buffers if each.kind == ARENA]
-            self._placed = {
-                guards.number(each.length): guards.at_maximum(each.length)
-                for each in sizes
-                if type(each) is TracedLength
-            }
+            self._limits = {guards.number(each): most for each, most in guards.limits.items()}
             self._template = Template.of(CacheEntry({}, []), guards, ["weft_c"])
             self.document = self._template.entry.document
 
     def serves(self, lengths: Sequence[int]) -> bool:
-        """Whether the code is right for some lengths, and their values fit into the memory."""
+        """Whether the code is right for some lengths, and their values fit into its memory."""
         if self._template is None:
             return tuple(lengths) == self._lengths
         numbers = self._template.numbers(lengths)
         if numbers is None:
             return False
-        return all(numbers[number] <= size for number, size in self._placed.items())
+        return all(numbers[number] <= size for number, size in self._limits.items())
 
 
 def variants(
@@ -81,8 +76,8 @@ def variants(
     """Return programs for all lengths of a graph, and for each combination the one that serves it.
 
     Combinations are in the order of `itertools.product`, each length from 0 to its maximum; those
-    that the graph refuses have `REFUSED`. Raises ArgumentError for lengths without a maximum, and
-    for too many combinations or variants.
+    that the graph refuses have `REFUSED`. Raises ArgumentError for lengths without a maximum, for
+    states of unknown lengths, and for too many combinations or variants.
     """
     unbounded = [symbol for symbol in graph.symbols if symbol.maximum is None]
     if unbounded:
@@ -95,6 +90,12 @@ def variants(
             f"{name} has more than {CHOICES} combinations of lengths up to their maxima: export it "
             f"for smaller ones, or {HOW_TO_GIVE}"
         )
+    unknown = [state for state in graph.states if not state.axes.is_static]
+    if unknown:
+        problem = f"the state {unknown[0].name} has an unknown length ({unknown[0].file_info})"
+        raise ArgumentError(
+            f"{name}: {problem}, and memory of the function is fixed: {HOW_TO_GIVE}"
+        )
     if transformer.memory_limit is not None:
         raise ArgumentError(f"{name} has unknown lengths and a limit on memory: {HOW_TO_GIVE}")
     found: list[Variant] = []
@@ -102,15 +103,18 @@ def variants(
     # The largest lengths come first: most others are served by their code.
     for lengths in product(*(range(most, -1, -1) for most in maxima)):
         number = next((n for n, each in enumerate(found) if each.serves(lengths)), len(found))
-        if number == MANY:
-            raise ArgumentError(
-                f"{name} needs other code for more than {MANY} of its lengths: {HOW_TO_GIVE}"
-            )
         if number == len(found):
             try:
-                found.append(_variant(transformer, graph, name, lengths, write))
-            except AxesError:
-                number = REFUSED
+                known = graph.specialize(dict(zip(graph.symbols, lengths, strict=True)))
+            except WeftError:
+                choices[lengths] = REFUSED
+                continue
+            if number == MANY:
+                raise ArgumentError(
+                    f"{name} needs other code for more than {MANY} of its lengths: choose a "
+                    f"smaller max=, or {HOW_TO_GIVE}"
+                )
+            found.append(_variant(transformer, graph, known, name, lengths, write))
         choices[lengths] = number
     return found, [choices[each] for each in sorted(choices)]
 
@@ -118,23 +122,24 @@ def variants(
 def _variant(
     transformer: NativeTransformer,
     graph: Graph,
+    known: Graph,
     name: str,
     lengths: Sequence[int],
     write: Callable[[Program], Any],
 ) -> Variant:
-    """Return a program for some lengths, and others if its code allows that."""
+    """Return a program for some lengths, and others if its code allows that.
+
+    `known` is the graph for these lengths.
+    """
     solution = dict(zip(graph.symbols, lengths, strict=True))
     guards = Guards(is_bounded=True)
-    traced = guards.trace(solution)
-    try:
-        program = Program(name, graph.specialize(traced), solution)
+    # Any error comes again where the program is written for these lengths alone.
+    with suppress(Exception):
+        program = Program(name, graph.specialize(guards.trace(solution)), solution)
         lower(program, transformer)
         found = Variant(program, guards, lengths, write)
-    except (UnknownLengthError, TypeError, ZeroDivisionError):
-        # What templates cannot serve either: it depends on the values of the lengths.
-        found = None
-    if found is None or not found.serves(lengths):
-        program = Program(name, graph.specialize(solution), solution)
-        lower(program, transformer)
-        found = Variant(program, None, lengths, write)
-    return found
+        if found.serves(lengths):
+            return found
+    program = Program(name, known, solution)
+    lower(program, transformer)
+    return Variant(program, None, lengths, write)

@@ -77,10 +77,14 @@ class Guards:
         The polynomials of the numbers of the program, each with its index.
     is_bounded
         Whether functions are called for the largest lengths, once: all but `largest` allow that.
+    limits
+        Of the arguments of such calls the polynomials, and their values for the largest lengths,
+        which other lengths may not exceed.
     """
 
     def __init__(self, is_bounded: bool = False) -> None:
         self.is_bounded = is_bounded
+        self.limits: dict[Length, int] = {}
         self.symbols: list[Symbol] = []
         self.ranges: dict[Length, Range] = {}
         self.calls: list[Call] = []
@@ -109,7 +113,7 @@ class Guards:
         """Return the results of a function of integers as traced lengths."""
         lengths = _mapped(_length, args)
         if self.is_bounded and function is not _largest:
-            return function(*_mapped(self.at_maximum, lengths))
+            return function(*_mapped(self._limit, lengths))
         key = function, lengths
         found = self._results.get(key)
         if found is None:
@@ -185,6 +189,12 @@ class Guards:
         if isinstance(found, Length):
             raise UnknownLengthError(f"{found} has no maximum")
         return found
+
+    def _limit(self, length: int | Length) -> int:
+        most = self.at_maximum(length)
+        if isinstance(length, Length):
+            self.limits[length] = most
+        return most
 
     def _range(self, part: Length) -> Range:
         return self.ranges.setdefault(part, Range())

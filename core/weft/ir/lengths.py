@@ -6,6 +6,7 @@ floor divisions. Equal polynomials are equal lengths, so ``n + 2 - 2`` is ``n``.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any
 
@@ -29,12 +30,18 @@ class Symbol:
     def __init__(self, name: str, maximum: int | None = None) -> None:
         if not isinstance(name, str):
             raise AxesError(f"the name of a symbol must be text, not {name!r}")
-        if maximum is not None and not (type(maximum) is int and maximum > 0):
-            raise AxesError(
-                f"max= of the symbol {name} must be an integer above 0, not {maximum!r}"
-            )
         self.name = name
-        self.maximum = maximum
+        self.maximum = None if maximum is None else self._checked(maximum)
+
+    def _checked(self, maximum: Any) -> int:
+        try:
+            found = 0 if isinstance(maximum, bool) else operator.index(maximum)
+        except TypeError:
+            found = 0
+        if found < 1:
+            problem = f"must be an integer above 0, not {maximum!r}"
+            raise AxesError(f"max= of the symbol {self.name} {problem}")
+        return found
 
     def exceeded(self, size: int) -> str:
         """Return the problem with a size, for an error; empty if the symbol may have it."""

@@ -107,7 +107,9 @@ class _Printer:
         self.graph = graph = graph.specialize(self.renamed) if self.renamed else graph
         self.full = full
         self.graphs = graphs
-        self.names = {op: f"v{number}" for number, op in enumerate(graph.ops)}
+        # Inputs come first: a reader takes them in this order.
+        self.ops = tuple(dict.fromkeys((*graph.inputs, *graph.ops)))
+        self.names = {op: f"v{number}" for number, op in enumerate(self.ops)}
         stored = [op.source for op in graph.inputs] + list(graph.states)
         shared = {} if listings is None else listings.labels
         self.labels = shared if shared.keys() >= set(stored) else labels(stored)
@@ -121,7 +123,7 @@ class _Printer:
         for state in graph.states:
             kind = type_text(state.axes.substitute(self.renamed), state.dtype.name)
             lines.append(f"state({self.labels[state]!r}, {state.kind!r}, {kind})")
-        for op in graph.ops:
+        for op in self.ops:
             if isinstance(op, FusedOp) and _form(op.kernel) not in self.kernels:
                 lines += self.kernel(op.kernel)
             kind = type_text(op.axes, op.dtype.name) if op.is_tensor else SEVERAL

@@ -384,6 +384,15 @@ def counted(x: Any) -> Any:
     return weft.sequential([weft.assign(calls, calls + 1), x * calls])
 
 
+def shrinking(x: Any) -> Any:
+    """Return what needs the more memory in a loop, the fewer rows there are."""
+    carried = weft.placeholder((6,), name="carried")
+    rest = weft.broadcast_to(carried, (LONGEST + 2 - x.axes[0].length, 6))
+    sums = weft.cumsum(weft.tanh(rest), axis=0)
+    body = weft.capture([weft.tanh(weft.sum(sums[::-1] * sums, axis=0) + carried)], [carried])
+    return weft.loop(body, 3, weft.sum(x, axis=0))[0]
+
+
 LONGEST = 19
 MODELS: dict[str, Any] = {
     "two layers": two_layers,
@@ -397,12 +406,18 @@ MODELS: dict[str, Any] = {
     "gradient": lambda x: weft.deriv(weft.mean((x @ weights(6, 3)) ** 2, axis=None), x),
     "calls": counted,
     "median": lambda x: weft.quantile(x, 0.5, axis=0),
+    "shrinking": shrinking,
+    "deviations": lambda x: [weft.std(x, axis=0), weft.logsumexp(x, axis=0)],
+    "random": lambda x: x + 0 * weft.uniform(x.axes),
+    "causal": lambda x: weft.attention(
+        *[weft.reshape(x, (1, 2, -1, 3)) for _ in range(3)], is_causal=True
+    ),
 }
 
 
 def exported(source: Path, folder: Path) -> Any:
     """Compile an exported function, and return it."""
-    library = folder / "exported.so"
+    library = folder / f"{source.stem}.so"
     command = [*COMPILERS[0], *STRICT, "-fPIC", "-shared", str(source), "-o", str(library), "-lm"]
     subprocess.run(command, check=True, timeout=120)
     return ctypes.CDLL(str(library))[source.stem]
@@ -462,18 +477,34 @@ def test_several_lengths_are_arguments(tmp_path: Path) -> None:
 
 @pytest.mark.needs("cc")
 def test_lengths_that_are_not_possible_are_refused_by_the_function(tmp_path: Path) -> None:
-    x = weft.placeholder((1, 1, weft.symbol("n", max=8)), name="x")
-    windows = weft.conv1d(x, weft.constant(np.ones((1, 1, 3), np.float32)))
+    x = weft.placeholder((weft.symbol("n", max=8),), name="x")
+    windows = weft.conv1d(weft.reshape(x, (1, 1, -1)), weft.constant(np.ones((1, 1, 3), "f4")))
+    for name, results in (("windows", windows), ("largest", weft.topk(x, 3)[0])):
+        with weft.make_transformer("native", cache=False) as transformer:
+            compiled = transformer.computation(results, x, name=name)
+            assert isinstance(compiled, NativeComputation)
+            source, header = compiled.export_c(tmp_path)
+        assert "2 for lengths that are not possible" in header.read_text()
+        f = exported(source, tmp_path)
+        for n in range(9):
+            array, found = np.arange(n, dtype=np.float32), np.zeros(9, np.float32)
+            assert f(ctypes.c_int64(n), address(array), address(found)) == (2 if n < 3 else 0)
+            if n >= 3:
+                assert found[0] == (3 if name == "windows" else n - 1)
+
+
+@pytest.mark.parametrize("is_called", [False, True])
+def test_states_of_unknown_lengths_are_not_exported(tmp_path: Path, is_called: bool) -> None:
+    n = weft.symbol("n", max=8)
+    y, total = weft.placeholder((n,), name="y"), weft.persistent_tensor((n,), initial_value=0.0)
+    result = weft.sequential([weft.assign(total, total + y), total * 1])
     with weft.make_transformer("native", cache=False) as transformer:
-        compiled = transformer.computation(windows, x, name="exported")
+        compiled = transformer.computation(result, y)
         assert isinstance(compiled, NativeComputation)
-        source, header = compiled.export_c(tmp_path)
-    assert "2 for lengths that are not possible" in header.read_text()
-    f = exported(source, tmp_path)
-    for n in range(9):
-        array, found = np.arange(n, dtype=np.float32), np.zeros(max(n - 2, 0), np.float32)
-        assert f(ctypes.c_int64(n), address(array), address(found)) == (2 if n < 3 else 0)
-        np.testing.assert_array_equal(found, 3 * (np.arange(max(n - 2, 0)) + 1))
+        if is_called:
+            compiled(np.ones(5))
+        with pytest.raises(ArgumentError, match=r"has an unknown length .*test_native_export"):
+            compiled.export_c(tmp_path)
 
 
 @pytest.mark.parametrize(

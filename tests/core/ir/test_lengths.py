@@ -179,3 +179,4 @@ def test_lengths_can_be_given(transformer):
 def test_a_maximum_is_a_positive_integer(most):
     with pytest.raises(AxesError, match="max= of the symbol n must be an integer above 0"):
         weft.symbol("n", max=most)
+    assert weft.symbol("n", max=np.int64(8)).as_symbol().maximum == 8

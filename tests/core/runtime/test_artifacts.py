@@ -77,13 +77,21 @@ def test_a_loaded_computation_goes_on_as_the_saved_one(
     saved = model()
     before = [saved(ARGUMENT), saved(ARGUMENT[:1])]
     saved.save(tmp_path / "step.weft", states=states)
-    loaded = weft.load(tmp_path / "step.weft", trust=trust)
+    loaded = weft.load(tmp_path / "step.weft", "numpy", trust=trust)
     assert loaded.name == "step"
     assert [op.label for op in loaded.parameters] == ["x"]
     expected = [saved(ARGUMENT), saved(ARGUMENT[:1])] if states else before
     assert_close(loaded(ARGUMENT), expected[0])
     assert_close(loaded(ARGUMENT[:1]), expected[1])
     assert {each.is_restored for each in loaded.programs.values()} == {trust}
+
+
+def test_parameters_keep_their_order(tmp_path: Path) -> None:
+    a, b = (weft.placeholder((2,), name=name) for name in "ab")
+    with weft.make_transformer("numpy") as transformer:
+        transformer.computation(a - 2 * b, b, a).save(tmp_path / "swapped.weft")
+        loaded = weft.load(tmp_path / "swapped.weft", transformer)
+        np.testing.assert_array_equal(loaded(np.ones(2), np.zeros(2)), [-2, -2])
 
 
 @pytest.mark.parametrize("backend", ["native", "opencl"])

@@ -36,11 +36,11 @@ def test_a_graph_reads_like_a_program():
     assert lines == [
         "graph('step')",
         "state('w', 'variable', float32(3))",
-        "v0: float32(3) = Read('w')",
-        "v1: float32(N=2, C=3) = Parameter('x')",
-        "v2: float32(3) = Parameter('y')",
-        "v3: float32(3) = AddOp(v0, v2)",
-        "v4: float32(N=2) = SumOp(v1, positions=(1,))",
+        "v0: float32(N=2, C=3) = Parameter('x')",
+        "v1: float32(3) = Parameter('y')",
+        "v2: float32(3) = Read('w')",
+        "v3: float32(3) = AddOp(v2, v1)",
+        "v4: float32(N=2) = SumOp(v0, positions=(1,))",
         "result(v4, v3)",
         "update('w', v3)",
     ]
@@ -273,6 +273,15 @@ def test_nothing_is_executed(call, monkeypatch):
         with pytest.raises(ParseError):
             weft.parse(text)
     assert ran == []
+
+
+def test_parameters_keep_their_order():
+    x, y, unused = (weft.placeholder((2,), name=name) for name in ("x", "y", "unused"))
+    graph = round_trip(weft.capture([x - 2 * y], [y, unused, x]))
+    assert [op.source.label for op in graph.inputs] == ["y", "unused", "x"]
+    z = weft.placeholder((2,), name="z")
+    called = round_trip(weft.capture(weft.call(weft.capture([x - 2 * y], [y, x]), z, 10 * z), [z]))
+    np.testing.assert_array_equal(run(called, np.ones(2))[0], [8, 8])
 
 
 def test_maxima_of_lengths_are_in_the_text() -> None:
