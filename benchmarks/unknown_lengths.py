@@ -21,8 +21,9 @@ import weft
 SIZES = 40, 48, 41, 300
 """The rows of the first call and of others.
 
-The first template serves the second; GPUs, which load several numbers at a time, have another for
-the third; all backends have another one for the last.
+The first template serves the second, but not the step on native. On GPUs the third needs another
+one where rows of a multiple of 8 elements are loaded several at a time, as in the encoder; the last
+needs one on all backends.
 """
 
 STEADY = 0.95

@@ -103,8 +103,8 @@ class Device(OpenDevice):
     def build(self, source: str, name: str, cache: Cache | None) -> LoadedModule:
         """Compile and load a module; raises BackendError with the compiler's log and an excerpt.
 
-        Machine code is cached if there is a cache. Modules of equal source are one, as long as
-        somebody holds it.
+        Machine code is read from the cache and written there, if there is a cache and no module of
+        equal source is loaded; such a module is shared.
         """
         return self.shared_program(source, partial(self._loaded, source, name, cache))
 

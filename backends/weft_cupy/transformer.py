@@ -34,6 +34,7 @@ class CuPyTransformer(DeviceTransformer):
     """
 
     transformer_name = "cupy"
+    shares_code = True
     device: Device
 
     def __init__(self, *, device: int | str | None = None, **options: Any) -> None:

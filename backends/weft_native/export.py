@@ -15,7 +15,7 @@ import numpy as np
 from weft.errors import ArgumentError, BackendError
 from weft.files import replacing
 from weft.ir.graph import Graph
-from weft.ir.guards import NUMBER
+from weft.ir.guards import NUMBER_IN_TEXT
 from weft.plan.plan import ARENA, CONSTANT, Buffer
 from weft.runtime.program import Program
 from weft.support.digest import digest_of_array
@@ -174,7 +174,7 @@ class PortableText(ProgramText):
         self.functions = "\n".join([*self._calls, *declared, *segments])
         self.table = ""
 
-    def name(self, number: int, memory: StaticMemory) -> None:
+    def rename(self, number: int, memory: StaticMemory) -> None:
         """Give the functions the names of a variant, and the buffers their arrays."""
         self._number, self.table = number, f"numbers_{number}"
         self.functions = self._own(self.functions)
@@ -182,7 +182,7 @@ class PortableText(ProgramText):
 
     def _own(self, text: str) -> str:
         text = _FUNCTION.sub(rf"\1_{self._number}_\2", text)
-        return _NUMBER.sub(rf"{self.table}[\1]", text)
+        return NUMBER_IN_TEXT.sub(rf"{self.table}[\1]", text)
 
     def _array_of(self, buffer: Buffer | None, memory: StaticMemory) -> str:
         if buffer is None:
@@ -208,7 +208,6 @@ class PortableText(ProgramText):
 
 
 _FUNCTION = re.compile(r"\b(segment|launch|part)_(\d+)\b")
-_NUMBER = re.compile(rf"\b{NUMBER}(\d+)_L*")
 
 
 def _numbers(document: Any, table: str) -> Iterator[str]:
@@ -293,7 +292,7 @@ class ExportedFunction:
             f"   {argument}: {op.dtype} {harmless(str(op.axes.lengths))}, {harmless(name)}"
             for argument, op, name in arrays
         ]
-        refused = "; 2 for lengths that are not possible" if graph.symbols else ""
+        refused = "; 2 for lengths out of range or refused by an op" if graph.symbols else ""
         guard = f"WEFT_{self.title.upper()}_H"
         return "\n".join([
             "/* Arrays are contiguous, in row-major order:", *lines,
@@ -319,7 +318,7 @@ class ExportedFunction:
         kernels = source.text.replace("#pragma unroll\n", "\n")
         kernels = "\n".join(line for line in kernels.splitlines() if "#pragma clang" not in line)
         for number, (text, variant) in enumerate(zip(texts, self._variants, strict=True)):
-            text.name(number, memory)
+            text.rename(number, memory)
             if variant.document["numbers"]:
                 memory.define("i64", text.table, len(variant.document["numbers"]))
         return "\n".join([
@@ -334,16 +333,16 @@ class ExportedFunction:
         bodies = [each.text.body(each.document) for each in self._variants]
         if not self._choices:
             return f"{self.signature} {{\n{bodies[0]}\n}}\n"
-        places, checks = "0", []
+        index, checks = "0", []
         for number, symbol in enumerate(self._graph.symbols):
             assert symbol.maximum is not None, "lengths without a maximum have been refused"
-            places = f"({places}) * {symbol.maximum + 1} + length{number}"
+            index = f"({index}) * {symbol.maximum + 1} + length{number}"
             checks.append(f"length{number} < 0 || length{number} > {symbol.maximum}")
         cases = "".join(f"    case {n}: {{\n{body}\n    }}\n" for n, body in enumerate(bodies))
         return (
             f"{self.signature} {{\n    static const unsigned char choices[] = {{\n"
             f"{_listed(self._choices)}\n    }};\n    if ({' || '.join(checks)}) return 2;\n"
-            f"    switch (choices[{places}]) {{\n{cases}    default: return 2;\n    }}\n}}\n"
+            f"    switch (choices[{index}]) {{\n{cases}    default: return 2;\n    }}\n}}\n"
         )
 
 

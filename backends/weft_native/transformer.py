@@ -37,10 +37,11 @@ class NativeComputation(Computation):
         Constants are part of the source, and so are the present values of states,
         which the function updates in its own memory. Unknown lengths are arguments of the function,
         before the arrays, and need a maximum. What was exported under the same name is replaced.
-        Returns the paths. Raises ArgumentError for an unknown length without a maximum, for more
-        than 65,536 combinations of lengths, and where another file is in the way, such as the
-        export of another name that becomes the same in C; BackendError for ops that Python
-        computes: effects and matrix decompositions.
+        Returns the paths. Raises ArgumentError for an unknown length without a maximum, a state of
+        unknown length, unknown lengths with a limit on memory, more than 65,536 combinations of
+        lengths or 32 kinds of code, and where another file is in the way, such as the export of
+        another name that becomes the same in C; BackendError for ops that Python computes: effects
+        and matrix decompositions.
         """
         return export_c(self, folder, name)
 

@@ -7,7 +7,6 @@ the division of work are those for the largest lengths.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -39,8 +38,10 @@ class Variant:
     text
         What `write` made of the program.
     document
-        The polynomials of the numbers in the text, and the calls before them, as `Template` has
-        them.
+        The polynomials of the numbers in the text and of its limits, and the calls before them, as
+        `Template` has them.
+    reason
+        Why it serves one combination of lengths only; None for no error.
     """
 
     def __init__(
@@ -49,15 +50,17 @@ class Variant:
         guards: Guards | None,
         lengths: Sequence[int],
         write: Callable[[Program], Any],
+        reason: Exception | None = None,
     ) -> None:
         self.text = write(program)
+        self.reason = reason
         self.document: Any = {"numbers": [], "calls": []}
         self._lengths = tuple(lengths)
         self._template: Template | None = None
         self._limits: dict[int, int] = {}
         if guards is not None:
             self._limits = {guards.number(each): most for each, most in guards.limits.items()}
-            self._template = Template.of(CacheEntry({}, []), guards, ["weft_c"])
+            self._template = Template.of(CacheEntry({}, []), guards)
             self.document = self._template.entry.document
 
     def serves(self, lengths: Sequence[int]) -> bool:
@@ -77,7 +80,8 @@ def variants(
 
     Combinations are in the order of `itertools.product`, each length from 0 to its maximum; those
     that the graph refuses have `REFUSED`. Raises ArgumentError for lengths without a maximum, for
-    states of unknown lengths, and for too many combinations or variants.
+    states of unknown lengths, for too many combinations or variants, and for a graph that refuses
+    all lengths.
     """
     unbounded = [symbol for symbol in graph.symbols if symbol.maximum is None]
     if unbounded:
@@ -87,8 +91,8 @@ def variants(
     maxima = [symbol.maximum or 0 for symbol in graph.symbols]
     if prod(most + 1 for most in maxima) > CHOICES:
         raise ArgumentError(
-            f"{name} has more than {CHOICES} combinations of lengths up to their maxima: export it "
-            f"for smaller ones, or {HOW_TO_GIVE}"
+            f"{name} has more than {CHOICES} combinations of lengths up to their maxima: choose "
+            f"smaller max=, or {HOW_TO_GIVE}"
         )
     unknown = [state for state in graph.states if not state.axes.is_static]
     if unknown:
@@ -100,22 +104,28 @@ def variants(
         raise ArgumentError(f"{name} has unknown lengths and a limit on memory: {HOW_TO_GIVE}")
     found: list[Variant] = []
     choices: dict[tuple[int, ...], int] = {}
+    refusal: WeftError | None = None
     # The largest lengths come first: most others are served by their code.
     for lengths in product(*(range(most, -1, -1) for most in maxima)):
         number = next((n for n, each in enumerate(found) if each.serves(lengths)), len(found))
         if number == len(found):
             try:
                 known = graph.specialize(dict(zip(graph.symbols, lengths, strict=True)))
-            except WeftError:
+            except WeftError as error:
                 choices[lengths] = REFUSED
+                refusal = error
                 continue
             if number == MANY:
+                reason = next((each.reason for each in found if each.reason is not None), None)
                 raise ArgumentError(
                     f"{name} needs other code for more than {MANY} of its lengths: choose a "
                     f"smaller max=, or {HOW_TO_GIVE}"
-                )
+                ) from reason
             found.append(_variant(transformer, graph, known, name, lengths, write))
         choices[lengths] = number
+    if not found:
+        problem = f"{name} takes none of the lengths up to their maxima: choose a larger max="
+        raise ArgumentError(problem) from refusal
     return found, [choices[each] for each in sorted(choices)]
 
 
@@ -133,13 +143,17 @@ def _variant(
     """
     solution = dict(zip(graph.symbols, lengths, strict=True))
     guards = Guards(is_bounded=True)
-    # Any error comes again where the program is written for these lengths alone.
-    with suppress(Exception):
+    reason: Exception | None = None
+    try:
         program = Program(name, graph.specialize(guards.trace(solution)), solution)
         lower(program, transformer)
         found = Variant(program, guards, lengths, write)
         if found.serves(lengths):
             return found
+    except Exception as error:
+        # The code depends on the values of lengths, or a plugin does not take traced integers. Any
+        # other error comes again, where the program is lowered for these lengths alone.
+        reason = error
     program = Program(name, known, solution)
     lower(program, transformer)
-    return Variant(program, None, lengths, write)
+    return Variant(program, None, lengths, write, reason)

@@ -29,6 +29,8 @@ GROUP = 256
 """The work items of a group on devices other than CPUs, unless their maximum is lower."""
 ACCESS = 16
 """The width of vectorized accesses on GPUs, in bytes."""
+NVIDIA_ELEMENTS = 8
+"""The most elements of a vectorized access that NVIDIA's driver compiles rightly."""
 CASES = 8
 """The functions merged into a kernel of PoCL: more save little, and may be compiled in vain."""
 
@@ -85,7 +87,7 @@ class Device(OpenDevice):
         NVIDIA's compiler (580.159) compares signed bytes wrongly in every fourth element of an
         access to 16 of them; accesses to 8 are right.
         """
-        return ACCESS // 2 if self.is_nvidia else ACCESS
+        return NVIDIA_ELEMENTS if self.is_nvidia else Processor.access_elements
 
     @cached_property
     def is_nvidia(self) -> bool:

@@ -34,6 +34,7 @@ class OpenCLTransformer(DeviceTransformer):
     """
 
     transformer_name = "opencl"
+    shares_code = True
     device: Device
     maps_host: bool
 

@@ -30,7 +30,7 @@ class Processor:
         The width of vectorized accesses in bytes, a power of 2, on devices that are not serial; 0
         for scalar accesses.
     access_elements
-        The most elements of such an access to operands of arithmetic.
+        The most elements of such an access to operands of arithmetic; copies have no limit.
     has_fp64
         Whether the device supports float64.
     has_int64_atomics
@@ -66,7 +66,7 @@ class Processor:
     local_bytes: int = 32768
     alignment: int = 128
     access_bytes: int = 0
-    access_elements: int = 16
+    access_elements: int = 1 << 16
     has_fp64: bool = True
     has_int64_atomics: bool = True
     shares_host: bool = False

@@ -69,10 +69,12 @@ class SimplePrune(PeepholeGraphPass):
 
     @visit.on_type(SubtractOp)
     def prune_subtract(self, op: Op) -> None:
-        """Drop ``- 0.0``, and for integers ``- 0``."""
+        """Drop ``- 0.0``, and for integers ``- 0``; take ``0 -`` integers for a negation."""
         x, y = op.args
         if self.is_zero(y, is_negative=False) and _same(op, x):
             self.replace_op(op, x)
+        elif dtypes.is_integer(op.dtype) and scalar_value(x) == 0 and _same(op, y):
+            self.replace_by_composite(op, negative(y))
 
     def is_zero(self, op: Op, is_negative: bool) -> bool:
         """Whether an op is a scalar zero, with this sign if it is a float and signs count."""

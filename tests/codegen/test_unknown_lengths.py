@@ -301,6 +301,13 @@ def check_bounded(name: str, backend: str) -> None:
 
 
 @pytest.mark.needs("compiler")
+def test_too_large_a_maximum_is_named() -> None:
+    f = computation("native", mlp, most=10**13, cache=False)
+    with pytest.raises(MemoryError, match=r"planned for n <= 10000000000000: a smaller max="):
+        f(rows(30))
+
+
+@pytest.mark.needs("compiler")
 def test_changed_passes_make_other_templates() -> None:
     f = computation("native", mlp, cache=False)
     f(rows(30))

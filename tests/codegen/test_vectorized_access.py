@@ -291,9 +291,10 @@ def test_cuda_moves_sixteen_bytes_at_once(name, dtype):
 
 @pytest.mark.needs("nvrtc")
 @pytest.mark.parametrize("dtype", ["int32", "uint32"])
-def test_cuda_keeps_negations_of_integers_from_its_assembler(dtype):
+@pytest.mark.parametrize("negated", [lambda x: -x, lambda x: 0 - x], ids=["-x", "0-x"])
+def test_cuda_keeps_negations_of_integers_from_its_assembler(dtype, negated):
     def build(x):
-        return weft.min(-x, axis=1), -x
+        return weft.min(negated(x), axis=1), negated(x)
 
     ptx = nvrtc.ptx_of(source_of(build, (3, 4), dtype=dtype, processor=CUDA_PARALLEL))
     assert "min." in ptx

@@ -162,6 +162,8 @@ def prune_cases():
         "x-0": (x - 0, "x", "x"),
         "x--0": (x - -0.0, "SubtractOp(x, -0)", "x"),
         "i+0": (i + 0, "i", "i"),
+        "0-i": (0 - i, "NegativeOp(i)", "NegativeOp(i)"),
+        "0-x": (0 - x, "SubtractOp(0, x)", "SubtractOp(0, x)"),
         "x*1": (x * 1, "x", "x"),
         "1*x": (1 * x, "x", "x"),
         "x*-1": (x * -1, "NegativeOp(x)", "NegativeOp(x)"),

@@ -67,7 +67,7 @@ def parallel_for(
 
 def serial_items(points: int, processor: Processor) -> int:
     """Return the number of work items for some points on a serial device."""
-    (items,) = recomputed(item_count, points // GRAIN, processor.units)
+    (items,) = recomputed(item_count, points // GRAIN, processor.units, for_largest=True)
     return items  # type: ignore[no-any-return]
 
 
@@ -78,7 +78,8 @@ def item_count(grains: int, units: int) -> tuple[int]:
 
 def parallel_items(points: int, processor: Processor) -> int:
     """Return the number of work items for some points on a parallel device, in whole groups."""
-    (groups,) = recomputed(item_count, -(-points // processor.group), processor.units)
+    count = -(-points // processor.group)
+    (groups,) = recomputed(item_count, count, processor.units, for_largest=True)
     return groups * processor.group  # type: ignore[no-any-return]
 
 

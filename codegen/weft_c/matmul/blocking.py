@@ -126,7 +126,7 @@ def blocking(
         depth = min(DEPTH, k) if acc.is_plain else k
     grain = VECTOR_GRAIN if m == 1 and not panel else GRAIN
     division = batch, m, n, work, grain, depth, tile.rows, tile.width, processor.units
-    down, across, items = recomputed(divided, *division)
+    down, across, items = recomputed(divided, *division, for_largest=True)
     return Blocking(tile, depth, down, across, items, m)
 
 

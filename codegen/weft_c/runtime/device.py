@@ -64,7 +64,10 @@ class OpenDevice(ABC):
         """Translate one of `errors`; `doing` says what failed, for the message."""
 
     def shared_program(self, source: str, build: Callable[[], Program]) -> Program:
-        """Return the built program of a source, the same one as long as somebody holds it."""
+        """Return the built program of a source, which is shared as long as somebody holds it.
+
+        Threads that ask at the same time may build it twice.
+        """
         found: Program | None = self._programs.get(source)
         if found is None:
             found = self._programs[source] = build()

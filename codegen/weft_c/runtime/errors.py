@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import nlargest
 
 from weft.errors import BackendError
@@ -77,7 +77,15 @@ def largest_values(program: Program) -> str:
         f"  {_nbytes(layout)} bytes: {_called(op)} of {layout.dtype} {layout.shape}, {op.file_info}"
         for op, layout in largest
     ]
-    return "\n".join(["the largest intermediate values are:", *lines])
+    return "\n".join(["the largest intermediate values are:", *lines, *_advice_on_maxima(program)])
+
+
+def _advice_on_maxima(program: Program) -> Iterator[str]:
+    """Yield what to do where memory is planned for the largest lengths that calls may bring."""
+    symbols = program.family.graph.symbols if program.template and program.family else ()
+    bounds = [f"{each} <= {each.maximum}" for each in symbols if each.maximum is not None]
+    if bounds:
+        yield f"memory is planned for {' and '.join(bounds)}: a smaller max= takes less memory"
 
 
 def _computed(graph: Graph) -> list[Op]:

@@ -53,7 +53,6 @@ class DeviceTransformer(Transformer):
     device: OpenDevice
     processor: Processor
     survives_fork = False
-    shares_code = True
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)

@@ -30,8 +30,8 @@ def helper(name: str, text: str, *calls: str) -> None:
 
 
 for _type in ("i32", "u32"):
-    # NVRTC 12.8 to 13.3 compiles the minimum and the maximum of three numbers wrongly for compute
-    # capability 9.0: it does not negate the second one. In this form it sees no negation.
+    # NVRTC 12.8 to 13.3 compiles minima and maxima of three integers wrongly for compute capability
+    # 9.0 if one is a negation: the negation comes too late. In this form it recognizes none.
     helper(
         f"weft_negated_{_type}",
         f"FUNCTION {_type} weft_negated_{_type}({_type} x) {{\n"

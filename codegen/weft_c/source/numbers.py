@@ -10,13 +10,12 @@ from collections.abc import Sequence
 
 from weft.ir import dtypes
 from weft.ir.description import TensorDescription
-from weft.ir.guards import NUMBER, UnknownLengthError, with_numbers
+from weft.ir.guards import NUMBER, NUMBER_IN_TEXT, UnknownLengthError, with_numbers
 from weft.plan.buffers import CONSTANT, Buffer
 
 TABLE = TensorDescription((1,), dtypes.int64, (8,), 0, Buffer(CONSTANT, 0, -1))
 """What stands for the table of a program until its numbers are known."""
 
-_NAME = re.compile(rf"\b{NUMBER}(\d+)_L*")
 _SIZE = r"(?:\[[^\]]*\])"
 _ARRAY = re.compile(
     rf" *(?:[\w ]+ )?\w+ \w+{_SIZE}*\[[^\]]*\b{NUMBER}\d+_[^\]]*\]{_SIZE}*(?= = {{|[,;])"
@@ -26,7 +25,7 @@ _LOADS = re.compile(rf"^    const i\d\d {NUMBER}.*$", re.MULTILINE)
 
 def loads(body: str, table: str) -> str:
     """Return the line that loads the numbers of a body from a table; empty if it has none."""
-    used = {found[0]: int(found[1]) for found in _NAME.finditer(body)}
+    used = {found[0]: int(found[1]) for found in NUMBER_IN_TEXT.finditer(body)}
     kinds = {name: "i64" if name.endswith("L") else "i32" for name in used}
     parts = [
         f"const {kinds[name]} {name} = ({kinds[name]}){table}[{place}];"

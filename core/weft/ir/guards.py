@@ -24,7 +24,8 @@ LARGEST_I32 = 2**31 - 1
 NUMBER = "given"
 """What stands for a traced length in text begins with this; its number and ``_`` follow."""
 
-_IN_TEXT = re.compile(rf"\b{NUMBER}(\d+)_L*")
+NUMBER_IN_TEXT = re.compile(rf"\b{NUMBER}(\d+)_L*")
+"""The name of a traced length, whose group is its number."""
 
 
 class UnknownLengthError(Exception):
@@ -76,7 +77,7 @@ class Guards:
     numbers
         The polynomials of the numbers of the program, each with its index.
     is_bounded
-        Whether functions are called for the largest lengths, once: all but `largest` allow that.
+        Whether functions that allow it are called once, for the largest lengths.
     limits
         Of the arguments of such calls the polynomials, and their values for the largest lengths,
         which other lengths may not exceed.
@@ -109,10 +110,14 @@ class Guards:
         """Return the index of a number of the program, which it becomes."""
         return self.numbers.setdefault(length, len(self.numbers))
 
-    def call(self, function: Callable[..., tuple[int, ...]], args: Any) -> tuple[Any, ...]:
+    def call(
+        self, function: Callable[..., tuple[int, ...]], args: Any, for_largest: bool
+    ) -> tuple[Any, ...]:
         """Return the results of a function of integers as traced lengths."""
         lengths = _mapped(_length, args)
         if self.is_bounded and function is not _largest:
+            if not for_largest:
+                raise UnknownLengthError(f"{function.__qualname__} is called for each length")
             return function(*_mapped(self._limit, lengths))
         key = function, lengths
         found = self._results.get(key)
@@ -138,8 +143,8 @@ class Guards:
         elif type(right) is not TracedLength:
             key = compute, id(left), right, None
         else:
-            if left.guards is not right.guards:  # of a compilation whose numbers are known by now
-                return compute(left, right.pinned())
+            if left.guards is not right.guards:
+                raise UnknownLengthError("a length of another compilation is used")
             key = compute, id(left), None, id(right)
         found = self._results.get(key)
         if found is None:
@@ -154,8 +159,8 @@ class Guards:
         difference = self.applied(operator.sub, left, right)
         if type(difference) is not TracedLength:
             return bool(difference < 0)
-        if not difference.has_known_sign:
-            difference.has_known_sign = True
+        if not difference.has_sign_guard:
+            difference.has_sign_guard = True
             part, factor, constant = _split(difference.length)
             # factor * part + constant < 0
             bound = (-constant - 1) // factor if factor > 0 else constant // -factor
@@ -167,8 +172,8 @@ class Guards:
         difference = self.applied(operator.sub, left, right)
         if type(difference) is not TracedLength:
             return bool(difference == 0)
-        if not difference.is_compared_with_0:
-            difference.is_compared_with_0 = True
+        if not difference.has_zero_guard:
+            difference.has_zero_guard = True
             part, factor, constant = _split(difference.length)
             if constant % factor:
                 return False
@@ -218,13 +223,13 @@ class TracedLength:
     which becomes a guard: the program then serves this length only.
     """
 
-    __slots__ = ("guards", "has_known_sign", "is_compared_with_0", "length", "value")
+    __slots__ = ("guards", "has_sign_guard", "has_zero_guard", "length", "value")
 
     def __init__(self, guards: Guards, length: Length, value: int) -> None:
         self.guards = guards
         self.length = length
         self.value = value
-        self.has_known_sign = self.is_compared_with_0 = False
+        self.has_sign_guard = self.has_zero_guard = False
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -443,15 +448,19 @@ def is_one(length: int) -> bool:
     return not is_traced(length) and length == 1
 
 
-def recomputed(function: Callable[..., tuple[int, ...]], *args: Any) -> tuple[Any, ...]:
+def recomputed(
+    function: Callable[..., tuple[int, ...]], *args: Any, for_largest: bool = False
+) -> tuple[Any, ...]:
     """Return the results of a function of integers, which is called again for other lengths.
 
     It decides freely: what its comparisons show becomes no guard. Its arguments are integers, which
     may be nested in tuples. It is a function of a module, so that who restores the program finds it
-    by name.
+    by name. If its results are right for smaller arguments too, as a number of work items or an
+    offset in the arena is, say so with `for_largest`: exported C then has those for the largest
+    lengths.
     """
     guards = _guards_of(args)
-    return function(*args) if guards is None else guards.call(function, args)
+    return function(*args) if guards is None else guards.call(function, args, for_largest)
 
 
 def largest(*numbers: int) -> int:
@@ -483,4 +492,4 @@ def smallest(*numbers: int) -> int:
 
 def with_numbers(text: str, numbers: Sequence[int]) -> str:
     """Return text with numbers in place of traced lengths."""
-    return _IN_TEXT.sub(lambda found: str(numbers[int(found[1])]), text)
+    return NUMBER_IN_TEXT.sub(lambda found: str(numbers[int(found[1])]), text)

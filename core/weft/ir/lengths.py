@@ -43,7 +43,7 @@ class Symbol:
             raise AxesError(f"max= of the symbol {self.name} {problem}")
         return found
 
-    def exceeded(self, size: int) -> str:
+    def problem_with(self, size: int) -> str:
         """Return the problem with a size, for an error; empty if the symbol may have it."""
         if self.maximum is None or size <= self.maximum:
             return ""

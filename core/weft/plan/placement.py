@@ -86,11 +86,12 @@ def placement_in_units(
 ) -> tuple[int, ...]:
     """Return the offset of each block, then the size of the arena, as multiples of a unit.
 
-    The unit divides all sizes. `ranges` has the first and the last step of each block. Where the
-    `largest` sizes are known, and suffice, blocks are placed for these: the same for many calls.
+    The unit divides all sizes. `ranges` has the first and the last step of each block. Blocks are
+    placed for the `largest` sizes, which are the same for many calls, if these are known (not
+    empty) and no size exceeds them.
     """
-    is_enough = len(largest) == len(sizes) and all(map(operator.le, sizes, largest))
-    return _placement_in_units(largest if is_enough else sizes, ranges, unit)
+    fits = bool(largest) and all(map(operator.le, sizes, largest))
+    return _placement_in_units(largest if fits else sizes, ranges, unit)
 
 
 @lru_cache(maxsize=64)

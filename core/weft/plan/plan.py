@@ -454,8 +454,9 @@ class _Assembly:
         if is_traced(*sizes):
             unit = self.flow.target.alignment
             ranges = tuple([(buffer.first, buffer.last) for buffer in arena])
-            largest = tuple([most for size in sizes if (most := at_maximum(size)) is not None])
-            *places, end = recomputed(placement_in_units, sizes, largest, ranges, unit)
+            maxima = tuple(map(at_maximum, sizes))
+            blocks = sizes, () if None in maxima else maxima, ranges, unit
+            *places, end = recomputed(placement_in_units, *blocks, for_largest=True)
             offsets, arena_size = [unit * place for place in places], unit * end
         else:
             offsets, arena_size = self.liveness.placement

@@ -141,7 +141,7 @@ class Arguments:
         ]
         for op, length, size in known:
             symbol = length.as_symbol() if isinstance(length, Length) else None
-            if symbol is not None and (problem := symbol.exceeded(size)):
+            if symbol is not None and (problem := symbol.problem_with(size)):
                 raise AxesError(f"{self.name}: {problem}: {op.name} ({op.file_info})")
             if symbol is not None and solution.setdefault(symbol, size) != size:
                 raise AxesError(

@@ -35,7 +35,7 @@ def given_lengths(axes: Mapping[Any, int] | None, graph: Graph, name: str) -> di
         )
     for key, size in (axes or {}).items():
         symbol, length = _symbol(key, graph, name), _checked_length(key, size)
-        if problem := symbol.exceeded(length):
+        if problem := symbol.problem_with(length):
             raise AxesError(f"axes= of {name}: {problem}")
         if solution.setdefault(symbol, length) != length:
             raise AxesError(f"axes= gives two lengths to {symbol}: {solution[symbol]} and {length}")

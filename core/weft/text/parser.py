@@ -150,7 +150,8 @@ class _Parser:
         bounded = lengths.symbol(name, maximum)
         known = self.symbols.setdefault(name, bounded).as_symbol().maximum
         if known != maximum:
-            raise ParseError(f"the length {name} is used before it is bound")
+            problem = f"the length {name} has another maximum, or none, above"
+            raise ParseError(f"{problem}: write bound({name!r}, {maximum}) once, before its use")
 
     def _state(self, name: str, kind: str, declared: Any) -> None:
         axes, dtype = declared

@@ -484,7 +484,7 @@ def test_lengths_that_are_not_possible_are_refused_by_the_function(tmp_path: Pat
             compiled = transformer.computation(results, x, name=name)
             assert isinstance(compiled, NativeComputation)
             source, header = compiled.export_c(tmp_path)
-        assert "2 for lengths that are not possible" in header.read_text()
+        assert "2 for lengths out of range or refused by an op" in header.read_text()
         f = exported(source, tmp_path)
         for n in range(9):
             array, found = np.arange(n, dtype=np.float32), np.zeros(9, np.float32)
@@ -493,6 +493,28 @@ def test_lengths_that_are_not_possible_are_refused_by_the_function(tmp_path: Pat
                 assert found[0] == (3 if name == "windows" else n - 1)
 
 
+@pytest.mark.needs("compiler")
+def test_lengths_that_are_all_refused_are_an_error(tmp_path: Path) -> None:
+    x = weft.placeholder((weft.symbol("n", max=2),), name="x")
+    with weft.make_transformer("native", cache=False) as transformer:
+        compiled = transformer.computation(weft.topk(x, 3)[0], x)
+        assert isinstance(compiled, NativeComputation)
+        with pytest.raises(ArgumentError, match="takes none of the lengths") as caught:
+            compiled.export_c(tmp_path)
+        assert "k must be from 0 to" in str(caught.value.__cause__)
+
+
+@pytest.mark.needs("compiler")
+def test_code_that_depends_on_lengths_says_so(tmp_path: Path) -> None:
+    x = weft.placeholder((weft.symbol("n", max=60),), name="x")
+    with weft.make_transformer("native", cache=False) as transformer:
+        compiled = transformer.computation(weft.quantile(x, 0.5), x)
+        assert isinstance(compiled, NativeComputation)
+        with pytest.raises(ArgumentError, match=r"more than 32 of its lengths: .* smaller max="):
+            compiled.export_c(tmp_path)
+
+
+@pytest.mark.needs("compiler")
 @pytest.mark.parametrize("is_called", [False, True])
 def test_states_of_unknown_lengths_are_not_exported(tmp_path: Path, is_called: bool) -> None:
     n = weft.symbol("n", max=8)
@@ -507,6 +529,7 @@ def test_states_of_unknown_lengths_are_not_exported(tmp_path: Path, is_called: b
             compiled.export_c(tmp_path)
 
 
+@pytest.mark.needs("compiler")
 @pytest.mark.parametrize(
     ("lengths", "options", "words"),
     [

@@ -294,7 +294,9 @@ def test_maxima_of_lengths_are_in_the_text() -> None:
     again = weft.parse(text)
     assert [each.maximum for each in again.symbols] == [8, 5]
     assert again.text() == text
-    with pytest.raises(ParseError, match="the length n0 is used before it is bound"):
+    with pytest.raises(
+        ParseError, match="the length n0 has another maximum, or none, above: write bound"
+    ):
         weft.parse(text.replace("bound('n0', 8)", "bound('n0', 9)", 1))
 
 

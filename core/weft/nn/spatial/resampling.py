@@ -53,7 +53,7 @@ __all__ = [
 
 def _fraction(numerator: float, denominator: int = 1) -> Fraction:
     """Return an exact fraction."""
-    from fractions import Fraction  # a twelfth of the calls of `import weft`
+    from fractions import Fraction  # a twelfth of the function calls of `import weft`
 
     return Fraction(numerator) / denominator
 
