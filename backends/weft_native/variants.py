@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from weft.cache.entry import CacheEntry
 from weft.cache.template import Template
-from weft.cache.template_cache import MANY, lower
 from weft.errors import ArgumentError, WeftError
 from weft.ir.graph import Graph
 from weft.ir.guards import Guards
 from weft.runtime.given_lengths import HOW_TO_GIVE
 from weft.runtime.program import Program
+from weft.runtime.template_cache import MANY, lower
 
 if TYPE_CHECKING:
     from weft_native.transformer import NativeTransformer

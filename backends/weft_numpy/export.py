@@ -24,7 +24,7 @@ from weft.ranks.collectives import communications
 from weft.support.quoting import harmless
 from weft_numpy.blocks import Linked, ProgramCode
 from weft_numpy.bundle import OWN, Bundle
-from weft_numpy.codegen import SCOPE
+from weft_numpy.emitter import SCOPE
 
 if TYPE_CHECKING:
     from weft.runtime.computation import Computation

@@ -30,7 +30,8 @@ from weft.support.locks import cached_property
 from weft_numpy.blas_threads import blas
 from weft_numpy.blocks import Linked, ProgramCode
 from weft_numpy.code_serialization import deserialize, serialize
-from weft_numpy.codegen import CHUNK, SCOPE, ProgramWriter
+from weft_numpy.codegen import CHUNK, ProgramWriter
+from weft_numpy.emitter import SCOPE
 from weft_numpy.machine import this_machine
 from weft_numpy.rules import rules
 from weft_numpy.rules.convolutions import is_product

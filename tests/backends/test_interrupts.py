@@ -26,8 +26,8 @@ from threadpoolctl import threadpool_info
 
 import weft
 import weft_array_api
-from weft.cache.compile_cache import MemoryCache
 from weft.ops.control.effects import EffectOp
+from weft.runtime.compile_cache import MemoryCache
 from weft.runtime.transformer import Transformer
 from weft.support.gc_pause import gc_paused
 from weft.support.interrupts import held, holding, interruptible, raise_pending

@@ -17,7 +17,7 @@ from weft.errors import ArgumentError, StateError
 from weft.ops.pointwise.elementwise import ElementwiseOp
 from weft_numpy import machine
 from weft_numpy.blas_threads import SingleThreadedBlas, blas
-from weft_numpy.codegen import Emitter
+from weft_numpy.emitter import Emitter
 from weft_numpy.machine import Machine, this_machine
 from weft_numpy.rules.table import rules
 from weft_numpy.thread_pool import parallel_for

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.cache import compile_cache
+from weft.runtime import compile_cache
 
 
 @pytest.mark.parametrize("backend", ["native", "opencl"])

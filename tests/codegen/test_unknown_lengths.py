@@ -15,10 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import weft
-from weft.cache import compile_cache, store
-from weft.cache.template_cache import MANY
+from weft.cache import store
 from weft.errors import UnsupportedOpError
 from weft.ir.lengths import evaluate
+from weft.runtime import compile_cache
+from weft.runtime.template_cache import MANY
 from weft.testing.cases import make_case
 from weft.testing.random_graphs import RandomProgram, programs
 from weft.testing.samples import sample

@@ -56,6 +56,58 @@ def late_imports(tree: ast.AST) -> Iterator[str]:
                     yield str(node.module).partition(".")[0]
 
 
+LARGEST = 8
+"""The most modules that may refer to one another, if imports for type checkers count too."""
+
+
+def early_imports(body: list[ast.stmt], is_typing: bool) -> Iterator[str]:
+    """Yield what a module imports when it is loaded; `is_typing` is for type checkers."""
+    for node in body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.If) and (is_typing or "TYPE_CHECKING" not in ast.unparse(node)):
+            yield from early_imports(node.body, is_typing)
+
+
+def circles(is_typing: bool) -> list[set[str]]:
+    """Return the sets of modules that import one another, directly or through others."""
+    trees = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts[1:]).removesuffix(".__init__"):
+            ast.parse(path.read_text())
+        for path in MODULES
+    }  # fmt: skip
+    direct = {
+        module: {
+            name if name in trees else name.rpartition(".")[0]
+            for name in early_imports(tree.body, is_typing)
+        }
+        & trees.keys() - {module}
+        for module, tree in trees.items()
+    }
+
+    def reached(start: str) -> set[str]:
+        found: set[str] = set()
+        pending = [start]
+        while pending:
+            new = direct[pending.pop()] - found
+            found |= new
+            pending += new
+        return found
+
+    below = {name: reached(name) for name in direct}
+    found = {frozenset({name} | {each for each in under if name in below[each]})
+             for name, under in below.items() if name in under}  # fmt: skip
+    return [set(each) for each in found]
+
+
+def test_imports_make_no_circles():
+    assert not circles(is_typing=False)
+    largest = max(circles(is_typing=True), key=len)
+    assert 1 < len(largest) <= LARGEST, sorted(largest)
+
+
 def test_only_loaders_import_weft_late():
     """The direction of imports itself is a contract of import-linter, in pyproject.toml."""
     found = {

@@ -17,13 +17,13 @@ from weft.ops.pointwise.math import PowerOp
 from weft.ops.products.linalg import MatmulOp
 from weft.ops.reductions.reduction import ReductionOp
 from weft.ops.shape.movement import ContiguousOp
-from weft_numpy.codegen import Emitter
 from weft_numpy.costs import (
     BLAS_THREADING_LIMIT,
     MIN_BLAS_THREADED,
     MIN_ELEMENTS,
     may_need_tiles,
 )
+from weft_numpy.emitter import Emitter
 from weft_numpy.kernels.lowering import LoweredKernel, UntiledKernel, lower
 from weft_numpy.kernels.thread_policy import prefers_blas_threads, product_time
 from weft_numpy.kernels.tiling import MATMUL_CACHE, MIN_MATMUL_ROWS

@@ -10,7 +10,7 @@ from weft.ir.description import TensorDescription
 from weft.ir.dtypes import DType
 from weft.ops.pointwise.math import PowerOp
 from weft.plan.plan import Step
-from weft_numpy.codegen import Emitter, How
+from weft_numpy.emitter import Emitter, How
 from weft_numpy.kernels.kernel_values import KernelValues
 from weft_numpy.kernels.reductions import (
     ReductionStrategy,

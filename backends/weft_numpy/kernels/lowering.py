@@ -8,8 +8,8 @@ from typing import Protocol
 
 from weft.ir.description import TensorDescription
 from weft.kernels import Kernel
-from weft_numpy.codegen import Emitter
 from weft_numpy.costs import MIN_THREADED, MIN_THREADED_MATMUL, may_need_tiles, nanoseconds
+from weft_numpy.emitter import Emitter
 from weft_numpy.kernels.buffers import UntiledBuffers
 from weft_numpy.kernels.kernel_values import KernelValues
 from weft_numpy.kernels.loop_body import LoopBody

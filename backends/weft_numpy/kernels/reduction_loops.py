@@ -16,7 +16,7 @@ from weft.ir.description import TensorDescription
 from weft.ir.dtypes import DType
 from weft.kernels import VIEWS
 from weft.ops.reductions import reduction
-from weft_numpy.codegen import Emitter
+from weft_numpy.emitter import Emitter
 from weft_numpy.kernels.buffers import UntiledBuffers, workspace_array
 from weft_numpy.kernels.kernel_values import KernelValues
 from weft_numpy.kernels.loop_body import LINE, LoopBody

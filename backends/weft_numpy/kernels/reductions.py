@@ -14,7 +14,7 @@ from weft.ir.dtypes import DType
 from weft.ir.op import Op
 from weft.ops.pointwise.elementwise import MultiplyOp, SquareOp
 from weft.ops.reductions import reduction
-from weft_numpy.codegen import Emitter
+from weft_numpy.emitter import Emitter
 from weft_numpy.kernels.kernel_values import BLAS_ROW, KernelValues
 from weft_numpy.kernels.tiling import Tiling
 from weft_numpy.pairwise_sum import (

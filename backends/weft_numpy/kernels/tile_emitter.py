@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from weft.ir.description import TensorDescription, contiguous
-from weft_numpy.codegen import Emitter
+from weft_numpy.emitter import Emitter
 from weft_numpy.kernels.loop_body import ScratchArray
 from weft_numpy.kernels.tiling import Tiling
 
@@ -49,7 +49,7 @@ class TileEmitter(Emitter):
     """
 
     def __init__(self, outer: Emitter, tiling: Tiling) -> None:
-        super().__init__(outer.writer, outer.lent)
+        super().__init__(outer.shared, outer.lent)
         self.outer = outer
         self.tiling = tiling
         self.lane: dict[str, Entry] = {}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from weft.ir.description import TensorDescription
-from weft_numpy.codegen import Emitter
+from weft_numpy.emitter import Emitter
 from weft_numpy.kernels.buffers import TileBuffers, offsets, workspace_array
 from weft_numpy.kernels.kernel_values import KernelValues
 from weft_numpy.kernels.loop_body import LoopBody, ScratchArray

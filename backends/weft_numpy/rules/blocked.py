@@ -9,8 +9,8 @@ import numpy as np
 
 from weft.ir.op import Op
 from weft.support.dispatch import ClassTable
-from weft_numpy.codegen import Emitter
 from weft_numpy.costs import MIN_THREADED_BLOCKS
+from weft_numpy.emitter import Emitter
 from weft_numpy.machine import Machine
 from weft_numpy.rules.table import rules
 from weft_numpy.sliding.blocked import Blocked
@@ -51,7 +51,7 @@ def workspace(op: Op, machine: Machine) -> int:
 
 def blocked_rule(op: Op, emit: Emitter) -> None:
     """Make the work before calls, in the scratch memory of the step, and call it."""
-    machine = emit.writer.kernels.machine
+    machine = emit.shared.kernels.machine
     work = blocked(op, machine)
     memory = emit.step.workspace
     assert work is not None, "the rule is there for ops in blocks"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft.ir.op import Op
 from weft.ops.products import decompositions
-from weft_numpy.codegen import Emitter
+from weft_numpy.emitter import Emitter
 from weft_numpy.rules.table import rules
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from weft.ops.control import effects
 from weft.ranks import collectives
 from weft.support.interrupts import interruptible
-from weft_numpy.codegen import Emitter
+from weft_numpy.emitter import Emitter
 from weft_numpy.rules.table import rules
 
 

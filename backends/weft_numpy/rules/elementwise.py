@@ -10,7 +10,7 @@ from weft.ir import dtypes
 from weft.ir.op import Op
 from weft.nn import activation
 from weft.ops.pointwise import bits, comparison, complex_parts, elementwise, math
-from weft_numpy.codegen import Emitter, How
+from weft_numpy.emitter import Emitter, How
 from weft_numpy.rules.table import rules
 
 UFUNCS: dict[type[Op], np.ufunc] = {

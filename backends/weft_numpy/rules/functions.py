@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.ir.op import Op
 from weft.ops.pointwise import math, rounding, trigonometry
-from weft_numpy.codegen import Emitter
+from weft_numpy.emitter import Emitter
 from weft_numpy.rules.elementwise import call_ufunc
 from weft_numpy.rules.table import rules
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.ops.indexing import dynamic_slices, gathering
-from weft_numpy.codegen import Emitter
+from weft_numpy.emitter import Emitter
 from weft_numpy.rules.table import rules
 
 Array = np.ndarray[Any, Any]

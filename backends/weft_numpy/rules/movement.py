@@ -10,7 +10,7 @@ from weft.nn.spatial import windows
 from weft.ops.indexing import slicing
 from weft.ops.pointwise import bits
 from weft.ops.shape import joining, movement
-from weft_numpy.codegen import Emitter, How
+from weft_numpy.emitter import Emitter, How
 from weft_numpy.rules.table import rules
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from weft.ir import dtypes
 from weft.nn.spatial import pooling
-from weft_numpy.codegen import Emitter
 from weft_numpy.costs import POOLING_STEP
+from weft_numpy.emitter import Emitter
 from weft_numpy.machine import Machine
 from weft_numpy.rules.blocked import in_blocks, threads_for
 from weft_numpy.rules.table import rules

@@ -7,7 +7,7 @@ import numpy as np
 from weft.ir import dtypes
 from weft.ir.op import Op
 from weft.ops.products import linalg
-from weft_numpy.codegen import Emitter
+from weft_numpy.emitter import Emitter
 from weft_numpy.rules.table import rules
 
 
@@ -17,7 +17,7 @@ def matmul_rule(op: Op, emit: Emitter) -> None:
 
     Floats of 16 bits, which BLAS lacks, are multiplied in float32, which is also far faster.
     """
-    if emit.writer.kernels.needs_single_thread(op):
+    if emit.shared.kernels.needs_single_thread(op):
         emit.note_threads()
     matmul = emit.bind(np.matmul, "matmul")
     x, y = emit.args

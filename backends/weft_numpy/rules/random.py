@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from weft.ops.random import philox
-from weft_numpy.codegen import Emitter
+from weft_numpy.emitter import Emitter
 from weft_numpy.rules.table import rules
 
 PART = 2**15

@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.ir.op import Op
 from weft.ops.reductions import reduction
-from weft_numpy.codegen import Emitter
+from weft_numpy.emitter import Emitter
 from weft_numpy.pairwise_sum import accumulator_dtype, needs_pairwise, pairwise_sum_into
 from weft_numpy.rules.table import rules
 

@@ -6,7 +6,7 @@ from weft.ir import dtypes
 from weft.ir.description import TensorDescription
 from weft.ir.op import Op
 from weft.ops.reductions import cumulative, sorting
-from weft_numpy.codegen import Emitter
+from weft_numpy.emitter import Emitter
 from weft_numpy.rules.table import rules
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from weft.ir import dtypes
 from weft.ir.dtypes import DType
 from weft.nn.spatial import windows
-from weft_numpy.codegen import Emitter
+from weft_numpy.emitter import Emitter
 from weft_numpy.rules.table import rules
 
 Array = np.ndarray[Any, Any]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -36,27 +36,29 @@ from weft.plan.plan import ARENA, CONSTANT, STATE, Buffer
 from weft.support import source
 from weft.support.locks import cached_property
 
-if TYPE_CHECKING:
-    from weft.runtime.program import Program
-
 IN_ARENA = -1
 
 
 class Serializer:
     """Serializes a program and its code as JSON and arrays.
 
+    `ops` are those of the captured graph in compiled order, `buffers` those of the plan.
+
     Methods raise NotCanonical for values that have no meaning in another process.
     """
 
-    def __init__(self, program: Program, structure: Structure) -> None:
+    def __init__(
+        self, structure: Structure, ops: Sequence[Op], arena_size: int, buffers: Iterable[Buffer]
+    ) -> None:
         self.structure = structure
-        self._program = program
+        self._ops = ops
+        self._arena_size = arena_size
         self._numbers = {op: number for number, op in enumerate(structure.all_ops)}
         self._states = {state: number for number, state in enumerate(structure.states)}
         self._origins: dict[float, int] = {}
         for number, op in enumerate(structure.all_ops):
             self._origins.setdefault(op.order, number)
-        fixed = [buffer for buffer in program.buffers if buffer.kind != ARENA]
+        fixed = [buffer for buffer in buffers if buffer.kind != ARENA]
         self._buffers = {buffer: number for number, buffer in enumerate(fixed)}
         self._tensors: dict[TensorDescription, int] = {}
         self._arrays: dict[int, tuple[int, Any]] = {}
@@ -68,8 +70,8 @@ class Serializer:
             raise NotCanonical("a constant whose values were not to count has been replaced")
         document = {
             "code": code,
-            "order": [self._numbers[op] for op in self._program.captured.ops],
-            "arena": self._program.arena_size,
+            "order": [self._numbers[op] for op in self._ops],
+            "arena": self._arena_size,
             "buffers": [[b.kind, b.nbytes, self._owner(b)] for b in self._buffers],
             "tensors": [self._place(tensor) for tensor in self._tensors],
         }

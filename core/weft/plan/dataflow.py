@@ -21,7 +21,7 @@ from weft.ir.results import ResultOp, TupleOp
 from weft.ir.storage import ReadOp
 from weft.ir.target import Target
 from weft.plan.buffers import ARENA, CONSTANT, INPUT, RESULT, STATE, Buffer
-from weft.plan.callee_plans import workspace_of
+from weft.plan.callee_memory import workspace_of
 from weft.plan.inplace import Rewrite, buffer_owner, may_reuse, producer_of, rewrites
 
 

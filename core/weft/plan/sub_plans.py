@@ -19,8 +19,8 @@ from weft.ir.storage import placeholder
 from weft.ops.control.graph_ops import CallOp, CondOp, LoopOp, WhileOp
 from weft.ops.shape.movement import ContiguousOp
 from weft.plan.buffers import ARENA, INPUT, RESULT, Buffer
-from weft.plan.callee_plans import plan_of, spare_offsets
-from weft.plan.plan import Plan, Step
+from weft.plan.callee_memory import spare_offsets
+from weft.plan.steps import Plan, Step, plan_of
 
 NOWHERE = TensorDescription((0,), uint8, (1,), 0, Buffer(ARENA, 0, 0))
 """The memory of an empty arena."""

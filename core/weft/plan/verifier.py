@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft.errors import PlanError
 from weft.ir.description import TensorDescription
@@ -19,10 +19,7 @@ from weft.ir.results import ResultOp, TupleOp
 from weft.ir.storage import ParameterOp, ReadOp
 from weft.ops.shape.movement import ContiguousOp
 from weft.plan.buffers import ARENA, CONSTANT, INPUT, RESULT, STATE, Buffer
-from weft.plan.callee_plans import plan_of
-
-if TYPE_CHECKING:
-    from weft.plan.plan import Plan, Step
+from weft.plan.steps import Plan, Step, plan_of
 
 Span = tuple[int, int]
 """A half-open range of bytes."""

@@ -20,8 +20,8 @@ from weft.kernels import FusedOp, Kernel
 from weft.ops.control.graph_ops import LoopOp
 from weft.passes.interface import PassHistory
 from weft.plan import picture
-from weft.plan.callee_plans import plan_of
 from weft.plan.plan import Plan
+from weft.plan.steps import plan_of
 from weft.report.changes import changes
 from weft.report.memory import memory_of
 from weft.report.outline import Box, boxed, kind_of, summary

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from weft.ir.graph import called_graphs
 from weft.ir.op import Op
 from weft.kernels.fused_op import FusedOp
-from weft.plan.callee_plans import plan_of
 from weft.plan.fusion_statistics import bytes_moved
 from weft.plan.plan import Plan, Step
+from weft.plan.steps import plan_of
 from weft.report.recorder import HOST, Event, RecordedRow
 from weft.report.trace import write_chrome_trace
 from weft.support import html

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,11 +28,10 @@ from weft.text.printer import labels
 
 if TYPE_CHECKING:
     from weft.communicators.interface import Communicator
+    from weft.runtime.state_store import States
     from weft.runtime.transformer import Transformer
 
 Array = np.ndarray[Any, Any]
-States = Iterable[Any] | Mapping[str, Any]
-"""States, or states by the names that they have in files."""
 
 
 def save_states(

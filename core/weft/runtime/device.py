@@ -14,7 +14,7 @@ from weft.ops.arguments import checked_integer
 
 if TYPE_CHECKING:
     from weft.ir.op import Op
-    from weft.runtime.transformer import Transformer
+    from weft.runtime.state_store import StateStore
 
 
 class DeviceBufferStorage(ABC):
@@ -40,7 +40,7 @@ class DeviceBufferStorage(ABC):
 
     initial: Op | None = None
 
-    def __init__(self, transformer: Transformer, nbytes: int, name: str) -> None:
+    def __init__(self, transformer: StateStore, nbytes: int, name: str) -> None:
         transformer.require_open()
         self.transformer = transformer
         self.bytes = checked_integer(f"the buffer {name}", "its size in bytes", nbytes, low=0)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from weft.cache.serialization import Serializer
+from weft.cache.structure import Structure
 from weft.cache.template import Template
 from weft.errors import StateError
 from weft.ir.graph import Graph
@@ -156,6 +158,10 @@ class Program:
                 if layout.base in self.storages
             }
         return self._tensors
+
+    def serializer(self, structure: Structure) -> Serializer:
+        """Return a serializer for its code; `structure` is that of the captured graph."""
+        return Serializer(structure, self.captured.ops, self.arena_size, self.buffers)
 
     @property
     def states(self) -> list[Any]:

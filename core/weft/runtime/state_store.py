@@ -30,6 +30,9 @@ from weft.support.locks import renew
 from weft.support.ordered_set import OrderedSet
 from weft.transforms.state_initializers import initializers_of
 
+States = Iterable[Any] | Mapping[str, Any]
+"""States, or states by the names that they have in files."""
+
 FORKED = (
     "another thread used this transformer when the process was forked, so its states may be half "
     "written here: make another one, or fork while nothing runs"

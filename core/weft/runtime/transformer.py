@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 import numpy as np
 
 from weft import plugins, settings
-from weft.cache.compile_cache import CompileCache
 from weft.communicators.calls import RankCall, within
 from weft.errors import ArgumentError, AxesError, StateError
 from weft.ir import folded_constants, scope
@@ -36,19 +35,19 @@ from weft.report.progress import Stage
 from weft.report.recorder import Recorder
 from weft.runtime import agreement
 from weft.runtime.call_path import make_executor
+from weft.runtime.compile_cache import CompileCache
 from weft.runtime.compiler import Compiler
 from weft.runtime.computation import Computation
 from weft.runtime.device import DeviceTensor
 from weft.runtime.exchanges import is_shared
 from weft.runtime.program import Family, Program
-from weft.runtime.state_store import StateStore
+from weft.runtime.state_store import States, StateStore
 from weft.support.gc_pause import gc_paused
 from weft.support.ordered_set import OrderedSet
 from weft.transforms.state_initializers import initial_constants, initialization_op
 
 if TYPE_CHECKING:
     from weft.communicators.interface import Communicator
-    from weft.runtime.checkpoints import States
 
 
 Batch = dict[Program, Computation]

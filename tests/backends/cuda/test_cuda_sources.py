@@ -17,8 +17,8 @@ from nvrtc import ARCHITECTURES, NEWEST, complaints, usage_of
 import weft
 from weft.passes.interface import run_passes
 from weft.passes.pipeline import Pipeline
-from weft.plan.callee_plans import plan_of
 from weft.plan.plan import make_plan
+from weft.plan.steps import plan_of
 from weft.testing.cases import Case, is_within, make_cases
 from weft.testing.test_ops import ROWS
 from weft.transforms.inlining import called_graphs, with_callees_prepared

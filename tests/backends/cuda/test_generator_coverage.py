@@ -23,8 +23,8 @@ import weft_c
 from weft.ir.target import Target
 from weft.passes.interface import run_passes
 from weft.passes.pipeline import Pipeline
-from weft.plan.callee_plans import plan_of
 from weft.plan.plan import make_plan
+from weft.plan.steps import plan_of
 from weft.testing.cases import is_within, make_cases
 from weft.testing.test_ops import ROWS
 from weft.transforms.inlining import called_graphs, with_callees_prepared

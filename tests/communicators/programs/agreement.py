@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 import weft
-from weft.cache import compile_cache
 from weft.communicators import connected
 from weft.errors import CommunicationError
+from weft.runtime import compile_cache
 
 how, folder = sys.argv[1:]
 ranks = connected()

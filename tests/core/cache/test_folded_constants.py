@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import weft
-from weft.cache import compile_cache
 from weft.ir import folded_constants
+from weft.runtime import compile_cache
 
 LARGE = np.linspace(-1, 1, 3 * folded_constants.LARGE // 4, dtype=np.float32).reshape(3, -1)
 ROW = np.linspace(1, 2, LARGE.shape[1], dtype=np.float32)

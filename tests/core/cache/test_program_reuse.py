@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 import weft
 from weft import plugins
-from weft.cache import compile_cache
 from weft.cache.entry import CacheEntry
 from weft.cache.store import Cache, CacheWarning, open_cache
 from weft.cache.structure import NotCanonical
@@ -27,6 +26,7 @@ from weft.ir.axes import Axes
 from weft.ir.tensor import CompositeOp, TensorOp
 from weft.passes.interface import GraphPass
 from weft.plugins.entrypoints import DEFAULT_PIPELINE
+from weft.runtime import compile_cache
 from weft.testing.cases import make_cases
 from weft.testing.random_graphs import RandomProgram, programs
 from weft.testing.table import TABLE
@@ -656,14 +656,14 @@ def test_only_functions_of_known_packages_can_be_named(name: Any, cache: Cache) 
 
 def test_what_packing_packs_unpacking_unpacks() -> None:
     from weft.cache.entry import CacheEntry
-    from weft.cache.serialization import Deserializer, Serializer
+    from weft.cache.serialization import Deserializer
     from weft.cache.structure import structure_of
 
     y, x = model()
     graph = weft.capture([y], [x])
     structure = structure_of(graph)
     program = weft.runtime.program.Program("p", graph, {})
-    serializer = Serializer(program, structure)
+    serializer = program.serializer(structure)
     op = structure.ops[-1]
     values: list[Any] = [
         None, True, 1, 10**30, -0.0, 1e-320, float("nan"), float("inf"), 1 + 2j, "é\n", ...,

@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from planned import N, deep, graph_of, plan_of, run, target, training_steps, with_kernels
 
 import weft
+from weft.plan.copies import with_copies
 from weft.plan.dataflow import Dataflow
 from weft.plan.liveness import Liveness
-from weft.plan.plan import STATE, make_plan, with_copies
+from weft.plan.plan import STATE, make_plan
 from weft.plan.schedule import peak_lower_bound, schedules
 from weft.testing.imitation import imitated_ranks
 from weft.testing.random_graphs import programs

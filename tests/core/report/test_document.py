@@ -14,7 +14,6 @@ import pytest
 from needs import skip_without_backend
 
 import weft
-from weft.cache import compile_cache
 from weft.errors import ArgumentError, StateError
 from weft.passes.interface import PassHistory
 from weft.report import document as documents
@@ -22,6 +21,7 @@ from weft.report.changes import changes
 from weft.report.document import document
 from weft.report.outline import LAYER, MOST_TOGETHER, Box, boxed, summary
 from weft.report.page import page
+from weft.runtime import compile_cache
 from weft.runtime.reporting import compiled, pass_histories
 
 X = np.linspace(-1, 1, 48, dtype=np.float32).reshape(6, 8)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from weft import settings
 from weft.cache.entry import CacheEntry
-from weft.cache.serialization import Deserializer, Serializer
+from weft.cache.serialization import Deserializer
 from weft.cache.structure import NotCanonical
 from weft.cache.template import Template
 from weft.ir.guards import Guards
 
 if TYPE_CHECKING:
-    from weft.cache.compile_cache import CompileCache, Key
+    from weft.runtime.compile_cache import CompileCache, Key
     from weft.runtime.program import Family, Program
     from weft.runtime.transformer import Transformer
 
@@ -94,7 +94,7 @@ class TemplateCache:
         try:
             key = self._key(family)
             traced, guards = self._traced(program, family)
-            serializer = Serializer(traced, key.structure.twin(traced.captured))
+            serializer = traced.serializer(key.structure.twin(traced.captured))
             entry = serializer.entry(self.cache.transformer.export(traced, serializer))
             template = Template.of(entry, guards, key.modules)
             if not self._use(template, program, family):

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING
 from weft import plugins, settings
 from weft.cache.entry import CacheEntry
 from weft.cache.fingerprint import fingerprint
-from weft.cache.serialization import Deserializer, Serializer
+from weft.cache.serialization import Deserializer
 from weft.cache.store import Cache, is_off, open_cache
 from weft.cache.structure import Canonicalizer, NotCanonical, Structure, structure_of
-from weft.cache.template_cache import TemplateCache
 from weft.errors import PluginError
 from weft.ir.graph import Graph
 from weft.ir.lengths import Symbol
 from weft.passes.interface import GraphPass
 from weft.plugins.blame import guarded, origin_of
+from weft.runtime.template_cache import TemplateCache
 from weft.support.digest import digest_of
 from weft.support.locks import renewed
 
@@ -229,7 +229,7 @@ class CompileCache:
         return None if content is None else (key, content)
 
     def _export(self, program: Program, key: Key) -> bytes | None:
-        serializer = Serializer(program, key.structure)
+        serializer = program.serializer(key.structure)
         code = self.transformer.export(program, serializer)
         return None if code is None else serializer.entry(code).content()
 

@@ -1,30 +1,14 @@
-"""Callee plans: the plans of called graphs, and the memory that calls of them need."""
+"""The memory that calls of graphs need."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.target import Target
 from weft.ops.control.graph_ops import GraphsOp, LoopOp, WhileOp
-
-if TYPE_CHECKING:
-    from weft.plan.plan import Plan
-
-
-PLAN = "plan"
-"""The key of a called graph's plan in its memo."""
-
-
-def plan_of(graph: Graph) -> Plan:
-    """Return the plan of a called graph, which must exist."""
-
-    def missing() -> Plan:
-        raise AssertionError(f"{graph!r} has no plan")
-
-    return graph.memo(PLAN, missing)
+from weft.plan.steps import plan_of
 
 
 def workspace_of(op: Op, target: Target) -> int:
