@@ -34,7 +34,7 @@ from weft_numpy.codegen import CHUNK, ProgramWriter
 from weft_numpy.emitter import SCOPE
 from weft_numpy.machine import this_machine
 from weft_numpy.rules import rules
-from weft_numpy.rules.convolutions import is_product
+from weft_numpy.rules.sliding import is_product
 from weft_numpy.thread_pool import parallel_for
 
 if TYPE_CHECKING:

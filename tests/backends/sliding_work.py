@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import weft
 from weft.nn.spatial.geometry import Sliding
+from weft_numpy import sliding
 from weft_numpy.machine import Machine
-from weft_numpy.rules import blocked, convolutions
-from weft_numpy.sliding import centered, columns, pooling
+from weft_numpy.rules import sliding as rules
 
 TOLERANCES = {"float64": 1e-11, "float32": 1e-4, "float16": 2e-2, "complex64": 1e-4, "int32": 0}
 
@@ -22,19 +22,16 @@ def computed(
 ) -> Any:
     """Compute an op in blocks that fit `cached` bytes, in memory that holds anything before."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columns, "CACHED", cached)
-        patch.setattr(columns, "LEAST_COLUMNS", least)
-        for name in ("CACHED", "LOADED", "LONG"):
-            patch.setattr(centered, name, cached)
-        for name in ("CACHED", "LONG"):
-            patch.setattr(pooling, name, cached)
-        patch.setattr(blocked, "MIN_THREADED_BLOCKS", 0)
-        patch.setattr(convolutions, "MANY_WINDOWS", 1)
-        work = blocked.blocked(op, Machine(threads, 1 << 20))
-        assert work is not None
+        patch.setattr(sliding, "CACHED", cached)
+        patch.setattr(sliding, "LEAST_COLUMNS", least)
+        patch.setattr(rules, "MIN_THREADED_BLOCKS", 0)
+        found = rules.work_of(op, Machine(threads, 1 << 20))
+        assert found is not None
+        kind, arguments = found
+        work: Any = kind(*arguments)
         out = np.full(op.axes.shape, 7, op.dtype)
         with np.errstate(all="ignore"):
-            work.prepare(np.full(work.workspace, 0x55, np.uint8))(*arrays, out)
+            work(*arrays, out, np.full(work.workspace, 0x55, np.uint8))
     return out
 
 
@@ -74,18 +71,6 @@ def geometries(draw: Any) -> tuple[Sliding, tuple[int, ...]]:
     sliding = Sliding(kernel, stride, padding, dilation)
     least = zip(sliding.extents, padding, draw(each(1, 2, 5, 8, count=rank)), strict=True)
     return sliding, tuple(max(n, extent - sum(pair)) for extent, pair, n in least)
-
-
-@st.composite
-def centered_geometries(draw: Any) -> tuple[Sliding, tuple[int, ...]]:
-    """Draw windows around each element of an image, and lengths that all their places meet."""
-    rank = draw(st.sampled_from((1, 2, 2, 3)))
-    kernel = draw(each(1, 3, 5, count=rank))
-    dilation = draw(each(1, 1, 2, count=rank))
-    reaches = [gap * (size // 2) for size, gap in zip(kernel, dilation, strict=True)]
-    lengths = zip(reaches, draw(each(1, 2, 5, count=rank)), strict=True)
-    sliding = Sliding(kernel, (1,) * rank, tuple((n, n) for n in reaches), dilation)
-    return sliding, tuple(sum(pair) for pair in lengths)
 
 
 BLOCKS = {

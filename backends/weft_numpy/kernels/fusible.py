@@ -28,8 +28,8 @@ from weft_numpy.kernels.lowering import LoweredKernel, UntiledKernel, lower
 from weft_numpy.kernels.thread_policy import prefers_blas_threads, product_time
 from weft_numpy.kernels.tiling import MATMUL_CACHE, MIN_MATMUL_ROWS
 from weft_numpy.machine import Machine
-from weft_numpy.rules.blocked import workspace
 from weft_numpy.rules.reduction import REDUCTIONS
+from weft_numpy.rules.sliding import workspace
 from weft_numpy.rules.table import rules
 
 MAX_PROLOGUE_COLUMNS = 256

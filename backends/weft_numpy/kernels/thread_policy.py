@@ -31,7 +31,7 @@ from weft_numpy.costs import (
     width,
 )
 from weft_numpy.machine import Machine
-from weft_numpy.rules.blocked import is_blocked
+from weft_numpy.rules.sliding import WORK
 
 
 class Times(NamedTuple):
@@ -57,7 +57,7 @@ def prefers_blas_threads(ops: Iterable[Op], machine: Machine) -> bool:
     if threads == 1 or machine.blas_threads != threads:
         return False
     computed = [op for op in ops if not isinstance(op, NOT_COMPUTED)]
-    if any(map(is_blocked, computed)):
+    if any(isinstance(op, tuple(WORK)) for op in computed):
         return False
     times = [_times(op) for op in computed]
     if max((each.product for each in times), default=0) < MIN_BLAS_THREADED:

@@ -1,7 +1,6 @@
 """Lowering rules of ops to NumPy calls with given output memory; a module for each family."""
 
-from weft_numpy.rules import (
-    convolutions,
+from weft_numpy.rules import (  # noqa: F401
     decompositions,
     effects,
     elementwise,
@@ -9,29 +8,12 @@ from weft_numpy.rules import (
     fused,
     gathering,
     movement,
-    pooling,
     products,
     random,
     reduction,
+    sliding,
     sorting,
-    windows,
 )
 from weft_numpy.rules.table import rules
 
-__all__ = [
-    "convolutions",
-    "decompositions",
-    "effects",
-    "elementwise",
-    "functions",
-    "fused",
-    "gathering",
-    "movement",
-    "pooling",
-    "products",
-    "random",
-    "reduction",
-    "rules",
-    "sorting",
-    "windows",
-]
+__all__ = ["rules"]

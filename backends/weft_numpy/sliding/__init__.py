@@ -1,1 +1,0 @@
-"""Sliding windows over images: convolution and pooling, in blocks."""
