@@ -13,7 +13,7 @@ SMALL = decoder.CONFIG._replace(
 
 @pytest.mark.parametrize("joined", [False, True])
 @pytest.mark.parametrize("kv_heads", [2, 4])
-def test_the_decoder_by_hand_is_that_of_the_example(joined, kv_heads):
+def test_the_decoder_by_hand_is_that_of_the_example(joined: bool, kv_heads: int):
     config = SMALL._replace(kv_heads=kv_heads)
     weights = decoder.parameters(config)
     by_hand = decoder.ByHand(weights, joined, config)

@@ -1,8 +1,12 @@
+from __future__ import annotations
+
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import environment
 import limits
@@ -32,7 +36,9 @@ MB = 1_000_000
         (2.0, 2.0, False, True, "at most 2 x"),
     ],
 )
-def test_a_goal_is_the_most_or_the_least(value, goal, at_least, reached, aim):
+def test_a_goal_is_the_most_or_the_least(
+    value: float, goal: float | None, at_least: bool, reached: bool | None, aim: str
+):
     row = Row("speed", value, "x", goal, at_least=at_least)
     assert (row.reached, row.aim) == (reached, aim)
 
@@ -52,7 +58,7 @@ def test_ratios_are_medians_of_rounds_with_the_rival_on_top():
 @pytest.mark.parametrize(
     ("value", "text"), [(0.00012345, "0.0001234"), (12.3456, "12.35"), (12345.6, "12346")]
 )
-def test_numbers_have_four_digits(value, text):
+def test_numbers_have_four_digits(value: float, text: str):
     assert number(value) == text
 
 
@@ -66,7 +72,9 @@ def test_numbers_have_four_digits(value, text):
     ],
     ids=["bytes", "bytes on all cores", "flops", "calls"],
 )
-def test_limits_are_work_over_a_rate(limit, work, rate):
+def test_limits_are_work_over_a_rate(
+    limit: Callable[..., Any], work: int, rate: Callable[..., Any]
+):
     assert limit(work).seconds * rate() == pytest.approx(work)
 
 
@@ -96,7 +104,7 @@ def test_memory_of_a_program_has_its_temporary_values():
 
 
 @pytest.mark.parametrize("keep_memory", [False, True])
-def test_variables_that_tune_are_left_out(monkeypatch, keep_memory):
+def test_variables_that_tune_are_left_out(monkeypatch: pytest.MonkeyPatch, keep_memory: bool):
     tuning = {"OPENBLAS_CORETYPE": "Haswell", "OMP_NUM_THREADS": "1", "MALLOC_MMAP_MAX_": "7"}
     monkeypatch.setattr(environment, "STARTED_WITH", environment.STARTED_WITH | tuning)
     found = environment.untuned(keep_memory)
@@ -105,7 +113,7 @@ def test_variables_that_tune_are_left_out(monkeypatch, keep_memory):
     assert found["PATH"] == os.environ["PATH"]
 
 
-def test_a_process_has_one_child_whatever_changes_its_variables(monkeypatch):
+def test_a_process_has_one_child_whatever_changes_its_variables(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(environment, "STARTED_WITH", environment.untuned())
     monkeypatch.setenv("KMP_INIT_AT_FORK", "FALSE")  # as scikit-learn does
     environment.require_untuned()

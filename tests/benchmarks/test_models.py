@@ -1,3 +1,7 @@
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 import pytest
 from models import block, cnn, encoder, mlp
@@ -9,7 +13,7 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "rivals"), [(mlp, [mlp.Eager, mlp.ByHand]), (cnn, [cnn.Eager])], ids=["mlp", "cnn"]
 )
-def test_eager_numpy_trains_as_weft_does(model, rivals):
+def test_eager_numpy_trains_as_weft_does(model: Any, rivals: Any):
     check_training(model.program(model.parameters()), [make() for make in rivals], model.data())
 
 
@@ -21,7 +25,7 @@ def test_a_rival_that_trains_differently_is_found():
 
 
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
-def test_a_block_is_what_eager_numpy_makes_it(approximate):
+def test_a_block_is_what_eager_numpy_makes_it(approximate: str):
     if approximate == "none":
         pytest.importorskip("scipy")
     data = block.data()

@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import math
 from functools import partial
 
@@ -15,7 +17,7 @@ GRADIENTS = (1024, 1024, 128)
 
 
 @pytest.mark.parametrize("backend", overlap.BACKENDS)
-def test_a_step_is_measured_on_its_networks(backend):
+def test_a_step_is_measured_on_its_networks(backend: str):
     found = outcome(CASE, backend, 2)
     assert found.steps["no wait"].imposed == 0
     assert found.steps["one bucket"].imposed == pytest.approx(ring(RANKS, sum(GRADIENTS), NETWORK))

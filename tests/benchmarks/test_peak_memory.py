@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import onnx
 import peak_memory
@@ -15,7 +18,7 @@ pytestmark = [
 WEIGHTS, BALLAST = 40 << 20, 400 << 20
 
 
-def saved(folder, rows):
+def saved(folder: Any, rows: Any):
     """Return the file of a model with weights, and that of its input."""
     weights = np.random.default_rng(0).standard_normal((rows, 1 << 10)).astype("float32")
     declared = [
@@ -30,7 +33,7 @@ def saved(folder, rows):
     return weights
 
 
-def test_a_process_has_its_own_peak_with_its_weights(tmp_path):
+def test_a_process_has_its_own_peak_with_its_weights(tmp_path: Path):
     ballast = np.ones(BALLAST, np.uint8)
     peaks = []
     for rows in (1, WEIGHTS >> 12):

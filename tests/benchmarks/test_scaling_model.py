@@ -1,7 +1,12 @@
+from __future__ import annotations
+
 import inspect
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import pytest
 import scaling_model
@@ -44,7 +49,7 @@ ROUNDING = 1 + 1e-9
 
 
 @st.composite
-def steps(draw):
+def steps(draw: st.DrawFn):
     shares = sorted(draw(st.lists(st.floats(0, 1), min_size=1, max_size=12)))
     backward = draw(st.floats(1e-4, 1))
     gradients = [Gradient(draw(BYTES), share * backward) for share in shares]
@@ -53,13 +58,17 @@ def steps(draw):
 
 @pytest.mark.parametrize("all_reduce", ALL)
 @given(nbytes=BYTES, network=NETWORK)
-def test_one_rank_reduces_for_nothing(all_reduce, nbytes, network):
+def test_one_rank_reduces_for_nothing(
+    all_reduce: Callable[..., Any], nbytes: int, network: Network
+):
     assert all_reduce(1, nbytes, network) == 0
 
 
 @pytest.mark.parametrize("all_reduce", ALL)
 @given(ranks=RANKS, nbytes=BYTES, network=NETWORK, factor=FACTOR)
-def test_more_of_anything_takes_no_less_time(all_reduce, ranks, nbytes, network, factor):
+def test_more_of_anything_takes_no_less_time(
+    all_reduce: Callable[..., Any], ranks: int, nbytes: int, network: Network, factor: float
+):
     least = all_reduce(ranks, nbytes, network)
     slower = {
         "bytes": all_reduce(ranks, nbytes * factor, network),
@@ -74,18 +83,24 @@ def test_more_of_anything_takes_no_less_time(all_reduce, ranks, nbytes, network,
 
 @pytest.mark.parametrize("all_reduce", ALL)
 @given(ranks=RANKS, nbytes=BYTES, network=NETWORK)
-def test_no_algorithm_beats_the_bandwidth(all_reduce, ranks, nbytes, network):
+def test_no_algorithm_beats_the_bandwidth(
+    all_reduce: Callable[..., Any], ranks: int, nbytes: int, network: Network
+):
     assert all_reduce(ranks, nbytes, network) * ROUNDING >= bandwidth_bound(ranks, nbytes, network)
 
 
 @given(ranks=RANKS, nbytes=BYTES, bandwidth=st.floats(1e6, 1e12))
-def test_a_ring_without_latency_and_sums_reaches_the_bandwidth(ranks, nbytes, bandwidth):
+def test_a_ring_without_latency_and_sums_reaches_the_bandwidth(
+    ranks: int, nbytes: int, bandwidth: float
+):
     free = Network("free", 0, bandwidth)
     assert ring(ranks, nbytes, free) == pytest.approx(bandwidth_bound(ranks, nbytes, free))
 
 
 @given(ranks=RANKS, nbytes=BYTES, network=NETWORK, factor=FACTOR)
-def test_ranks_that_share_a_core_wait_longer_by_that_factor(ranks, nbytes, network, factor):
+def test_ranks_that_share_a_core_wait_longer_by_that_factor(
+    ranks: int, nbytes: int, network: Network, factor: float
+):
     shared = ring(ranks, nbytes, network.shared(factor))
     assert shared == pytest.approx(factor * ring(ranks, nbytes, network))
 
@@ -110,7 +125,7 @@ UNIT = Network("unit", 1, 1, 2)
         (fastest, 4, 19),
     ],
 )
-def test_all_reduces_by_hand(all_reduce, ranks, seconds):
+def test_all_reduces_by_hand(all_reduce: Callable[..., Any], ranks: int, seconds: int):
     assert all_reduce(ranks, 8, UNIT) == seconds
 
 
@@ -124,13 +139,13 @@ def test_all_reduces_by_hand(all_reduce, ranks, seconds):
         (math.inf, [(12, 6)]),
     ],
 )
-def test_buckets_are_filled_in_order(most, found):
+def test_buckets_are_filled_in_order(most: float, found: list[Any]):
     gradients = [Gradient(3, 1.0), Gradient(4, 2.0), Gradient(5, 6.0)]
     assert [(each.nbytes, each.ready) for each in buckets(gradients, most)] == found
 
 
 @given(steps(), st.floats(0, 1e9))
-def test_buckets_hold_all_gradients(step, most):
+def test_buckets_hold_all_gradients(step: Step, most: float):
     found = buckets(step.gradients, most)
     assert sum(bucket.nbytes for bucket in found) == step.nbytes
     assert found[-1].ready == step.gradients[-1].ready
@@ -148,7 +163,7 @@ def test_a_step_by_hand():
     step = Step("by hand", (Gradient(3, 1.0), Gradient(4, 2.0), Gradient(5, 6.0)), 7.0, 0.5)
     network = Network("no sums", 1, 1)
 
-    def seconds(most, overlap):
+    def seconds(most: float, overlap: bool):
         return step_seconds(step, 2, network, most, recursive_doubling, overlap)
 
     assert seconds(0, True) == (1 + 4) + 5 + 6 + 0.5  # one after the other from 1 s on
@@ -159,7 +174,7 @@ def test_a_step_by_hand():
 
 
 @given(steps(), RANKS, NETWORK, st.floats(0, 1e9))
-def test_overlap_never_makes_a_step_longer(step, ranks, network, most):
+def test_overlap_never_makes_a_step_longer(step: Step, ranks: int, network: Network, most: float):
     alone = step_seconds(step, 1, network, most)
     hidden = step_seconds(step, ranks, network, most)
     waited = step_seconds(step, ranks, network, most, overlap=False)
@@ -169,7 +184,9 @@ def test_overlap_never_makes_a_step_longer(step, ranks, network, most):
 
 
 @given(steps(), RANKS, NETWORK, FACTOR)
-def test_a_slower_network_makes_no_step_shorter(step, ranks, network, factor):
+def test_a_slower_network_makes_no_step_shorter(
+    step: Step, ranks: int, network: Network, factor: float
+):
     taken = step_seconds(step, ranks, network)
     assert taken <= step_seconds(step, ranks, network.shared(factor)) * ROUNDING
 
@@ -179,7 +196,9 @@ def test_a_slower_network_makes_no_step_shorter(step, ranks, network, factor):
     st.floats(1e6, 1e12),
     st.lists(st.integers(1, 10**8), min_size=2, unique=True),
 )
-def test_a_fit_finds_the_network_of_its_messages(latency, bandwidth, sizes):
+def test_a_fit_finds_the_network_of_its_messages(
+    latency: float, bandwidth: float, sizes: list[int]
+):
     network = Network("any", latency, bandwidth)
     found = fitted("any", [(size, network.message(size)) for size in sizes], math.inf)
     for size in sizes:
@@ -191,7 +210,7 @@ def measured():
     return read()
 
 
-def test_the_recorded_measurements_predict(measured):
+def test_the_recorded_measurements_predict(measured: Any):
     rows = scaling_model.predictions(measured)
     assert {row["network"] for row in rows} == {network.name for network in NETWORKS}
     assert len(rows) == 3 * len(NETWORKS) * 11
@@ -202,7 +221,7 @@ def test_the_recorded_measurements_predict(measured):
     assert all(row["predicted"] > 0 for row in scaling_model.checks(measured))
 
 
-def test_the_picture_shows_each_step_and_network(measured, tmp_path):
+def test_the_picture_shows_each_step_and_network(measured: Any, tmp_path: Path):
     pytest.importorskip("matplotlib")
     path = tmp_path / "scaling.svg"
     scaling_model.draw(measured, path)

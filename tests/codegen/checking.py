@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import nvrtc
 import pytest
@@ -11,9 +13,10 @@ import weft
 from weft.ir import dtypes
 from weft.testing.reference import evaluate
 from weft.transforms.capture import capture
+from weft_c.processor import Processor
 
 
-def numbers(dtype, *shape):
+def numbers(dtype: str, *shape: Any):
     """Return small numbers of a dtype, with ties, of both signs where the dtype has them."""
     dtype = dtypes.as_dtype(dtype)
     values = np.random.default_rng([7, *shape]).integers(-4, 5, shape)
@@ -22,7 +25,13 @@ def numbers(dtype, *shape):
     return (abs(values) if dtype.kind == "u" else values).astype(dtype)
 
 
-def check(build, *arrays, processor, exact=True, passes=()):
+def check(
+    build: Any,
+    *arrays: Any,
+    processor: Processor | str,
+    exact: bool = True,
+    passes: tuple[str, ...] = (),
+):
     """Compare the results of generated code with the reference; with "cuda" only compile it.
 
     `processor` is one, or the name of one of `PROCESSORS`.
@@ -56,7 +65,7 @@ EVERY = ["bool", "int8", "uint16", "int32", "uint64", "int64", "float16", "bfloa
          "float64"]  # fmt: skip
 
 
-def awkward(dtype, *shape):
+def awkward(dtype: str, *shape: Any):
     """Return numbers with NaN, infinities and signed zeros, where the dtype has them."""
     values = numbers(dtype, *shape)
     if dtypes.is_float(dtypes.as_dtype(dtype)):

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
 from needs import skip_without
 
 from weft import plugins
+from weft.ir.description import TensorDescription
 from weft.ir.target import Target
+from weft.plan.buffers import Buffer
 from weft.plan.plan import ARENA, CONSTANT, INPUT, RESULT, make_plan
+from weft.plan.steps import Plan
 from weft.runtime.device import host_view
 from weft.transforms.capture import capture
 from weft_c import (
@@ -53,12 +58,12 @@ def queue():
     return device().queue()
 
 
-def built(text):
+def built(text: str):
     """Return a built program; shuffles are emulated where the device has no sub-groups."""
     return device().build(text if device().verdict.warp else without_sub_groups(text), "a test")
 
 
-def without_sub_groups(text):
+def without_sub_groups(text: str):
     """Return a source with sub-group shuffles replaced by local memory."""
     shuffle = r"const (\w+) (\w+) = SHUFFLE_XOR\((\w+), (\d+)\);"
     kinds = {found[1] for found in re.finditer(shuffle, text)}
@@ -75,7 +80,9 @@ FUSING = ("decompose", "merge-equal", "simple-prune", "constant-folding", "fusio
 """The passes that fuse a graph into kernels."""
 
 
-def plan_of(results, *parameters, processor, passes=()):
+def plan_of(
+    results: list[Any], *parameters: Any, processor: Processor, passes: tuple[str, ...] = ()
+):
     """Return a plan of ops; without passes each is a step of its own."""
     graph = capture(results, parameters)
     target = Target(
@@ -92,7 +99,7 @@ def plan_of(results, *parameters, processor, passes=()):
     return make_plan(graph, target)
 
 
-def work_of(plan, processor):
+def work_of(plan: Plan, processor: Processor):
     """Return the launches of a plan, and their source."""
     work = [each for step in plan.steps for each in lower(step, processor)]
     source = Source(processor.dialect)
@@ -105,7 +112,7 @@ def work_of(plan, processor):
 class Memory:
     """One buffer on the device that holds all buffers of a plan, and an error word."""
 
-    def __init__(self, plan, arrays):
+    def __init__(self, plan: Plan, arrays: dict[Any, Any]):
         self.places, size = {}, 256
         arena = max(plan.arena_size, 1)
         for buffer in [*plan.buffers, None]:
@@ -120,10 +127,10 @@ class Memory:
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
         self.device = cl.Buffer(queue().context, flags, hostbuf=self.host)
 
-    def start(self, base):
+    def start(self, base: Buffer):
         return self.places[None if base.kind == ARENA else base]
 
-    def argument(self, layout, alignment):
+    def argument(self, layout: TensorDescription | None, alignment: int):
         """Return a sub-buffer that begins at the address of an argument."""
         if layout is None:
             return self.device.get_sub_region(0, 4)
@@ -132,11 +139,17 @@ class Memory:
         begin = self.start(layout.base) + first
         return self.device.get_sub_region(begin, self.device.size - begin)
 
-    def array(self, layout):
+    def array(self, layout: TensorDescription):
         return host_view(layout, self.host[self.start(layout.base) :])
 
 
-def run(results, *parameters, arrays=(), processor=SERIAL, passes=()):
+def run(
+    results: list[Any],
+    *parameters: Any,
+    arrays: Sequence[Any] = (),
+    processor: Processor = SERIAL,
+    passes: tuple[str, ...] = (),
+):
     """Run a graph; returns its results, and whether a kernel reported an error."""
     plan = plan_of(results, *parameters, processor=processor, passes=passes)
     plan.verify()

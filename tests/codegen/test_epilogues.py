@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from weft.kernels import FusedOp, Group, fused
 from weft.ops.products.linalg import MatmulOp
 from weft.plan.plan import make_plan
 from weft.transforms.capture import capture
+from weft_c.processor import Processor
 
 pytest.importorskip("pyopencl")
 from checking import both, check, everywhere, numbers
@@ -41,43 +44,43 @@ SHAPES = {
 }
 
 
-def bias(product, row, full):
+def bias(product: weft.TensorOp, row: weft.TensorOp, full: weft.TensorOp):
     return product + row
 
 
-def scaled(product, row, full):
+def scaled(product: weft.TensorOp, row: weft.TensorOp, full: weft.TensorOp):
     return product * 3 - 1
 
 
-def residual(product, row, full):
+def residual(product: weft.TensorOp, row: weft.TensorOp, full: weft.TensorOp):
     return weft.relu(product + row) + full
 
 
-def several(product, row, full):
+def several(product: weft.TensorOp, row: weft.TensorOp, full: weft.TensorOp):
     return [product, product + full, weft.maximum(product, row) * full]
 
 
-def compared(product, row, full):
+def compared(product: weft.TensorOp, row: weft.TensorOp, full: weft.TensorOp):
     return [product > full, weft.where(full > 0, product, row)]
 
 
-def cast(product, row, full):
+def cast(product: weft.TensorOp, row: weft.TensorOp, full: weft.TensorOp):
     return weft.cast(weft.cast(product, "float64") * 2, "int32") + weft.cast(full, "int32")
 
 
-def gelu(product, row, full):
+def gelu(product: Any, row: Any, full: Any):
     return weft.gelu(product + row) + full
 
 
 EPILOGUES = {each.__name__: each for each in (bias, scaled, residual, several, compared, cast)}
 
 
-def turned(x):
+def turned(x: Any):
     """Return a tensor with its last two axes swapped."""
     return weft.transpose(x, (*range(x.rank - 2), x.rank - 1, x.rank - 2))
 
 
-def operands(name, dtype="float32"):
+def operands(name: str, dtype: str = "float32"):
     """Return the operands, a row, and a tensor of the shape of the product."""
     x, y = SHAPES[name]
     return [
@@ -88,10 +91,16 @@ def operands(name, dtype="float32"):
     ]
 
 
-def check_epilogue(name, follow, processor, dtype="float32", exact=True):
+def check_epilogue(
+    name: str,
+    follow: Callable[..., Any],
+    processor: str,
+    dtype: str = "float32",
+    exact: bool = True,
+):
     given = operands(name, dtype)
 
-    def build(x, y, row, full):
+    def build(x: weft.TensorOp, y: weft.TensorOp, row: weft.TensorOp, full: weft.TensorOp):
         return follow(MatmulOp(x, y), row, full)
 
     check(build, *given, processor=processor, exact=exact, passes=FUSING)
@@ -100,14 +109,14 @@ def check_epilogue(name, follow, processor, dtype="float32", exact=True):
 @everywhere
 @pytest.mark.parametrize("follow", EPILOGUES)
 @pytest.mark.parametrize("name", SHAPES)
-def test_shapes(name, follow, processor):
+def test_shapes(name: str, follow: str, processor: str):
     check_epilogue(name, EPILOGUES[follow], processor)
 
 
 @everywhere
 @pytest.mark.parametrize("dtype", ["int8", "uint64", "int64", "float16", "bfloat16", "float64"])
 @pytest.mark.parametrize("name", ["odd", "blocks of terms", "row", "column", "long sums"])
-def test_dtypes(name, dtype, processor):
+def test_dtypes(name: str, dtype: str, processor: str):
     exact = dtype not in ("float16", "bfloat16")
     for follow in (scaled, several):
         check_epilogue(name, follow, processor, dtype, exact)
@@ -115,23 +124,23 @@ def test_dtypes(name, dtype, processor):
 
 @both
 @pytest.mark.parametrize("name", ["odd", "row"])
-def test_functions(name, processor):
+def test_functions(name: Any, processor: str):
     check_epilogue(name, gelu, processor, exact=False)
 
 
 @both
 @pytest.mark.parametrize("name", ["odd", "batched", "row", "column"])
-def test_transposed_factors_and_operands(name, processor):
+def test_transposed_factors_and_operands(name: Any, processor: str):
     x, y, row, full = operands(name)
     x, y, full = (np.ascontiguousarray(np.swapaxes(each, -1, -2)) for each in (x, y, full))
 
-    def build(x, y, row, full):
+    def build(x: weft.TensorOp, y: weft.TensorOp, row: weft.TensorOp, full: weft.TensorOp):
         return weft.relu(MatmulOp(turned(x), turned(y)) + row) * turned(full)
 
     check(build, x, y, row, full, processor=processor, passes=FUSING)
 
 
-def titles(results, *parameters, processor=SERIAL):
+def titles(results: list[Any], *parameters: Any, processor: Processor = SERIAL):
     """Return the kinds of a plan's steps, kernels by their titles."""
     plan = plan_of(results, *parameters, processor=processor, passes=FUSING)
     return [
@@ -168,7 +177,7 @@ STEPS = {
 
 @both
 @pytest.mark.parametrize("name", STEPS)
-def test_what_follows_a_product_and_what_does_not(name, processor):
+def test_what_follows_a_product_and_what_does_not(name: Any, processor: str):
     build, expected = STEPS[name]
     parameters = [weft.placeholder(each.shape) for each in GIVEN]
     found = build(*parameters)
@@ -178,8 +187,8 @@ def test_what_follows_a_product_and_what_does_not(name, processor):
 
 
 @both
-def test_gradients(processor):
-    def build(x, y, row, full, v):
+def test_gradients(processor: str):
+    def build(x: weft.TensorOp, y: weft.TensorOp, row: weft.TensorOp, full: weft.TensorOp, v: Any):
         cost = weft.sum(weft.tanh(x @ y + row) * full, axis=(0, 1))
         return [weft.deriv(cost, each) for each in (x, y, row)]
 
@@ -203,7 +212,7 @@ MAKERS = {
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_a_product_computed_by_a_blas_is_not_fused(name):
+def test_a_product_computed_by_a_blas_is_not_fused(name: str):
     processor, (m, k, n), dtype, expected = MAKERS[name]
     x, y = weft.placeholder((m, k), dtype=dtype), weft.placeholder((k, n), dtype=dtype)
     apart = ["MatmulOp", "multiply_add"]
@@ -221,10 +230,10 @@ def test_a_batch_that_shares_a_matrix_is_for_a_blas():
 
 @both
 @pytest.mark.parametrize(("m", "n"), [(41, 60), (1, 301), (1, 288), (30, 45), (1, 31)])
-def test_a_result_in_an_operand_s_memory(m, n, processor):
+def test_a_result_in_an_operand_s_memory(m: int, n: int, processor: str):
     """The last tile overlaps its predecessor along rows or columns: each sum is stored once."""
 
-    def build(x, y, full):
+    def build(x: weft.TensorOp, y: weft.TensorOp, full: weft.TensorOp):
         return weft.cumsum(weft.relu(x @ y + weft.cumsum(full, 1)), 1)
 
     shapes = (m, 80), (80, n), (m, n)
@@ -258,7 +267,7 @@ LAUNCHES = {
 
 
 @pytest.mark.parametrize("name", LAUNCHES)
-def test_launches(name):
+def test_launches(name: str):
     processor, first, second, expected = LAUNCHES[name]
     x, y = weft.placeholder(first), weft.placeholder(second)
     plan = plan_of([weft.relu(x @ y) + 1], x, y, processor=processor, passes=FUSING)

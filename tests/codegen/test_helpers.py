@@ -8,9 +8,10 @@ import pytest
 from running import CUDA_PARALLEL, FUSING, PROCESSORS, plan_of
 
 from weft import errors
-from weft.testing.cases import make_cases
+from weft.testing.cases import Case, make_cases
 from weft.testing.test_ops import ROWS
 from weft_c import lower
+from weft_c.processor import Processor
 from weft_c.source.functions import GPUKernel
 from weft_c.source.helpers import HELPERS
 
@@ -20,7 +21,7 @@ FEWER = 16
 """The stride of the rows that are checked with each processor and dtype."""
 
 
-def functions_of(case, processor):
+def functions_of(case: Case, processor: Processor):
     """Return the functions of a case; none if it has unsupported ops."""
     try:
         plan = plan_of(case.results, *case.placeholders, processor=processor, passes=FUSING)
@@ -35,7 +36,7 @@ def functions_of(case, processor):
 @pytest.mark.share(5)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "int32", "float64"])
 @pytest.mark.parametrize("target", TARGETS)
-def test_functions_name_the_helpers_that_they_call(target, dtype):
+def test_functions_name_the_helpers_that_they_call(target: str, dtype: str):
     model = "float32" if "float" in dtype else "int32"
     rows = [
         row

@@ -17,6 +17,7 @@ from weft.ops.products.linalg import MatmulOp
 from weft.ops.random import philox
 from weft.ops.reductions import reduction, sorting
 from weft.ops.shape.movement import IotaOp
+from weft_c.processor import Processor
 
 pytest.importorskip("pyopencl")
 from checking import check, numbers, with_vectors
@@ -40,18 +41,18 @@ FEW = 200
 """A number of elements that tests have memory for."""
 
 
-def extrema(x):
+def extrema(x: weft.TensorOp):
     return [kind(x, positions=(place,)) for place in range(x.rank)
             for kind in (reduction.ArgmaxOp, reduction.ArgminOp)]  # fmt: skip
 
 
-def sorts(x):
+def sorts(x: weft.TensorOp):
     kinds = {"position": x.rank - 1, "descending": True}
     few = [sorting.TopKIndicesOp(x, **kinds, k=k) for k in (3, 40, 70)]
     return [*few, sorting.ArgsortOp(x, **kinds), sorting.SortOp(x, **kinds)]
 
 
-def scans(x):
+def scans(x: weft.TensorOp):
     axis = x.rank - 1
     return [
         weft.cumsum(x, axis),
@@ -61,7 +62,7 @@ def scans(x):
     ]
 
 
-def taken(x, i):
+def taken(x: weft.TensorOp, i: weft.TensorOp):
     along = weft.broadcast(i[:1], (*x.axes.shape[:-1], 1))
     return [
         weft.take(x, i, x.rank - 1),
@@ -70,7 +71,7 @@ def taken(x, i):
     ]
 
 
-def put(x, i):
+def put(x: weft.TensorOp, i: weft.TensorOp):
     return [
         weft.scatter(x, i, 1.0, 0, "add"),
         weft.scatter(x, i[:1], 1.0, x.rank - 1),
@@ -81,12 +82,12 @@ def put(x, i):
     ]
 
 
-def moved(x):
+def moved(x: weft.TensorOp):
     joined = [weft.concat([x, x[:2]], 0), weft.pad(x, [(2, 1)] * x.rank, 5)]
     return [weft.contiguous(x.T), weft.contiguous(x[::-1]), weft.reshape(x.T, (-1,)), *joined]
 
 
-def made(x):
+def made(x: weft.TensorOp):
     calls = weft.cast(weft.reshape(x, (-1,))[0] * 0, "uint32")
     target = weft.dtypes.as_dtype("float32")
     return [
@@ -95,7 +96,7 @@ def made(x):
     ]
 
 
-def reduced(x):
+def reduced(x: weft.TensorOp):
     return [
         weft.sum(x),
         weft.max(x, x.rank - 1),
@@ -106,22 +107,22 @@ def reduced(x):
     ]
 
 
-def repeated(x):
+def repeated(x: weft.TensorOp):
     """Sum far more points than there are elements."""
     rows = weft.reshape(x, (-1, 1))
     return [weft.sum(rows * weft.transpose(rows, (1, 0)), 1), weft.sum(rows > rows.T)]
 
 
-def products(x, y):
+def products(x: weft.TensorOp, y: weft.TensorOp):
     turned = weft.transpose(y, (1, 0))
     return [MatmulOp(x, y), MatmulOp(turned, x.T), MatmulOp(x[:1], y), MatmulOp(x, y[:, :1])]
 
 
-def product_and_more(x, y):
+def product_and_more(x: weft.TensorOp, y: weft.TensorOp):
     return weft.maximum(weft.matmul(x, y), 0) * 2
 
 
-def slid(x, w, delta):
+def slid(x: weft.TensorOp, w: weft.TensorOp, delta: weft.TensorOp):
     y = weft.conv(x, w, padding=1)
     geometry = y.geometry()
     lengths, kernel = x.axes.lengths[2:], w.axes.lengths[2:]
@@ -132,7 +133,7 @@ def slid(x, w, delta):
     ]
 
 
-def pooled(x):
+def pooled(x: weft.TensorOp):
     overlap = {"kernel": 3, "stride": 2, "padding": 1}
     maxima = weft.max_pool(x, 2), weft.max_pool(x, **overlap)
     return [
@@ -143,25 +144,25 @@ def pooled(x):
     ]
 
 
-def with_folded_batch(x):
+def with_folded_batch(x: weft.TensorOp):
     count = x.axes.shape[0]
     span = (count, 1, 3, 1)
     return windows.FoldOp(x, spans=(span,), target_axes=weft.make_axes((count + 2,)))
 
 
-def searched(x, y):
+def searched(x: weft.TensorOp, y: weft.TensorOp):
     return sorting.SearchSortedOp(x, y, side="left")
 
 
-def line(n):
+def line(n: int):
     return [("uint8", n)]
 
 
-def rows(n):
+def rows(n: int):
     return [("float32", 5, n)]
 
 
-def columns(n):
+def columns(n: int):
     return [("float32", n, 5)]
 
 
@@ -202,12 +203,12 @@ GRAPHS = {
 FUSED = ("a line reduced", "rows reduced", "columns reduced", "points", "product and more")
 
 
-def passes_of(name):
+def passes_of(name: str):
     return FUSING if name in FUSED else ()
 
 
 @pytest.fixture
-def few_are_many(monkeypatch):
+def few_are_many(monkeypatch: pytest.MonkeyPatch):
     """Limit counters of 32 bits to small counts."""
     monkeypatch.setattr(index_types, "MAX_NARROW", 100)
 
@@ -216,7 +217,7 @@ def few_are_many(monkeypatch):
 @with_vectors
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.usefixtures("few_are_many")
-def test_results_are_the_same_with_counters_of_64_bits(name, processor):
+def test_results_are_the_same_with_counters_of_64_bits(name: str, processor: str):
     build, given = GRAPHS[name]
     arrays = [abs(numbers(dtype, *shape)) for dtype, *shape in given(FEW)]
     if name == "search":
@@ -224,7 +225,7 @@ def test_results_are_the_same_with_counters_of_64_bits(name, processor):
     check(build, *arrays, processor=processor, exact=False, passes=passes_of(name))
 
 
-def source_of(name, n, processor):
+def source_of(name: str, n: int, processor: Processor):
     build, given = GRAPHS[name]
     parameters = [weft.placeholder(shape, dtype=dtype) for dtype, *shape in given(n)]
     results = build(*parameters)
@@ -236,13 +237,15 @@ def source_of(name, n, processor):
 @pytest.mark.parametrize("n", [MANY, NEARLY, HALF])
 @pytest.mark.parametrize("processor", [SERIAL, PARALLEL, CUDA_PARALLEL], ids=["s", "p", "c"])
 @pytest.mark.parametrize("name", GRAPHS)
-def test_no_counter_of_32_bits_is_compared_with_what_it_cannot_hold(name, processor, n):
+def test_no_counter_of_32_bits_is_compared_with_what_it_cannot_hold(
+    name: str, processor: Processor, n: int
+):
     assert list(too_narrow(source_of(name, n, processor))) == []
 
 
 @pytest.mark.parametrize("processor", PROCESSORS)
 @pytest.mark.parametrize("name", GRAPHS)
-def test_few_elements_are_counted_with_32_bits(name, processor):
+def test_few_elements_are_counted_with_32_bits(name: str, processor: str):
     """Work-group loops count their iterations in 64 bits."""
     source = source_of(name, FEW, PROCESSORS[processor])
     loops = [each for each in LOOP.findall(source) if each[0] == "i64"]
@@ -255,7 +258,7 @@ DEFINITION = re.compile(r"^\s*(?:const )?(i32|i64) (\w+) = ", re.MULTILINE)
 FUNCTIONS = re.compile(r"^(?=FUNCTION|__kernel|extern)", re.MULTILINE)
 
 
-def too_narrow(source):
+def too_narrow(source: str):
     """Yield the loops of a source whose counters of 32 bits are too narrow."""
     for function in FUNCTIONS.split(source):
         kinds = {name: kind for kind, name in DEFINITION.findall(function)}
@@ -299,7 +302,7 @@ def test_indices_are_multiplied_in_64_bits_where_the_product_may_be_large():
 
 
 @pytest.mark.parametrize("count", [2**31 - 2**24, 2**31 - 2**24 + 1])
-def test_counters_end_a_step_beyond_the_last_thing(count):
+def test_counters_end_a_step_beyond_the_last_thing(count: int):
     is_wide = count > 2**31 - 2**24
     assert index_types.needs_wide_counter(count) is is_wide
     for shape in ((count,), (1, count)):

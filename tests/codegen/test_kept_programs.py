@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,9 @@ from weft.runtime import compile_cache
 
 
 @pytest.mark.parametrize("backend", ["native", "opencl"])
-def test_a_program_with_packed_constants_is_found_again(backend, tmp_path, monkeypatch):
+def test_a_program_with_packed_constants_is_found_again(
+    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("WEFT_CACHE", raising=False)
     random = np.random.default_rng(0)
@@ -45,7 +49,9 @@ def _training_step():
 
 
 @pytest.mark.parametrize("backend", ["native", "opencl"])
-def test_a_restored_program_has_the_text_that_was_compiled(backend, tmp_path, monkeypatch):
+def test_a_restored_program_has_the_text_that_was_compiled(
+    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(compile_cache, "_memory", compile_cache.MemoryCache())
     found = []
     for is_restored in (False, True):
@@ -70,7 +76,9 @@ EMPTY = {
 
 @pytest.mark.parametrize("shape", [(3, 0), (0, 3)])
 @pytest.mark.parametrize("backend", ["numpy", "native", "opencl"])
-def test_programs_with_tensors_without_elements_are_restored(backend, shape, tmp_path, monkeypatch):
+def test_programs_with_tensors_without_elements_are_restored(
+    backend: str, shape: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(compile_cache, "_memory", compile_cache.MemoryCache())
     found = []
     for is_restored in (False, True):

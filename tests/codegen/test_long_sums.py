@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -28,7 +30,7 @@ GROUPS = {
 
 @FORMS
 @pytest.mark.parametrize("group", GROUPS)
-def test_errors_do_not_grow_with_the_number_of_elements(form, group):
+def test_errors_do_not_grow_with_the_number_of_elements(form: Any, group: Any):
     cases, draw = GROUPS[group]
     arrays = [draw(case.shape).astype("f4") for case in cases]
     parameters = [weft.placeholder(case.shape) for case in cases]
@@ -41,7 +43,7 @@ def test_errors_do_not_grow_with_the_number_of_elements(form, group):
 @FORMS
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3e38])
 @pytest.mark.parametrize("shape", [(3, 20_011), (20_011, 3)])
-def test_what_is_not_finite_stays(form, value, shape):
+def test_what_is_not_finite_stays(form: str, value: float, shape: tuple[int, ...]):
     values = np.ones(shape, "f4")
     long = int(np.argmax(shape))
     values[tuple(slice(777, 779) if axis == long else 1 for axis in range(2))] = value
@@ -55,7 +57,7 @@ def test_what_is_not_finite_stays(form, value, shape):
 
 @pytest.mark.parametrize(("length", "is_cut"), [(BLOCK, False), (8 * BLOCK, True)])
 @FORMS
-def test_only_long_sums_are_compensated(form, length, is_cut):
+def test_only_long_sums_are_compensated(form: str, length: int, is_cut: bool):
     x = weft.placeholder((length, 2, 100_000))
     plan = plan_of([weft.sum(x, axis=0)], x, processor=PROCESSORS[form], passes=FUSING)
     assert ("compensated" in work_of(plan, PROCESSORS[form])[1]) is is_cut

@@ -5,6 +5,8 @@ Results are compared with the ops' references, for serial and parallel processor
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -27,11 +29,11 @@ from weft_c.reductions.work_group_columns import WorkGroupColumnReductionLoops
 pytestmark = [pytest.mark.slow, pytest.mark.share(8)]
 
 
-def chain(x):
+def chain(x: weft.TensorOp):
     return weft.maximum(weft.where(x > 0, weft.exp(weft.tanh(x) * 0.5), x) * 1.1 + 0.2, -0.5)
 
 
-def normalized(x, axis):
+def normalized(x: weft.TensorOp, axis: int):
     centered = x - weft.mean(x, axis=axis, keepdims=True)
     return centered / weft.sqrt(weft.mean(weft.square(centered), axis=axis, keepdims=True) + 1e-3)
 
@@ -84,7 +86,7 @@ REDUCTIONS = {
 
 @with_vectors
 @pytest.mark.parametrize("name", MAPS)
-def test_maps(name, processor):
+def test_maps(name: str, processor: str):
     shape, build = MAPS[name]
     values = numbers("float32", *shape) / 3
     check(build, values, processor=processor, exact=False, passes=FUSING)
@@ -92,7 +94,7 @@ def test_maps(name, processor):
 
 @with_vectors
 @pytest.mark.parametrize("name", REDUCTIONS)
-def test_reductions(name, processor):
+def test_reductions(name: str, processor: str):
     shape, build = REDUCTIONS[name]
     values = np.random.default_rng(1).standard_normal(shape).astype(np.float32) / 2
     check(build, values, processor=processor, exact=False, passes=FUSING)
@@ -100,10 +102,10 @@ def test_reductions(name, processor):
 
 @both
 @pytest.mark.parametrize("dtype", EVERY)
-def test_dtypes(dtype, processor):
+def test_dtypes(dtype: str, processor: str):
     values = numbers(dtype, 5, 40)
 
-    def build(x):
+    def build(x: weft.TensorOp):
         picked = weft.where(weft.less(x, x[:1]), x, x[:1])
         return [picked, weft.max(x, axis=1), weft.max(x, axis=0), weft.equal(x, picked)]
 
@@ -112,7 +114,7 @@ def test_dtypes(dtype, processor):
 
 @both
 @pytest.mark.parametrize("dtype", ["float64", "int64", "float16", "uint8"])
-def test_a_repeated_number_of_a_dtype_without_vectors(dtype, processor):
+def test_a_repeated_number_of_a_dtype_without_vectors(dtype: str, processor: str):
     values = numbers(dtype, 1)
     check(
         lambda x: weft.sum(weft.broadcast(x, (5000,)) + x[0]),
@@ -122,13 +124,13 @@ def test_a_repeated_number_of_a_dtype_without_vectors(dtype, processor):
 
 @both
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "uint64", "float16", "bfloat16"])
-def test_arithmetic_wraps_or_rounds(dtype, processor):
+def test_arithmetic_wraps_or_rounds(dtype: str, processor: str):
     values = numbers(dtype, 4, 33) + np.asarray(100).astype(numbers(dtype, 1).dtype)
     check(lambda x: [x * x + x, weft.sum(x, axis=1)], values, processor=processor, exact=False)
 
 
 @both
-def test_nan_comes_through(processor):
+def test_nan_comes_through(processor: str):
     values = np.zeros((3, 50), np.float32)
     values[1, 20], values[2, 49] = np.nan, -np.inf
     check(
@@ -140,7 +142,7 @@ def test_nan_comes_through(processor):
 @pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(st.data())
-def test_any_reduction_in_any_layout(data):
+def test_any_reduction_in_any_layout(data: Any):
     rank = data.draw(st.integers(1, 4))
     shape = tuple(data.draw(st.lists(st.integers(1, 40), min_size=rank, max_size=rank)))
     axes = data.draw(st.sets(st.integers(0, rank - 1), max_size=rank))
@@ -153,7 +155,7 @@ def test_any_reduction_in_any_layout(data):
         )  # fmt: skip
 
 
-def nest_of(shape, axis, order=None):
+def nest_of(shape: tuple[int, ...], axis: int | tuple[int, ...], order: Any = None):
     x = weft.placeholder(shape)
     x = x if order is None else weft.transpose(x, order)
     total = weft.sum(x, axis=axis)
@@ -181,7 +183,9 @@ SWEPT = [
 
 
 @pytest.mark.parametrize(("shape", "axis", "order", "serial", "parallel"), SWEPT)
-def test_the_layout_decides_on_the_kind_of_reduction_loops(shape, axis, order, serial, parallel):
+def test_the_layout_decides_on_the_kind_of_reduction_loops(
+    shape: tuple[int, ...], axis: int, order: Any, serial: type[Any], parallel: type[Any]
+):
     found = nest_of(shape, axis, order)
     assert choose_reduction_loops(found, SERIAL) is serial
     assert choose_reduction_loops(found, PARALLEL) is parallel
@@ -195,7 +199,7 @@ def test_neighboring_dimensions_are_one_loop():
 @pytest.mark.parametrize(
     ("rows", "reduced", "parts"), [(1, 10**6, 24), (100, 10**6, 1), (1, 99, 1)]
 )
-def test_few_rows_are_split(rows, reduced, parts):
+def test_few_rows_are_split(rows: int, reduced: int, parts: int):
     assert count_splits(rows, reduced, SERIAL) == parts
 
 

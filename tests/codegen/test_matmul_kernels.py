@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 import weft
 from weft.ops.products.linalg import MatmulOp
+from weft_c.processor import Processor
 
 pytest.importorskip("pyopencl")
 from checking import both, check, everywhere, numbers
@@ -42,18 +44,20 @@ SHAPES = {
 DTYPES = ["int8", "uint16", "int32", "int64", "uint64", "float16", "bfloat16", "float64"]
 
 
-def turned(x):
+def turned(x: weft.TensorOp):
     """Return a tensor with its last two axes swapped."""
     return weft.transpose(x, (*range(x.rank - 2), x.rank - 1, x.rank - 2))
 
 
 @everywhere
 @pytest.mark.parametrize("name", SHAPES)
-def test_lengths_and_layouts(name, processor):
+def test_lengths_and_layouts(name: str, processor: str):
     operands = [numbers("float32", *shape) for shape in SHAPES[name]]
     columns = [np.ascontiguousarray(np.swapaxes(each, -1, -2)) for each in operands]
 
-    def build(x, y, x_columns, y_columns):
+    def build(
+        x: weft.TensorOp, y: weft.TensorOp, x_columns: weft.TensorOp, y_columns: weft.TensorOp
+    ):
         pairs = itertools.product((x, turned(x_columns)), (y, turned(y_columns)))
         return [MatmulOp(*pair) for pair in pairs]
 
@@ -63,14 +67,14 @@ def test_lengths_and_layouts(name, processor):
 @everywhere
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", ["odd", "blocks of terms", "row", "narrow row", "column"])
-def test_dtypes(name, dtype, processor):
+def test_dtypes(name: str, dtype: str, processor: str):
     operands = [numbers(dtype, *shape) for shape in SHAPES[name]]
     exact = dtype not in ("float16", "bfloat16")
     check(MatmulOp, *operands, processor=processor, exact=exact)
 
 
 @both
-def test_integers_wrap_around(processor):
+def test_integers_wrap_around(processor: str):
     operands = [np.full(shape, 100, np.int8) for shape in SHAPES["odd"]]
     check(MatmulOp, *operands, processor=processor)
 
@@ -78,8 +82,8 @@ def test_integers_wrap_around(processor):
 @both
 @pytest.mark.parametrize("rows", [1, 9])
 @pytest.mark.parametrize("columns", [1, 33])
-def test_a_batch_that_shares_a_matrix_is_one_product(rows, columns, processor):
-    def build(x, y):
+def test_a_batch_that_shares_a_matrix_is_one_product(rows: int, columns: int, processor: str):
+    def build(x: weft.TensorOp, y: weft.TensorOp):
         return MatmulOp(x, weft.broadcast(y, (4, 900, columns)))
 
     x, y = numbers("float32", 4, rows, 900), numbers("float32", 1, 900, columns)
@@ -87,15 +91,15 @@ def test_a_batch_that_shares_a_matrix_is_one_product(rows, columns, processor):
 
 
 @both
-def test_slices_with_steps(processor):
-    def build(x, y):
+def test_slices_with_steps(processor: str):
+    def build(x: weft.TensorOp, y: weft.TensorOp):
         return MatmulOp(x[::2, ::3], y[::-1, 1::2])
 
     x, y = numbers("float32", 80, 120), numbers("float32", 40, 101)
     check(build, x, y, processor=processor)
 
 
-def work(m, k, n, processor, dtype="float32"):
+def work(m: int, k: int, n: int, processor: Processor, dtype: str = "float32"):
     """Return the launches of a product."""
     x, y = weft.placeholder((m, k), dtype=dtype), weft.placeholder((k, n), dtype=dtype)
     return work_of(plan_of([MatmulOp(x, y)], x, y, processor=processor), processor)[0]
@@ -117,7 +121,7 @@ SHARED = replace(SERIAL, shares_host=True)
     ],
 )
 def test_the_host_makes_large_products_where_it_shares_memory(
-    lengths, processor, dtype, is_for_host
+    lengths: tuple[int, ...], processor: Processor, dtype: str, is_for_host: bool
 ):
     made = work(*lengths, processor, dtype)
     assert any(isinstance(each, HostCall) for each in made) is is_for_host
@@ -148,7 +152,7 @@ SCRATCH = {
 
 
 @pytest.mark.parametrize("name", SCRATCH)
-def test_a_single_row_needs_no_copies(name):
+def test_a_single_row_needs_no_copies(name: str):
     first, second, most = SCRATCH[name]
     x, y = weft.placeholder(first), weft.placeholder(second)
     plan = plan_of([MatmulOp(x, y)], x, y, processor=SERIAL)
@@ -160,10 +164,10 @@ def test_a_single_row_needs_no_copies(name):
 
 
 @pytest.mark.parametrize("rows", ["a single row", "several rows"])
-def test_the_declared_scratch_covers_every_layout(rows):
+def test_the_declared_scratch_covers_every_layout(rows: Any):
     m = 1 if rows == "a single row" else 9
 
-    def build(x, y, y_columns):
+    def build(x: weft.TensorOp, y: weft.TensorOp, y_columns: weft.TensorOp):
         return [
             MatmulOp(each, other)
             for each in (x[:, ::2], x[:, :70])

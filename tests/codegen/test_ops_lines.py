@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,11 +35,11 @@ SCANS = [cumulative.cumsum, cumulative.cumprod, cumulative.cummax, cumulative.cu
 
 @everywhere
 @pytest.mark.parametrize("name", LINES)
-def test_scans(name, processor):
+def test_scans(name: str, processor: str):
     shape, axis = LINES[name]
     ways = itertools.product(SCANS, (False, True), (False, True))
 
-    def build(x):
+    def build(x: weft.TensorOp):
         return [scan(x, axis, exclusive, reverse) for scan, exclusive, reverse in ways]
 
     check(build, numbers("int32", *shape), processor=processor)
@@ -54,8 +55,8 @@ def test_only_long_lines_are_split():
 
 @everywhere
 @pytest.mark.parametrize("dtype", ["int8", "uint64", "float16", "bfloat16", "float64", "bool"])
-def test_scans_of_dtypes(dtype, processor):
-    def build(x):
+def test_scans_of_dtypes(dtype: str, processor: str):
+    def build(x: weft.TensorOp):
         chosen = SCANS[2:] if dtype == "bool" else [cumulative.cumsum, *SCANS[2:]]
         return [scan(x, 1) for scan in chosen]
 
@@ -64,11 +65,11 @@ def test_scans_of_dtypes(dtype, processor):
 
 @everywhere
 @pytest.mark.parametrize("name", LINES)
-def test_scans_of_floats(name, processor):
+def test_scans_of_floats(name: str, processor: str):
     shape, axis = LINES[name]
     values = np.random.default_rng(7).normal(size=shape).astype(np.float32)
 
-    def build(x):
+    def build(x: weft.TensorOp):
         return [
             cumulative.logcumsumexp(x, axis),
             cumulative.logcumsumexp(x, axis, True, True),
@@ -80,10 +81,10 @@ def test_scans_of_floats(name, processor):
 
 
 @everywhere
-def test_scans_at_the_edges(processor):
+def test_scans_at_the_edges(processor: str):
     x = np.array([[-np.inf, -np.inf, 0, 1], [np.inf, 0, 1, -np.inf], [1, np.nan, 3, 2]], np.float32)
 
-    def build(x):
+    def build(x: weft.TensorOp):
         return [scan(x, 1) for scan in (*SCANS[2:], cumulative.logcumsumexp)]
 
     check(build, x, processor=processor, exact=False)
@@ -91,10 +92,10 @@ def test_scans_at_the_edges(processor):
 
 @everywhere
 @pytest.mark.parametrize("name", LINES)
-def test_extrema(name, processor):
+def test_extrema(name: str, processor: str):
     shape, axis = LINES[name]
 
-    def build(x):
+    def build(x: weft.TensorOp):
         return [
             kind(each, positions=(axis,))
             for kind in (reduction.ArgmaxOp, reduction.ArgminOp)
@@ -106,8 +107,8 @@ def test_extrema(name, processor):
 
 
 @everywhere
-def test_lines_of_nothing(processor):
-    def build(x):
+def test_lines_of_nothing(processor: str):
+    def build(x: weft.TensorOp):
         return [
             weft.argmax(x, 1),
             weft.argsort(x, 1),
@@ -122,8 +123,8 @@ def test_lines_of_nothing(processor):
 
 @everywhere
 @pytest.mark.parametrize("dtype", EVERY)
-def test_extrema_of_dtypes(dtype, processor):
-    def build(x):
+def test_extrema_of_dtypes(dtype: str, processor: str):
+    def build(x: weft.TensorOp):
         return [weft.argmax(x, 0), weft.argmin(x, 1)]
 
     values = awkward(dtype, 70, 90)
@@ -135,10 +136,10 @@ def test_extrema_of_dtypes(dtype, processor):
 @everywhere
 @pytest.mark.parametrize("name", LINES)
 @pytest.mark.parametrize("descending", [False, True])
-def test_sorts(name, descending, processor):
+def test_sorts(name: Any, descending: Any, processor: str):
     shape, axis = LINES[name]
 
-    def build(x):
+    def build(x: weft.TensorOp):
         kinds = {"position": axis, "descending": descending}
         return [
             sorting.ArgsortOp(x, **kinds),
@@ -151,7 +152,7 @@ def test_sorts(name, descending, processor):
 
 @everywhere
 @pytest.mark.parametrize("length", [1, 2, 8, 9, 63, 1000, 3000])
-def test_sorts_of_lengths(length, processor):
+def test_sorts_of_lengths(length: int, processor: str):
     """The longest line does not fit into local memory."""
     values = np.random.default_rng(7).normal(size=(3, length)).astype(np.float32)
     check(lambda x: [weft.argsort(x), weft.sort(x)], values, processor=processor)
@@ -159,8 +160,8 @@ def test_sorts_of_lengths(length, processor):
 
 @everywhere
 @pytest.mark.parametrize("dtype", EVERY)
-def test_sorts_of_dtypes(dtype, processor):
-    def build(x):
+def test_sorts_of_dtypes(dtype: str, processor: str):
+    def build(x: weft.TensorOp):
         return weft.argsort(x), weft.sort(x, descending=True)
 
     check(build, awkward(dtype, 3, 90), processor=processor)
@@ -169,7 +170,7 @@ def test_sorts_of_dtypes(dtype, processor):
 @everywhere
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("dtype", EVERY)
-def test_positions_in_a_sorted_vector(dtype, side, processor):
+def test_positions_in_a_sorted_vector(dtype: str, side: str, processor: str):
     ordered = np.sort(awkward(dtype, 50).astype(np.float64)).astype(dtypes.as_dtype(dtype))
     check(
         lambda v, x: sorting.SearchSortedOp(v, x, side=side),
@@ -190,22 +191,22 @@ def test_positions_in_a_sorted_vector(dtype, side, processor):
         (((0, 1, 3, 1),), (6,)),
     ],
 )
-def test_folds(spans, shape, dtype, processor):
+def test_folds(spans: tuple[Any, ...], shape: tuple[int, ...], dtype: str, processor: str):
     lengths = [n for count, _, length, _ in spans for n in (count, length)]
 
-    def build(x):
+    def build(x: weft.TensorOp):
         return windows.FoldOp(x, spans=spans, target_axes=weft.make_axes(shape))
 
     check(build, numbers(dtype, *lengths), processor=processor)
 
 
 @both
-def test_decompositions_and_effects_on_the_host(processor, capsys):
+def test_decompositions_and_effects_on_the_host(processor: str, capsys: pytest.CaptureFixture[str]):
     a = np.random.default_rng(7).normal(size=(2, 3, 3)).astype(np.float32)
     b = np.random.default_rng(7).normal(size=(2, 3, 1)).astype(np.float32)
     a[1] = 0
 
-    def build(a, b):
+    def build(a: weft.TensorOp, b: weft.TensorOp):
         return weft.solve(a, b), weft.contiguous(weft.print_op(b, "b is"))
 
     check(build, a, b, processor=processor, exact=False)

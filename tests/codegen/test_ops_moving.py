@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,19 +43,19 @@ COPIES = {
 
 @everywhere
 @pytest.mark.parametrize("name", COPIES)
-def test_copies(name, processor):
+def test_copies(name: str, processor: str):
     shape, build = COPIES[name]
     check(build, numbers("float32", *shape), processor=processor)
 
 
 @everywhere
 @pytest.mark.parametrize("dtype", EVERY)
-def test_copies_of_every_dtype(dtype, processor):
+def test_copies_of_every_dtype(dtype: str, processor: str):
     check(lambda x: weft.contiguous(x.T), numbers(dtype, 40, 35), processor=processor)
 
 
 @both
-def test_a_copy_keeps_every_bit_of_a_nan(processor):
+def test_a_copy_keeps_every_bit_of_a_nan(processor: str):
     bits = np.array([0x7FC12345, 0xFFABCDEF, 0x7F800001], np.uint32)
     x = weft.placeholder((3,))
     (found,), _ = run(
@@ -84,14 +85,14 @@ JOINS = {
 
 @everywhere
 @pytest.mark.parametrize("name", JOINS)
-def test_joins(name, processor):
+def test_joins(name: str, processor: str):
     check(JOINS[name], numbers("float32", 6, 33), processor=processor)
 
 
 @everywhere
 @pytest.mark.parametrize("dtype", ["bool", "float16", "bfloat16", "int8", "float64"])
-def test_joins_of_other_dtypes(dtype, processor):
-    def build(x):
+def test_joins_of_other_dtypes(dtype: str, processor: str):
+    def build(x: weft.TensorOp):
         put = weft.update_slice(x, [1, slice(2)], 1)
         return weft.concat([x, x], 1), weft.pad(x, [1, 1], 1), put
 
@@ -103,8 +104,8 @@ def test_joins_of_other_dtypes(dtype, processor):
     ("start", "dtype"),
     [((1, 2), "int8"), ((-3, 100), "int64"), ((0, 200), "uint8"), ((2**64 - 1, 1), "uint64")],
 )
-def test_blocks_that_begin_where_a_call_says(start, dtype, processor):
-    def build(x, i, j):
+def test_blocks_that_begin_where_a_call_says(start: tuple[int, ...], dtype: str, processor: str):
+    def build(x: weft.TensorOp, i: weft.TensorOp, j: weft.TensorOp):
         block = dynamic_slices.dynamic_slice(x, [i, j], (3, 7))
         return block, dynamic_slices.dynamic_update_slice(x, block, [j, i])
 
@@ -113,8 +114,8 @@ def test_blocks_that_begin_where_a_call_says(start, dtype, processor):
 
 
 @everywhere
-def test_blocks_as_long_as_an_axis(processor):
-    def build(x, i):
+def test_blocks_as_long_as_an_axis(processor: str):
+    def build(x: weft.TensorOp, i: weft.TensorOp):
         block = dynamic_slices.dynamic_slice(x, [i, i], (1, 2))
         whole = dynamic_slices.dynamic_update_slice(x, x * 2, [i, i])
         put = dynamic_slices.dynamic_update_slice(x, block, [i, i])
@@ -127,10 +128,10 @@ def test_blocks_as_long_as_an_axis(processor):
 
 @everywhere
 @pytest.mark.parametrize("dtype", [each for each in EVERY if each != "bool"])
-def test_indices_along_each_axis(dtype, processor):
+def test_indices_along_each_axis(dtype: str, processor: str):
     target = dtypes.as_dtype(dtype)
 
-    def build(x):
+    def build(x: weft.TensorOp):
         return [
             IotaOp(target_axes=x.axes, target_dtype=target, position=place) for place in range(3)
         ]
@@ -140,8 +141,8 @@ def test_indices_along_each_axis(dtype, processor):
 
 @everywhere
 @pytest.mark.parametrize("shape", [(), (1,), (4, 5), (1003,), (30, 70)])
-def test_random_bits_are_equal_to_the_bit(shape, processor):
-    def build(call):
+def test_random_bits_are_equal_to_the_bit(shape: tuple[int, ...], processor: str):
+    def build(call: weft.TensorOp):
         axes = weft.make_axes(shape)
         return philox.RandomBitsOp(call, target_axes=axes, seed=2**32 - 3, stream=2**31)
 
@@ -161,7 +162,7 @@ TAKES = {
 
 @everywhere
 @pytest.mark.parametrize("name", TAKES)
-def test_takes(name, processor):
+def test_takes(name: str, processor: str):
     shape, at, position = TAKES[name]
     n = shape[position]
     indices = np.random.default_rng(7).integers(-n, n, at).astype(np.int32)
@@ -178,11 +179,11 @@ def test_takes(name, processor):
     ("dtype", "index"),
     [("bool", "int8"), ("float16", "uint8"), ("float64", "int64"), ("int32", "uint64")],
 )
-def test_takes_of_dtypes(dtype, index, processor):
+def test_takes_of_dtypes(dtype: str, index: str, processor: str):
     low = 0 if index[0] == "u" else -6
     indices = np.random.default_rng(7).integers(low, 6, (6, 8)).astype(index)
 
-    def build(x, i):
+    def build(x: weft.TensorOp, i: weft.TensorOp):
         along = gathering.TakeAlongAxisOp(x, i, position=0)
         return weft.take(x, i, 0), along, weft.take(x, i.T, 1)
 
@@ -193,7 +194,7 @@ def test_takes_of_dtypes(dtype, index, processor):
 @pytest.mark.parametrize(
     ("wrong", "dtype"), [(6, "int32"), (-7, "int64"), (2**64 - 1, "uint64"), (100, "uint8")]
 )
-def test_an_index_out_of_range_is_reported(wrong, dtype, processor):
+def test_an_index_out_of_range_is_reported(wrong: Any, dtype: Any, processor: str):
     values, indices = numbers("float32", 6, 4), np.array([1, wrong, 2], dtype)
     x, i = weft.placeholder((6, 4)), weft.placeholder((3,), dtype=dtype)
     updates = weft.placeholder((3, 4))
@@ -207,7 +208,7 @@ def test_an_index_out_of_range_is_reported(wrong, dtype, processor):
 
 
 @both
-def test_every_index_into_nothing_is_reported(processor):
+def test_every_index_into_nothing_is_reported(processor: str):
     x, i = weft.placeholder((0, 4)), weft.placeholder((3,), dtype="int32")
     for result in (weft.take(x, i, 0), weft.scatter(x, i, 1.0, 0, "add")):
         arrays = [np.zeros((0, 4), np.float32), np.zeros(3, np.int32)]
@@ -228,14 +229,14 @@ SCATTERS = {
 
 @everywhere
 @pytest.mark.parametrize("name", SCATTERS)
-def test_scatters(name, processor):
+def test_scatters(name: str, processor: str):
     shape, at, position = SCATTERS[name]
     n = shape[position]
     indices = np.random.default_rng(7).integers(-n, n, at).astype(np.int32)
     updates = numbers("float32", *shape[:position], *at, *shape[position + 1 :])
     signs = np.sign(updates) + 2 * (updates == 0)
 
-    def build(x, i, u, s):
+    def build(x: weft.TensorOp, i: weft.TensorOp, u: weft.TensorOp, s: weft.TensorOp):
         return [
             weft.scatter(x, i, s if how == "mul" else u, position, how)
             for how in ("add", "mul", "max", "min")
@@ -246,11 +247,11 @@ def test_scatters(name, processor):
 
 @everywhere
 @pytest.mark.parametrize("dtype", EVERY)
-def test_scatters_of_dtypes(dtype, processor):
+def test_scatters_of_dtypes(dtype: str, processor: str):
     several, each = np.array([3, -1, 3, 0, 4, 4]), np.array([3, -1, 0])
     ways = ("max", "min") if dtype == "bool" else ("add", "mul", "max", "min")
 
-    def build(x, u):
+    def build(x: weft.TensorOp, u: weft.TensorOp):
         combined = [weft.scatter(x, several, u, 0, how) for how in ways]
         return [weft.scatter(x, each, u[:3], 0), *combined]
 
@@ -268,14 +269,14 @@ REPEATED = {
 
 @everywhere
 @pytest.mark.parametrize("name", REPEATED)
-def test_the_last_of_updates_for_one_place_is_set(name, processor):
+def test_the_last_of_updates_for_one_place_is_set(name: str, processor: str):
     shape, at, position = REPEATED[name]
     n = shape[position]
     indices = np.random.default_rng(7).integers(-n, n, at).astype(np.int32)
     updates = np.arange(np.prod((*shape[:position], *at, *shape[position + 1 :])), dtype="f4")
     updates = updates.reshape(*shape[:position], *at, *shape[position + 1 :])
 
-    def build(x, i, u):
+    def build(x: weft.TensorOp, i: weft.TensorOp, u: weft.TensorOp):
         turned = weft.transpose(weft.contiguous(weft.transpose(i)))
         return [weft.scatter(x, each, u, position) for each in (i, turned)]
 
@@ -284,7 +285,7 @@ def test_the_last_of_updates_for_one_place_is_set(name, processor):
 
 
 def test_more_updates_than_32_bits_count_are_numbered_with_64():
-    def launched(count, **facts):
+    def launched(count: int, **facts: Any):
         processor = replace(PROCESSORS["parallel"], **facts)
         x, i = weft.placeholder((5,)), weft.placeholder((1,), "int32")
         many = weft.broadcast(i, (count,))
@@ -299,11 +300,11 @@ def test_more_updates_than_32_bits_count_are_numbered_with_64():
 
 
 @everywhere
-def test_scatters_keep_nan(processor):
+def test_scatters_keep_nan(processor: str):
     x = np.array([np.nan, 1, 2, 3], np.float32)
     updates = np.array([1, np.nan, 5], np.float32)
 
-    def build(x, u):
+    def build(x: weft.TensorOp, u: weft.TensorOp):
         return [weft.scatter(x, [0, 1, 2], u, 0, how) for how in ("max", "min")]
 
     check(build, x, updates, processor=processor)
@@ -319,10 +320,10 @@ IN_PLACE = {
 
 @everywhere
 @pytest.mark.parametrize("name", IN_PLACE)
-def test_updates_in_place(name, processor):
+def test_updates_in_place(name: str, processor: str):
     """The result reuses the memory of the operand, which has no other reader."""
 
-    def build(x, i):
+    def build(x: weft.TensorOp, i: weft.TensorOp):
         return weft.contiguous(IN_PLACE[name](weft.contiguous(x), i))
 
     x, i = weft.placeholder((9, 5)), weft.placeholder((3,), dtype="int64")

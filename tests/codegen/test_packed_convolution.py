@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from weft.kernels import FusedOp
 from weft.nn.spatial.convolutions import ConvolutionInputOp
 from weft.testing.reference import evaluate
 from weft.transforms.capture import capture
+from weft_c.processor import Processor
 
 pytest.importorskip("pyopencl")
 from checking import check, numbers
@@ -45,18 +48,18 @@ SLOW = {"several blocks of rows"}
 
 
 @pytest.fixture(autouse=True)
-def _eager(monkeypatch):
+def _eager(monkeypatch: pytest.MonkeyPatch):
     """Pack filters whatever it costs in a call."""
     monkeypatch.setattr(packed_filters, "MIN_PIXELS", 1)
     monkeypatch.setattr(packed_filters, "DIRECT_EFFICIENCY", 0.25)
 
 
 @pytest.mark.parametrize("name", CONVOLUTIONS)
-def test_results_are_those_of_the_convolution(name):
+def test_results_are_those_of_the_convolution(name: str):
     images, filters, attributes = CONVOLUTIONS[name]
     shapes = numbers("float32", *images), numbers("float32", *filters)
 
-    def build(x, w):
+    def build(x: weft.TensorOp, w: weft.TensorOp):
         found = legalized(weft.conv(x, w, **attributes), SERIAL)
         assert type(found) is PackedConvolutionOp
         return found
@@ -69,12 +72,12 @@ def test_results_are_those_of_the_convolution(name):
 
 
 @pytest.mark.parametrize("name", [name for name in CONVOLUTIONS if name not in SLOW])
-def test_gradients_of_stride_one_are_convolutions_as_well(name):
+def test_gradients_of_stride_one_are_convolutions_as_well(name: str):
     images, filters, attributes = CONVOLUTIONS[name]
     x, w = weft.placeholder(images), weft.placeholder(filters)
     y = weft.conv(x, w, **attributes)
 
-    def gradient(delta, w):
+    def gradient(delta: weft.TensorOp, w: weft.TensorOp):
         lengths = images[2:]
         return ConvolutionInputOp(delta, w, lengths=lengths, **y.geometry())
 
@@ -90,23 +93,23 @@ def test_gradients_of_stride_one_are_convolutions_as_well(name):
     )  # fmt: skip
 
 
-def residual(y, bias, full):
+def residual(y: weft.TensorOp, bias: weft.TensorOp, full: weft.TensorOp):
     return weft.relu(y + bias) + full
 
 
-def several(y, bias, full):
+def several(y: weft.TensorOp, bias: weft.TensorOp, full: weft.TensorOp):
     return [y, weft.tanh(y * 0.125) + full, y > bias]
 
 
 @pytest.mark.parametrize("epilogue", [residual, several])
 @pytest.mark.parametrize("name", CONVOLUTIONS)
-def test_ops_after_it_are_computed_in_its_kernel(name, epilogue):
+def test_ops_after_it_are_computed_in_its_kernel(name: str, epilogue: Callable[..., Any]):
     images, filters, attributes = CONVOLUTIONS[name]
     x = weft.placeholder(images)
     y = weft.conv(x, weft.placeholder(filters), **attributes)
     bias = (1, filters[0], *[1] * (len(images) - 2))
 
-    def build(x, w, bias, full):
+    def build(x: weft.TensorOp, w: weft.TensorOp, bias: weft.TensorOp, full: weft.TensorOp):
         return epilogue(weft.conv(x, w, **attributes), bias, full)
 
     arrays = [numbers("float32", *shape) for shape in (images, filters, bias, y.axes.shape)]
@@ -121,8 +124,10 @@ def test_ops_after_it_are_computed_in_its_kernel(name, epilogue):
 
 @pytest.mark.parametrize("is_transposed", [False, True])
 @pytest.mark.parametrize(("groups", "count", "channels"), [(1, 20, 5), (3, 12, 7)])
-def test_packing_moves_filters_into_panels(groups, count, channels, is_transposed):
-    def build(w):
+def test_packing_moves_filters_into_panels(
+    groups: int, count: int, channels: int, is_transposed: bool
+):
+    def build(w: weft.TensorOp):
         return PackPanelsOp(w, groups=groups, width=16, is_transposed=is_transposed)
 
     w = numbers("float32", groups * count, channels, 3, 2)
@@ -137,13 +142,19 @@ def test_packing_moves_filters_into_panels(groups, count, channels, is_transpose
     assert not packed[:, -1, :, results % 16 :].any()
 
 
-def found(images, filters, processor=SERIAL, is_constant=True, **attributes):
+def found(
+    images: tuple[int, ...],
+    filters: tuple[int, ...],
+    processor: Processor = SERIAL,
+    is_constant: bool = True,
+    **attributes: Any,
+):
     """Return what takes the place of a convolution."""
     w = weft.constant(np.ones(filters, "float32")) if is_constant else weft.placeholder(filters)
     return legalized(weft.conv(weft.placeholder(images), w, **attributes), processor)
 
 
-def test_few_filters_and_other_devices_keep_the_convolution(monkeypatch):
+def test_few_filters_and_other_devices_keep_the_convolution(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.undo()
     image = (1, 64, 14, 14)
     assert found(image, (64, 64, 3, 3), padding=1) is not None
@@ -154,7 +165,7 @@ def test_few_filters_and_other_devices_keep_the_convolution(monkeypatch):
     assert found((1, 8, 9, 9, 9), (32, 8, 3, 3, 3)) is None
 
 
-def test_filters_that_may_change_are_packed_for_many_results_only(monkeypatch):
+def test_filters_that_may_change_are_packed_for_many_results_only(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.undo()
     filters = (64, 64, 3, 3)
     assert found((1, 64, 14, 14), filters, is_constant=False, padding=1) is None

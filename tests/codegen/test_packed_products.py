@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from weft.kernels import FusedOp
 from weft.ops.products.linalg import MatmulOp
 from weft.testing.reference import evaluate
 from weft.transforms.capture import capture
+from weft_c.processor import Processor
 
 pytest.importorskip("pyopencl")
 from checking import check, numbers
@@ -35,12 +37,12 @@ ROWS = {
 }
 
 
-def constant(shape):
+def constant(shape: tuple[int, ...]):
     return weft.constant(numbers("float32", *shape))
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_a_constant_matrix_is_packed(name):
+def test_a_constant_matrix_is_packed(name: str):
     rows, matrix = ROWS[name]
     x = weft.placeholder(rows)
     y = x @ constant(matrix)
@@ -51,11 +53,11 @@ def test_a_constant_matrix_is_packed(name):
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_what_follows_is_computed_in_its_kernel(name):
+def test_what_follows_is_computed_in_its_kernel(name: str):
     rows, matrix = ROWS[name]
     shape = (*rows[:-1], matrix[1])
 
-    def build(x, full):
+    def build(x: weft.TensorOp, full: weft.TensorOp):
         y = weft.relu(x @ constant(matrix) + constant(matrix[1:])) + full
         return [y, weft.exp(y * -0.125)]
 
@@ -67,7 +69,7 @@ def test_what_follows_is_computed_in_its_kernel(name):
 
 
 def test_what_precedes_is_computed_where_rows_are_packed():
-    def build(x, bias):
+    def build(x: weft.TensorOp, bias: Any):
         return weft.relu(x + bias) @ constant((256, 16))
 
     given = numbers("float32", 512, 256), numbers("float32", 256)
@@ -86,14 +88,14 @@ def test_the_reference_unpacks_the_matrix():
 
 
 def test_rows_that_are_views_are_multiplied_as_they_lie():
-    def build(x):
+    def build(x: weft.TensorOp):
         return weft.transpose(x, (1, 0, 2)) @ constant((50, 48))
 
     check(build, numbers("float32", 20, 3, 50), processor="serial", exact=False, passes=PASSES)
 
 
 def test_single_rows_small_products_and_other_devices_are_not_packed():
-    def found(rows, processor=SERIAL, matrix=None):
+    def found(rows: int, processor: Processor = SERIAL, matrix: weft.TensorOp | None = None):
         w = constant((64, 64)) if matrix is None else matrix
         return legalized(MatmulOp(weft.placeholder((rows, 64)), w), processor)
 
@@ -114,7 +116,7 @@ STREAMS = {
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_a_row_is_multiplied_in_streams(name, monkeypatch):
+def test_a_row_is_multiplied_in_streams(name: Any, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(row_streams, "MIN_BYTES", 1)
     shapes = STREAMS[name]
     used = []
@@ -123,10 +125,10 @@ def test_a_row_is_multiplied_in_streams(name, monkeypatch):
         row_streams._RowStreamKernel, "write", lambda self: (used.append(self), write(self))
     )
 
-    def build(x, y):
+    def build(x: weft.TensorOp, y: Any):
         return MatmulOp(x, y)
 
-    def with_epilogue(x, y, full):
+    def with_epilogue(x: Any, y: Any, full: Any):
         return weft.tanh(MatmulOp(x, y) * 0.125) + full
 
     given = [numbers("float32", *shape) for shape in shapes]

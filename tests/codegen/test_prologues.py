@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from weft.ops.products.linalg import MatmulOp
 from weft.ops.shape.movement import BroadcastOp
 from weft.plan.plan import make_plan
 from weft.transforms.capture import capture
+from weft_c.processor import Processor
 
 pytest.importorskip("pyopencl")
 from checking import both, check, everywhere, numbers
@@ -37,41 +40,47 @@ SHAPES = {
 }
 
 
-def activation(x, row, column, full):
+def activation(x: weft.TensorOp, row: weft.TensorOp, column: weft.TensorOp, full: weft.TensorOp):
     return weft.relu(x)
 
 
-def shifted(x, row, column, full):
+def shifted(x: weft.TensorOp, row: weft.TensorOp, column: weft.TensorOp, full: weft.TensorOp):
     return weft.maximum(x * column + row, 0) - full
 
 
-def shared(x, row, column, full):
+def shared(x: weft.TensorOp, row: weft.TensorOp, column: weft.TensorOp, full: weft.TensorOp):
     y = x - row
     return y * y + weft.where(y > 0, full, y)
 
 
-def constant(x, row, column, full):
+def constant(x: weft.TensorOp, row: weft.TensorOp, column: weft.TensorOp, full: weft.TensorOp):
     return 3 - x * 2
 
 
 PROLOGUES = {each.__name__: each for each in (activation, shifted, shared, constant)}
 
 
-def operands(name, dtype="float32"):
+def operands(name: str, dtype: str = "float32"):
     """Return the operands, and a row, a column and a tensor for the first."""
     x, y = SHAPES[name]
     shapes = x, y, (x[-1],), (*x[:-1], 1), x
     return [numbers(dtype, *shape) for shape in shapes]
 
 
-def check_prologue(name, before, processor, dtype="float32", exact=True):
-    def build(x, y, *others):
+def check_prologue(
+    name: str,
+    before: Callable[..., Any],
+    processor: str,
+    dtype: str = "float32",
+    exact: bool = True,
+):
+    def build(x: weft.TensorOp, y: weft.TensorOp, *others: Any):
         return MatmulOp(before(x, *others), y)
 
     check(build, *operands(name, dtype), processor=processor, exact=exact, passes=FUSING)
 
 
-def titles(results, *parameters, processor=SERIAL):
+def titles(results: list[Any], *parameters: Any, processor: Processor = SERIAL):
     """Return the kinds of a plan's steps, kernels by their titles."""
     plan = plan_of(results, *parameters, processor=processor, passes=FUSING)
     return [
@@ -83,22 +92,28 @@ def titles(results, *parameters, processor=SERIAL):
 @everywhere
 @pytest.mark.parametrize("before", PROLOGUES)
 @pytest.mark.parametrize("name", SHAPES)
-def test_shapes(name, before, processor):
+def test_shapes(name: str, before: str, processor: str):
     check_prologue(name, PROLOGUES[before], processor)
 
 
 @everywhere
 @pytest.mark.parametrize("dtype", ["int8", "uint64", "int32", "float16", "bfloat16", "float64"])
 @pytest.mark.parametrize("name", ["tiny", "odd", "blocks of terms"])
-def test_dtypes(name, dtype, processor):
+def test_dtypes(name: str, dtype: str, processor: str):
     exact = dtype not in ("float16", "bfloat16")
     check_prologue(name, shifted, processor, dtype, exact=exact)
 
 
 @both
 @pytest.mark.parametrize("name", ["tiny", "odd", "blocks of terms", "batched"])
-def test_functions_before_and_after(name, processor):
-    def build(x, y, row, column, full):
+def test_functions_before_and_after(name: str, processor: str):
+    def build(
+        x: weft.TensorOp,
+        y: weft.TensorOp,
+        row: weft.TensorOp,
+        column: weft.TensorOp,
+        full: weft.TensorOp,
+    ):
         product = MatmulOp(weft.silu(x + row) * full, y)
         return [weft.gelu(product) + 1, product]
 
@@ -107,8 +122,8 @@ def test_functions_before_and_after(name, processor):
 
 
 @both
-def test_a_batch_that_shares_a_matrix(processor):
-    def build(x, y):
+def test_a_batch_that_shares_a_matrix(processor: str):
+    def build(x: weft.TensorOp, y: weft.TensorOp):
         return MatmulOp(weft.relu(x) - 1, weft.broadcast(y, (4, 90, 6)))
 
     x, y = numbers("float32", 4, 9, 90), numbers("float32", 1, 90, 6)
@@ -116,8 +131,8 @@ def test_a_batch_that_shares_a_matrix(processor):
 
 
 @both
-def test_layouts_of_what_is_read(processor):
-    def build(x, y, z):
+def test_layouts_of_what_is_read(processor: str):
+    def build(x: weft.TensorOp, y: weft.TensorOp, z: weft.TensorOp):
         return MatmulOp(weft.relu(weft.transpose(x) + z[::-1, ::2]), y[:, ::-1])
 
     given = numbers("float32", 70, 133), numbers("float32", 70, 6), numbers("float32", 133, 140)
@@ -139,7 +154,7 @@ STEPS = {
 
 @both
 @pytest.mark.parametrize("name", STEPS)
-def test_what_is_computed_before_a_product_and_what_is_not(name, processor):
+def test_what_is_computed_before_a_product_and_what_is_not(name: str, processor: str):
     build, expected = STEPS[name]
     parameters = [weft.placeholder(shape) for shape in (FIRST, NARROW, WIDE)]
     found = build(*parameters)
@@ -162,7 +177,7 @@ TAKEN = {
 
 
 @pytest.mark.parametrize("name", TAKEN)
-def test_which_products_take_a_prologue(name):
+def test_which_products_take_a_prologue(name: str):
     processor, (m, k, n), expected = TAKEN[name]
     product = MatmulOp(weft.placeholder((m, k)), weft.placeholder((k, n)))
     assert takes_prologue(product, processor) is expected
@@ -170,7 +185,7 @@ def test_which_products_take_a_prologue(name):
 
 @pytest.mark.parametrize("processor", [SERIAL, PARALLEL], ids=["serial", "parallel"])
 @pytest.mark.parametrize(("m", "n"), [(1, 9), (9, 1)])
-def test_a_vector_is_not_computed_before_a_product(m, n, processor):
+def test_a_vector_is_not_computed_before_a_product(m: int, n: int, processor: Processor):
     x, y = weft.placeholder((m, 50)), weft.placeholder((50, n))
     graph = capture([weft.relu(x) @ y], [x, y])
     relu, product = (op for op in graph.ops if op.args and not isinstance(op, BroadcastOp))
@@ -182,7 +197,7 @@ def test_a_vector_is_not_computed_before_a_product(m, n, processor):
 
 
 @both
-def test_random_prologues(processor):
+def test_random_prologues(processor: str):
     """Values with several uses, constants, and broadcast rows and columns."""
     random = np.random.default_rng(0)
     for _ in range(12):
@@ -190,7 +205,15 @@ def test_random_prologues(processor):
         kinds = random.integers(0, 5, size=random.integers(1, 7))
         picks = random.integers(0, 100, size=(len(kinds), 2))
 
-        def build(x, y, row, column, kinds=kinds, picks=picks, shape=(int(m), int(k))):
+        def build(
+            x: weft.TensorOp,
+            y: weft.TensorOp,
+            row: weft.TensorOp,
+            column: weft.TensorOp,
+            kinds: Any = kinds,
+            picks: Any = picks,
+            shape: Any = (int(m), int(k)),
+        ):
             known = [x, weft.broadcast(row, shape), weft.broadcast(column, shape)]
             for kind, (one, other) in zip(kinds, picks, strict=True):
                 a, b = known[one % len(known)], known[other % len(known)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from weft.ir import results, storage
@@ -23,7 +25,7 @@ NO_STEPS = (
 COMPLEX = (complex_parts.RealOp, complex_parts.ImagOp, complex_parts.ComplexOp)
 
 
-def below(kind):
+def below(kind: type[Any]):
     """Yield weft's own leaf classes below a class."""
     for each in kind.__subclasses__():
         if each.__subclasses__():
@@ -39,5 +41,5 @@ def primitives():
 
 
 @pytest.mark.parametrize("kind", primitives(), ids=lambda kind: kind.__name__)
-def test_every_primitive_of_real_numbers_has_a_rule(kind):
+def test_every_primitive_of_real_numbers_has_a_rule(kind: type[Any]):
     assert rules.find(kind) is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,10 +47,10 @@ POOLS = {
 }
 
 
-def three(attributes):
+def three(attributes: dict[str, int]):
     """Return a function that builds a convolution and both of its gradients."""
 
-    def build(x, w, delta):
+    def build(x: weft.TensorOp, w: weft.TensorOp, delta: weft.TensorOp):
         y = weft.conv(x, w, **attributes)
         geometry = y.geometry()
         lengths, kernel = x.axes.lengths[2:], w.axes.lengths[2:]
@@ -62,7 +63,7 @@ def three(attributes):
     return build
 
 
-def operands(name, dtype):
+def operands(name: str, dtype: str):
     """Return images, filters and outputs of a convolution."""
     images, filters, attributes = CONVOLUTIONS[name]
     y = weft.conv(weft.placeholder(images), weft.placeholder(filters), **attributes)
@@ -71,14 +72,14 @@ def operands(name, dtype):
 
 @everywhere
 @pytest.mark.parametrize("name", CONVOLUTIONS)
-def test_convolutions(name, processor):
+def test_convolutions(name: str, processor: str):
     build = three(CONVOLUTIONS[name][2])
     check(build, *operands(name, "float32"), processor=processor)
 
 
 @pytest.mark.parametrize("units", [1, 2, 3])
 @pytest.mark.parametrize("batch", [5, 7, 11])
-def test_places_of_no_image_do_not_count(batch, units):
+def test_places_of_no_image_do_not_count(batch: Any, units: Any):
     """Work items have several images at a time, some of them one fewer."""
     arrays = [
         numbers("float32", *shape) for shape in ((batch, 2, 6, 12), (9, 2, 3, 6), (batch, 9, 6, 9))
@@ -89,15 +90,15 @@ def test_places_of_no_image_do_not_count(batch, units):
 
 @everywhere
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "float16", "bfloat16", "float64"])
-def test_dtypes_of_convolutions(dtype, processor):
+def test_dtypes_of_convolutions(dtype: Any, processor: str):
     name = "all attributes"
     exact = dtype not in ("float16", "bfloat16")
     check(three(CONVOLUTIONS[name][2]), *operands(name, dtype), processor=processor, exact=exact)
 
 
 @both
-def test_convolutions_of_views(processor):
-    def build(x, w):
+def test_convolutions_of_views(processor: str):
+    def build(x: weft.TensorOp, w: weft.TensorOp):
         turned = weft.transpose(w, (1, 0, 2, 3))
         return weft.conv(x[:, :, ::-1, 1::2], turned, padding=1)
 
@@ -106,14 +107,14 @@ def test_convolutions_of_views(processor):
 
 
 @both
-def test_strides_with_many_phases(processor):
+def test_strides_with_many_phases(processor: str):
     images, filters = numbers("float32", 1, 2, 15, 15), numbers("float32", 3, 2, 5, 5)
     delta = numbers("float32", 1, 3, 3, 3)
     check(three({"stride": 5}), images, filters, delta, processor=processor)
 
 
 @both
-def test_padding_does_not_reach_the_image(processor):
+def test_padding_does_not_reach_the_image(processor: str):
     images, filters = numbers("float32", 2, 3, 9, 10), numbers("float32", 4, 3, 3, 3)
     images[1] = np.inf
     build = lambda x, w: weft.conv(x, abs(w) + 1, padding=1)  # noqa: E731
@@ -123,7 +124,7 @@ def test_padding_does_not_reach_the_image(processor):
 @everywhere
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
 @pytest.mark.parametrize("name", POOLS)
-def test_maxima_and_where_they_are(name, dtype, processor):
+def test_maxima_and_where_they_are(name: str, dtype: str, processor: str):
     shape, attributes = POOLS[name]
     build = lambda x: weft.max_pool_with_indices(x, **attributes)  # noqa: E731
     check(build, awkward(dtype, *shape), processor=processor)
@@ -132,10 +133,10 @@ def test_maxima_and_where_they_are(name, dtype, processor):
 @everywhere
 @pytest.mark.parametrize("count_include_pad", [False, True])
 @pytest.mark.parametrize("name", POOLS)
-def test_means(name, count_include_pad, processor):
+def test_means(name: str, count_include_pad: bool, processor: str):
     shape, attributes = POOLS[name]
 
-    def build(x):
+    def build(x: weft.TensorOp):
         return weft.avg_pool(x, **attributes, count_include_pad=count_include_pad)
 
     check(build, numbers("float32", *shape), processor=processor, exact=False)
@@ -144,13 +145,13 @@ def test_means(name, count_include_pad, processor):
 @everywhere
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", POOLS)
-def test_shares_of_the_largest(name, dtype, processor):
+def test_shares_of_the_largest(name: str, dtype: str, processor: str):
     shape, attributes = POOLS[name]
     images = numbers(dtype, *shape)
     images.reshape(-1)[20] = np.nan
     pooled = weft.max_pool(weft.placeholder(shape, dtype=dtype), **attributes)
 
-    def build(delta, x):
+    def build(delta: weft.TensorOp, x: weft.TensorOp):
         y = weft.max_pool(x, **attributes)
         return MaxPoolInputOp(delta, x, y, **y.sliding._asdict())
 
@@ -160,7 +161,7 @@ def test_shares_of_the_largest(name, dtype, processor):
 
 @everywhere
 @pytest.mark.parametrize("name", [*POOLS, "rows", "rows of three"])
-def test_shares_of_infinite_adjoints(name, processor):
+def test_shares_of_infinite_adjoints(name: str, processor: str):
     more = {
         "rows": ((2, 3, 6, 28), {"kernel": 2}),
         "rows of three": ((1, 2, 6, 57), {"kernel": (2, 3)}),
@@ -169,7 +170,7 @@ def test_shares_of_infinite_adjoints(name, processor):
     images = awkward("float32", *shape)
     pooled = weft.max_pool(weft.placeholder(shape), **attributes)
 
-    def build(delta, x):
+    def build(delta: weft.TensorOp, x: weft.TensorOp):
         y = weft.max_pool(x, **attributes)
         return y, MaxPoolInputOp(delta, x, y, **y.sliding._asdict())
 
@@ -181,8 +182,8 @@ def test_shares_of_infinite_adjoints(name, processor):
 @pytest.mark.parametrize("kernel", [1, 2, 3, 5])
 @pytest.mark.parametrize("stride", [1, 2, 3, 4])
 @pytest.mark.parametrize("length", [11, 33, 70])
-def test_rows_of_maxima(kernel, stride, length, processor):
-    def build(x):
+def test_rows_of_maxima(kernel: int, stride: int, length: int, processor: str):
+    def build(x: weft.TensorOp):
         padding = [(kernel // 2, kernel // 2), (kernel // 2, kernel // 3)]
         return weft.max_pool(x, kernel, stride=stride, padding=padding)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -21,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.share(5)]
 LONG = 2 * BLOCK + 77
 
 
-def both_moments(x):
+def both_moments(x: Any):
     return weft.mean(x), weft.variance(x), weft.max(x)
 
 
@@ -47,7 +50,7 @@ VARIANCES = {
 
 @both
 @pytest.mark.parametrize("name", VARIANCES)
-def test_variances(name, processor):
+def test_variances(name: str, processor: str):
     shape, build, dtype = VARIANCES[name]
     values = (np.random.default_rng(2).standard_normal(shape) * 2 + 1).astype(dtype)
     check(build, values, processor=processor, exact=False, passes=FUSING)
@@ -55,7 +58,7 @@ def test_variances(name, processor):
 
 @settings(max_examples=10, deadline=None)
 @given(st.integers(8192, 5 * BLOCK), st.sampled_from([0, 3, 1000]))
-def test_any_length_around_any_mean(length, mean):
+def test_any_length_around_any_mean(length: Any, mean: Any):
     values = (np.random.default_rng(length).standard_normal(length) + mean).astype("f4")
     x = weft.placeholder((length,))
     (found,), _ = run([weft.variance(x)], x, arrays=[values], processor=SERIAL, passes=FUSING)
@@ -63,7 +66,7 @@ def test_any_length_around_any_mean(length, mean):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_has_no_variance(value):
+def test_what_is_not_finite_has_no_variance(value: float):
     x = weft.placeholder((LONG,))
     values = np.ones(LONG, "f4")
     values[LONG // 2] = value
@@ -71,7 +74,7 @@ def test_what_is_not_finite_has_no_variance(value):
     assert np.isnan(found)
 
 
-def planned(build, count):
+def planned(build: Callable[..., Any], count: int):
     """Return the plan of a function of some long rows, and its kernels."""
     parameters = [weft.placeholder((LONG,)) for _ in range(count)]
     plan = plan_of([build(*parameters)], *parameters, processor=SERIAL, passes=FUSING)
@@ -94,7 +97,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_other_sums_are_no_variances(name):
+def test_other_sums_are_no_variances(name: str):
     _, kernels = planned(OTHERS[name], 2)
     assert kernels
     assert not any(map(find_variances, kernels))
@@ -103,12 +106,12 @@ def test_other_sums_are_no_variances(name):
 class Loops:
     """The attributes of a loop nest that its division into blocks needs."""
 
-    def __init__(self, *reduced):
+    def __init__(self, *reduced: Any):
         self.reduced = reduced
 
 
 @given(st.integers(1, 10**6), st.integers(1, 2 * BLOCK), st.integers(1, 24))
-def test_blocks_cover_a_row_and_none_is_empty(first, inner, parts):
+def test_blocks_cover_a_row_and_none_is_empty(first: Any, inner: Any, parts: Any):
     nest = Loops(first, inner)
     blocks = count_blocks(nest, parts)
     chunk = -(-first // blocks)

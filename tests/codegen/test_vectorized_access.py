@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 import weft
+from weft_c.processor import Processor
 
 pytest.importorskip("pyopencl")
 import nvrtc
@@ -28,7 +31,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.share(6)]
 LENGTHS = (0, 1, 3, 4, 5, 1023, 1024, 4097)
 
 
-def source_of(build, *shapes, dtype="float32", processor=VECTORIZED, passes=FUSING):
+def source_of(
+    build: Callable[..., Any],
+    *shapes: Any,
+    dtype: str = "float32",
+    processor: Processor = VECTORIZED,
+    passes: tuple[str, ...] = FUSING,
+):
     parameters = [weft.placeholder(shape, dtype=dtype) for shape in shapes]
     results = build(*parameters)
     results = list(results) if isinstance(results, tuple | list) else [results]
@@ -36,15 +45,15 @@ def source_of(build, *shapes, dtype="float32", processor=VECTORIZED, passes=FUSI
     return work_of(plan, processor)[1]
 
 
-def vector_types_in(source):
+def vector_types_in(source: str):
     """Return the vector types that a source declares, such as ``f32_by_4``."""
     return set(re.findall(r"} (\w+_by_\d+);", source))
 
 
-def exponentials(count):
+def exponentials(count: int):
     """Return a function that applies `count` exponentials to each element."""
 
-    def build(x):
+    def build(x: weft.TensorOp):
         for _ in range(count):
             x = weft.exp(x)
         return x
@@ -52,18 +61,18 @@ def exponentials(count):
     return build
 
 
-def columns_and_rows(x):
+def columns_and_rows(x: Any):
     """Return results that vary along columns, and some that do not."""
     centered = x * 2 - weft.mean(x, axis=0)
     return weft.sum(weft.exp(centered) + x[0], axis=0) * x[1], centered * x[0]
 
 
-def at(places):
+def at(places: Any):
     """Return constant indices."""
     return weft.constant(np.array(places, np.int32))
 
 
-def block_of(x, shape):
+def block_of(x: weft.TensorOp, shape: tuple[int, ...]):
     """Return a block with a dynamic start."""
     starts = [weft.cast(weft.sum(weft.zeros((2,))), "int32") for _ in shape]
     return weft.dynamic_slice(x, starts, shape)
@@ -160,7 +169,7 @@ MOVES = {
 
 
 @pytest.mark.parametrize("name", MAPS)
-def test_maps_use_vector_accesses_where_all_is_aligned(name):
+def test_maps_use_vector_accesses_where_all_is_aligned(name: str):
     dtype, shapes, build, expected = MAPS[name]
     assert vector_types_in(source_of(build, *shapes, dtype=dtype)) == expected
     values = [awkward(dtype, *shape) for shape in shapes]
@@ -168,7 +177,7 @@ def test_maps_use_vector_accesses_where_all_is_aligned(name):
 
 
 @pytest.mark.parametrize("name", REDUCTIONS)
-def test_reductions_use_vector_accesses_where_rows_are_aligned(name):
+def test_reductions_use_vector_accesses_where_rows_are_aligned(name: str):
     shape, build, expected = REDUCTIONS[name]
     assert vector_types_in(source_of(build, shape)) == expected
     values = np.random.default_rng(2).standard_normal(shape).astype(np.float32) / 2
@@ -176,7 +185,7 @@ def test_reductions_use_vector_accesses_where_rows_are_aligned(name):
 
 
 @pytest.mark.parametrize("name", MOVES)
-def test_moves_use_vector_accesses_where_all_is_aligned(name):
+def test_moves_use_vector_accesses_where_all_is_aligned(name: str):
     shapes, build, expected = MOVES[name]
     source = source_of(build, *shapes, passes=())
     assert {each for each in vector_types_in(source) if each.startswith("u")} == expected
@@ -184,7 +193,7 @@ def test_moves_use_vector_accesses_where_all_is_aligned(name):
 
 
 @pytest.mark.parametrize("dtype", EVERY)
-def test_every_dtype_moves_and_adds_up_in_columns(dtype):
+def test_every_dtype_moves_and_adds_up_in_columns(dtype: str):
     check(
         lambda x: [weft.contiguous(x[::2]), weft.concat([x, x], 0), weft.max(x, axis=0)],
         numbers(dtype, 70, 48), processor="vectors",
@@ -192,8 +201,8 @@ def test_every_dtype_moves_and_adds_up_in_columns(dtype):
 
 
 @pytest.mark.parametrize("dtype", EVERY)
-def test_every_dtype_at_every_length(dtype):
-    def build(*given):
+def test_every_dtype_at_every_length(dtype: str):
+    def build(*given: Any):
         *rows, one = given
         for part in [*rows, rows[-1][1:]]:
             yield weft.where(part > one[0], part, one[0])
@@ -208,7 +217,7 @@ def test_every_dtype_at_every_length(dtype):
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-def test_every_length(length):
+def test_every_length(length: int):
     values = numbers("int32", length)
     check(
         lambda x: [x * 2 + 1, x > 1, weft.sum(x), weft.sum(x * x)],
@@ -224,7 +233,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_no_vector_accesses_on(name):
+def test_no_vector_accesses_on(name: str):
     source = source_of(lambda x: (x + 1, weft.sum(x)), (64,), processor=OTHERS[name])
     assert "_by_" not in source
 
@@ -236,7 +245,7 @@ def test_vectors_are_no_wider_than_the_alignment_of_addresses():
 
 @settings(max_examples=400, deadline=None)
 @given(st.data())
-def test_every_vector_access_is_aligned(data):
+def test_every_vector_access_is_aligned(data: Any):
     shape = data.draw(st.lists(st.sampled_from([24, 6, 7, 1]), min_size=1, max_size=3))
     x = weft.placeholder(shape, dtype=data.draw(st.sampled_from(["float32", "float64", "int8"])))
     start, step = st.sampled_from([0, 0, 1, 4]), st.sampled_from([1, 1, 1, 2, -1])
@@ -277,7 +286,7 @@ WHOLE_VECTORS = {
 @pytest.mark.needs("nvrtc")
 @pytest.mark.parametrize("dtype", ["int8", "float16", "bfloat16", "int32", "float32", "float64"])
 @pytest.mark.parametrize("name", WHOLE_VECTORS)
-def test_cuda_moves_sixteen_bytes_at_once(name, dtype):
+def test_cuda_moves_sixteen_bytes_at_once(name: str, dtype: str):
     shape, build = WHOLE_VECTORS[name]
     ptx = nvrtc.ptx_of(source_of(build, shape, dtype=dtype, processor=CUDA_PARALLEL))
     for access in ("ld", "st"):
@@ -292,8 +301,10 @@ def test_cuda_moves_sixteen_bytes_at_once(name, dtype):
 @pytest.mark.needs("nvrtc")
 @pytest.mark.parametrize("dtype", ["int32", "uint32"])
 @pytest.mark.parametrize("negated", [lambda x: -x, lambda x: 0 - x], ids=["-x", "0-x"])
-def test_cuda_keeps_negations_of_integers_from_its_assembler(dtype, negated):
-    def build(x):
+def test_cuda_keeps_negations_of_integers_from_its_assembler(
+    dtype: str, negated: Callable[..., Any]
+):
+    def build(x: weft.TensorOp):
         return weft.min(negated(x), axis=1), negated(x)
 
     ptx = nvrtc.ptx_of(source_of(build, (3, 4), dtype=dtype, processor=CUDA_PARALLEL))

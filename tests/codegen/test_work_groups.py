@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 import weft
+from weft_c.processor import Processor
 
 pytest.importorskip("pyopencl")
 import nvrtc
@@ -41,7 +44,9 @@ MANY_SHUFFLING = replace(SHUFFLING, units=16)
 LONGEST = 131_101
 
 
-def work(build, *shapes, processor=MANY, dtype="float32"):
+def work(
+    build: Callable[..., Any], *shapes: Any, processor: Processor = MANY, dtype: str = "float32"
+):
     """Return launches by title, each with its groups, and the source."""
     parameters = [weft.placeholder(shape, dtype=dtype) for shape in shapes]
     plan = plan_of([build(*parameters)], *parameters, processor=processor, passes=FUSING)
@@ -64,24 +69,24 @@ WHOLE = {
 
 @pytest.mark.parametrize("processor", [MANY, MANY_SHUFFLING])
 @pytest.mark.parametrize("name", WHOLE)
-def test_whole_reductions_in_many_splits(name, processor):
+def test_whole_reductions_in_many_splits(name: Any, processor: str):
     values = np.random.default_rng(3).standard_normal(LONGEST).astype(np.float32)
     check(WHOLE[name], values, processor=processor, exact=False, passes=FUSING)
 
 
 @pytest.mark.parametrize("processor", [MANY, MANY_SHUFFLING])
 @pytest.mark.parametrize("dtype", ["int8", "uint64", "float16", "bfloat16", "float64", "bool"])
-def test_whole_reductions_of_a_dtype(dtype, processor):
+def test_whole_reductions_of_a_dtype(dtype: Any, processor: str):
     values = numbers(dtype, LONGEST)
 
-    def build(x):
+    def build(x: Any):
         return [weft.max(x), weft.min(x)] if dtype == "bool" else [weft.sum(x), weft.max(x)]
 
     check(build, values, processor=processor, exact=dtype != "float64", passes=FUSING)
 
 
 @pytest.mark.parametrize(("processor", "is_group"), [(MANY, True), (PARALLEL, False)])
-def test_a_group_combines_many_splits(processor, is_group):
+def test_a_group_combines_many_splits(processor: Processor, is_group: bool):
     launches, source = work(weft.sum, (LONGEST,), processor=processor)
     (_, parts), (title, groups) = launches
     assert (title, groups) == ("sum_of_all", 1)
@@ -93,7 +98,9 @@ def test_a_group_combines_many_splits(processor, is_group):
 @pytest.mark.parametrize("warp", [8, 16, 32, 64])
 @pytest.mark.parametrize("group", [8, 64, 256])
 @pytest.mark.parametrize("length", [64, 1000])
-def test_work_items_pass_each_other_values_where_they_fill_a_group(warp, group, length):
+def test_work_items_pass_each_other_values_where_they_fill_a_group(
+    warp: Any, group: Any, length: Any
+):
     processor = replace(VECTORIZED, group=group, dialect=replace(OPENCL, warp=warp))
     _, source = work(weft.softmax, (40, length), processor=processor)
     width = min(group, MIN_COALESCED if length == 64 else group)
@@ -125,7 +132,7 @@ COLUMNS = {
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_columns_are_split_for_all_units(name):
+def test_columns_are_split_for_all_units(name: Any):
     shape, expected = COLUMNS[name]
     launches, _ = work(lambda x: weft.sum(x, axis=0), shape)
     assert launches == expected
@@ -142,10 +149,10 @@ ROWS = [(1, 64), (7, 64), (8, 64), (1001, 64), (9, 70), (5, 128), (6, 200), (3, 
     [PARALLEL, MANY, replace(MANY, group=128), SHUFFLING, replace(MANY_SHUFFLING, group=256)],
 )
 @pytest.mark.parametrize("shape", ROWS)
-def test_a_group_takes_several_short_rows(shape, processor):
+def test_a_group_takes_several_short_rows(shape: Any, processor: str):
     values = np.random.default_rng(6).standard_normal(shape).astype(np.float32)
 
-    def build(x):
+    def build(x: Any):
         steady = weft.sum(x, axis=1) + x[:, 1]
         return [weft.softmax(x), steady, x * weft.max(x, axis=1)[:, None], weft.min(x, axis=1)]
 
@@ -160,7 +167,7 @@ SHARED = [
 
 
 @pytest.mark.parametrize(("dtype", "length", "groups"), SHARED)
-def test_short_rows_share_groups(dtype, length, groups):
+def test_short_rows_share_groups(dtype: str, length: int, groups: int):
     processor = replace(MANY, group=256)
     launches, _ = work(
         lambda x: x - weft.max(x, axis=1)[:, None], (10, length), processor=processor, dtype=dtype
@@ -172,7 +179,7 @@ EMPTY = [((0, 100), 0), ((0, 100), 1), ((100, 0), 0), ((100, 0), 1)]
 
 
 @pytest.mark.parametrize(("shape", "axis"), EMPTY)
-def test_nothing_is_added_up(shape, axis):
+def test_nothing_is_added_up(shape: tuple[int, ...], axis: int):
     check(lambda x: weft.sum(x, axis=axis), np.zeros(shape, np.float32), processor=MANY)
 
 
@@ -186,7 +193,7 @@ def test_an_invariant_result_waits_for_readers_of_the_memory_it_overwrites():
 
 @pytest.mark.parametrize("shape", [(9, 70), (70, 9), (300, 12), (20_011,)])
 @pytest.mark.parametrize("build", [weft.softmax, lambda x: x * 2 - weft.max(x, axis=-1)[..., None]])
-def test_no_block_is_empty(shape, build):
+def test_no_block_is_empty(shape: tuple[int, ...], build: Callable[..., Any]):
     _, source = work(build, shape)
     assert not re.search(r"{\s*}", source)
 
@@ -195,10 +202,10 @@ PEAKS = [0, 1, 4095, 4096, 65_536, LONGEST - 1]
 
 
 @pytest.mark.parametrize("dtype", EVERY)
-def test_an_extremum_is_found_in_splits(dtype):
+def test_an_extremum_is_found_in_splits(dtype: Any):
     values = numbers(dtype, LONGEST)
 
-    def build(x):
+    def build(x: Any):
         return [weft.argmax(x, axis=0), weft.argmin(x, axis=0)]
 
     check(build, values, processor=MANY)
@@ -206,7 +213,7 @@ def test_an_extremum_is_found_in_splits(dtype):
 
 @pytest.mark.parametrize("place", PEAKS)
 @pytest.mark.parametrize("peak", [2.0, np.nan, np.inf])
-def test_the_first_of_equal_peaks_is_found(place, peak):
+def test_the_first_of_equal_peaks_is_found(place: int, peak: float):
     values = np.zeros((2, LONGEST), np.float32)
     values[:, place::5000] = peak
     values[1] = -values[1]
@@ -221,7 +228,7 @@ def test_the_first_of_equal_peaks_is_found(place, peak):
     [((LONGEST,), 0, [32, 1]), ((5, 10_000), 1, [10, 5]), ((200, 10_000), 1, [128]),
      ((10_000, 5), 0, [10, 5])],
 )  # fmt: skip
-def test_long_lines_are_searched_in_splits(shape, axis, groups):
+def test_long_lines_are_searched_in_splits(shape: tuple[int, ...], axis: int, groups: list[int]):
     launches, _ = work(lambda x: weft.argmax(x, axis=axis), shape)
     assert [count for _, count in launches] == groups
     check(lambda x: weft.argmax(x, axis=axis), numbers("float32", *shape), processor=MANY)
@@ -229,8 +236,8 @@ def test_long_lines_are_searched_in_splits(shape, axis, groups):
 
 @pytest.mark.parametrize("dtype", EVERY)
 @pytest.mark.parametrize("descending", [True, False])
-def test_few_of_a_long_line_are_looked_for(dtype, descending):
-    def build(x):
+def test_few_of_a_long_line_are_looked_for(dtype: Any, descending: Any):
+    def build(x: Any):
         return [
             TopKIndicesOp(each, position=position, descending=descending, k=k)
             for each, position, k in [(x, 1, 1), (x.T, 0, MAX_SELECTED), (x[:, ::-1], 1, 7)]
@@ -240,13 +247,13 @@ def test_few_of_a_long_line_are_looked_for(dtype, descending):
 
 
 @pytest.mark.parametrize(("k", "is_network"), [(MAX_SELECTED, False), (MAX_SELECTED + 1, True)])
-def test_many_of_a_long_line_are_sorted(k, is_network):
+def test_many_of_a_long_line_are_sorted(k: int, is_network: bool):
     values = np.random.default_rng(8).standard_normal((2, 1500)).astype(np.float32)
     assert ("GLOBAL u32 *ranks" in work(lambda x: top(x, k), (2, 1500))[1]) is is_network
     check(lambda x: top(x, k), values, processor=MANY)
 
 
-def top(x, k):
+def top(x: weft.TensorOp, k: int):
     return TopKIndicesOp(x, position=1, descending=True, k=k)
 
 
@@ -265,7 +272,7 @@ FOR_CUDA = {
 
 @pytest.mark.needs("nvrtc")
 @pytest.mark.parametrize("name", FOR_CUDA)
-def test_groups_compile_for_cuda(name):
+def test_groups_compile_for_cuda(name: str):
     shape, build = FOR_CUDA[name]
     _, source = work(build, shape, processor=CUDA_PARALLEL)
     assert nvrtc.log_of(source, options=nvrtc.QUICKLY) == ""

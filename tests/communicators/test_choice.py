@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -57,7 +60,7 @@ def test_an_unknown_name_lists_what_is_installed(monkeypatch: pytest.MonkeyPatch
 def test_what_is_no_communicator_is_refused() -> None:
     class Plugin:
         @plugins.hookimpl
-        def weft_register_communicators(self, register) -> None:  # type: ignore[no-untyped-def]
+        def weft_register_communicators(self, register: Callable[..., Any]) -> None:  # type: ignore[no-untyped-def]
             register("list", list)
 
     with pytest.raises(plugins.registry.PluginError, match="not a subclass of Communicator"):

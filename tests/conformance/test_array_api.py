@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import array_api_strict
 import pytest
@@ -42,7 +43,7 @@ class StrictTransformer(weft_array_api.ArrayTransformer):
 
 class StrictPlugin:
     @hookimpl
-    def weft_register_backends(self, register):
+    def weft_register_backends(self, register: Callable[..., Any]):
         register(StrictTransformer.transformer_name, StrictTransformer)
 
 

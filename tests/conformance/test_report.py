@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -53,7 +54,7 @@ def run_suite(folder: Path, *options: str) -> tuple[str, Path]:
 
 
 @pytest.mark.long
-def test_a_run_writes_both_forms_of_its_report(tmp_path):
+def test_a_run_writes_both_forms_of_its_report(tmp_path: Path):
     out, found = run_suite(tmp_path)
     assert "1 failed, 2 passed, 1 skipped" in out
     assert "weft: report in" in out
@@ -72,7 +73,7 @@ def test_a_run_writes_both_forms_of_its_report(tmp_path):
     assert sorted(path.name for path in found.iterdir()) == ["report.json", "report.md"]
 
 
-def test_a_level_leaves_out_what_is_above_it(tmp_path):
+def test_a_level_leaves_out_what_is_above_it(tmp_path: Path):
     out, found = run_suite(tmp_path, "--weft-level=gradients")
     assert "1 failed, 2 passed, 1 deselected" in out
     assert "behavior" not in found.joinpath("report.md").read_text()
@@ -94,7 +95,7 @@ def test_levels_are_in_order():
         ({"float32": SKIPPED}, "-"),
     ],
 )
-def test_a_cell_names_what_does_not_work_first(results, cell):
+def test_a_cell_names_what_does_not_work_first(results: dict[str, str], cell: str):
     report = Report()
     for dtype, result in results.items():
         report.add(Outcome("one", "values", "test", "sin", dtype, result))
@@ -102,7 +103,7 @@ def test_a_cell_names_what_does_not_work_first(results, cell):
 
 
 @given(st.permutations(range(12)))
-def test_a_report_does_not_depend_on_the_order_of_tests(order):
+def test_a_report_does_not_depend_on_the_order_of_tests(order: list[int]):
     outcomes = [
         Outcome(backend, level, "test", "sin", dtype, PASSED)
         for backend in ("two", "one", "other")
@@ -134,7 +135,7 @@ class Partial(weft.NumPyTransformer):
 
     @property
     def target(self):
-        def supports(op):
+        def supports(op: weft.TensorOp):
             return whole.supports(op) and (self.has_sine or type(op).__name__ != "SinOp")
 
         whole = super().target
@@ -146,7 +147,7 @@ class Partial(weft.NumPyTransformer):
 ROWS = [Row("sin", weft.sin), Row("exp", weft.exp)]
 
 
-def problems_of(**changes):
+def problems_of(**changes: Any):
     transformer, lacking = Partial(), set()
     for name, value in changes.items():
         setattr(transformer, name, value)

@@ -50,7 +50,7 @@ class OtherDriver(OpenCLTransformer):
 
 class OtherDriverPlugin:
     @hookimpl
-    def weft_register_backends(self, register):
+    def weft_register_backends(self, register: Any):
         register(OtherDriver.transformer_name, OtherDriver)
 
 

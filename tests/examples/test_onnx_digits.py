@@ -15,7 +15,7 @@ SCRIPT = Path(__file__).parents[2] / "examples" / "onnx_digits.py"
 
 
 @pytest.mark.slow
-def test_a_model_of_five_digits_learns_ten(tmp_path):
+def test_a_model_of_five_digits_learns_ten(tmp_path: Path):
     pytest.importorskip("sklearn")
     path = tmp_path / "tuned.onnx"
     found = subprocess.run(

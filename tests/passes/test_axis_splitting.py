@@ -1,6 +1,10 @@
 """Factors say what views show: moves between axis splits give what NumPy gives."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,17 +33,17 @@ from weft_passes.axis_splitting import (
 from weft_passes.strides import last_row, suits_products
 
 
-def value_of(op, x, array):
+def value_of(op: weft.TensorOp, x: weft.TensorOp, array: np.ndarray):
     (value,), _ = evaluate(weft.capture([op], [x]), [array])
     return value
 
 
-def counted(shape):
+def counted(shape: tuple[int, ...]):
     return np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
 
 
 @st.composite
-def axis_splits(draw, factors):
+def axis_splits(draw: st.DrawFn, factors: list[Any]):
     """Draw axes, of which some have length 1, that consist of the given factors in any order."""
     order = draw(st.permutations(factors))
     cuts = sorted(draw(st.lists(st.integers(0, len(order)), max_size=4)))
@@ -48,7 +52,7 @@ def axis_splits(draw, factors):
 
 
 @st.composite
-def pairs_of_splits(draw):
+def pairs_of_splits(draw: st.DrawFn):
     """Draw two axis splits, of which the second may have more factors."""
     factors = [Factor(length) for length in draw(st.lists(st.sampled_from((2, 3, 4)), max_size=5))]
     present = (
@@ -57,7 +61,7 @@ def pairs_of_splits(draw):
     return draw(axis_splits(present)), draw(axis_splits(factors))
 
 
-def shown(array, split, target):
+def shown(array: np.ndarray, split: tuple[Any, ...], target: tuple[Any, ...]):
     """Return an array of one axis split in another, by way of an axis for each factor."""
     have, wanted = flat(split), flat(target)
     order = [have.index(factor) for factor in wanted if factor in have]
@@ -68,7 +72,7 @@ def shown(array, split, target):
 
 @settings(deadline=None)
 @given(pair=pairs_of_splits())
-def test_moves_lead_from_one_form_to_another(pair):
+def test_moves_lead_from_one_form_to_another(pair: tuple[Any, ...]):
     split, target = pair
     array = counted(lengths(split))
     x = weft.placeholder(lengths(split))
@@ -79,7 +83,7 @@ def test_moves_lead_from_one_form_to_another(pair):
 
 @settings(deadline=None)
 @given(pair=pairs_of_splits())
-def test_moves_describe_views_as_well(pair):
+def test_moves_describe_views_as_well(pair: tuple[Any, ...]):
     split, target = pair
     array = counted(lengths(split))
     lies = contiguous(lengths(split), float32)
@@ -97,7 +101,7 @@ def test_the_same_form_needs_no_move():
 
 
 @st.composite
-def views(draw, x):
+def views(draw: st.DrawFn, x: weft.TensorOp):
     """Draw transpositions, reshapes and broadcasts of a tensor."""
     y = x
     for kind in draw(st.lists(st.sampled_from("trb"), max_size=5)):
@@ -114,7 +118,7 @@ def views(draw, x):
 
 
 @st.composite
-def splits(draw, size):
+def splits(draw: st.DrawFn, size: int):
     shape = [size]
     for _ in range(draw(st.integers(0, 3))):
         place = draw(st.integers(0, len(shape) - 1))
@@ -127,7 +131,7 @@ def splits(draw, size):
 
 @settings(deadline=None)
 @given(data=st.data(), shape=splits(24))
-def test_a_view_is_known_by_its_form(data, shape):
+def test_a_view_is_known_by_its_form(data: st.DataObject, shape: tuple[int, ...]):
     x = weft.placeholder(shape)
     graph = weft.capture([data.draw(views(x))], [x])
     known = {}
@@ -156,7 +160,9 @@ def test_a_view_is_known_by_its_form(data, shape):
         ((2, 3), (3, 2), None),
     ],
 )
-def test_common_factors_are_found_where_lengths_divide(one, other, expected):
+def test_common_factors_are_found_where_lengths_divide(
+    one: tuple[int, ...], other: tuple[int, ...], expected: tuple[int, ...] | None
+):
     rows = [tuple(map(Factor, sizes)) for sizes in (one, other)]
     assert align((rows[0],), (rows[1],)) == (expected is not None)
     found = [tuple(factor.length for factor in flat(settled((row,)))) for row in rows]
@@ -192,7 +198,9 @@ def test_a_long_chain_of_merged_factors_is_followed_without_recursion():
         (lambda x: weft.broadcast(x[:1, 0], (4, 6)), (24, 0), False),
     ],
 )
-def test_strides_are_followed_through_views(build, row, suits):
+def test_strides_are_followed_through_views(
+    build: Callable[..., Any], row: tuple[int, ...], suits: bool
+):
     x = weft.placeholder((4, 6))
     (output,) = weft.capture([build(x)], [x]).outputs
     lies = Layouts().of(output)

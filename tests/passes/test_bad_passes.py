@@ -29,7 +29,7 @@ def w(*shape: Any) -> Any:
     return weft.variable(shape)
 
 
-def test_a_computation_of_an_op_of_a_captured_graph(transformer):
+def test_a_computation_of_an_op_of_a_captured_graph(transformer: weft.Transformer):
     a = x(2)
     graph = weft.capture([weft.tanh(a) * 2], [a])
     for op in (*graph.inputs, *graph.outputs):
@@ -41,7 +41,7 @@ def test_a_computation_of_an_op_of_a_captured_graph(transformer):
 
 def changed_by(do_pass: Callable[[weft.Graph], Any]) -> weft.GraphPass:
     class Changes(weft.GraphPass):
-        def do_pass(self, graph, target):
+        def do_pass(self, graph: weft.Graph, target: weft.Target):
             return do_pass(graph)
 
     return Changes()
@@ -168,7 +168,7 @@ ILLEGAL: dict[str, tuple[Callable[[weft.Graph], Any], str]] = {
 
 
 @pytest.mark.parametrize(("do_pass", "message"), ILLEGAL.values(), ids=ILLEGAL)
-def test_a_pass_that_breaks_the_graph(do_pass, message):
+def test_a_pass_that_breaks_the_graph(do_pass: Callable[..., Any], message: str):
     graph = a_graph()
     before = graph.text()
     with pytest.raises(PassError, match=message) as caught:
@@ -185,7 +185,9 @@ UNFUSED = [name for name in DEFAULT_PIPELINE if name != "fusion"]
 
 @pytest.mark.parametrize("position", [0, 3, len(UNFUSED)], ids=["first", "inside", "last"])
 @pytest.mark.parametrize("do_pass", [case for case, _ in ILLEGAL.values()], ids=ILLEGAL)
-def test_a_broken_graph_is_refused_before_code_is_generated(do_pass, position, monkeypatch):
+def test_a_broken_graph_is_refused_before_code_is_generated(
+    do_pass: Callable[..., Any], position: int, monkeypatch: pytest.MonkeyPatch
+):
     with weft.make_transformer("numpy", cache=False, passes=UNFUSED) as transformer:
         monkeypatch.setattr(transformer, "transform_ordered_ops", None)
         transformer.register_graph_pass(changed_by(do_pass), position)
@@ -199,7 +201,7 @@ def test_the_pass_to_blame_is_the_first_one_that_went_wrong():
         raise KeyError("what a pass may meet in a malformed graph")
 
     class Innocent(weft.GraphPass):
-        def do_pass(self, graph, target):
+        def do_pass(self, graph: weft.Graph, target: weft.Target):
             return fails(graph)
 
     guilty = changed_by(ILLEGAL["dtype"][0])
@@ -230,11 +232,11 @@ class PingPong(weft.PeepholeGraphPass):
     """Two rules that undo each other."""
 
     @weft.visit.on_type(AddOp)
-    def there(self, op):
+    def there(self, op: weft.TensorOp):
         self.replace_op(op, weft.subtract(op.args[0], -op.args[1]))
 
     @weft.visit.on_type(SubtractOp)
-    def back(self, op):
+    def back(self, op: weft.TensorOp):
         self.replace_op(op, weft.add(op.args[0], -op.args[1]))
 
 
@@ -242,11 +244,11 @@ class Reshapes(weft.PeepholeGraphPass):
     """A rule that changes the shape, and one that changes the dtype."""
 
     @weft.visit.on_type(AddOp)
-    def shape(self, op):
+    def shape(self, op: weft.TensorOp):
         self.replace_op(op, weft.sum(op))
 
     @weft.visit.on_type(MultiplyOp)
-    def dtype(self, op):
+    def dtype(self, op: weft.TensorOp):
         self.replace_op(op, weft.cast(op, "float64"))
 
 
@@ -254,12 +256,12 @@ class Grows(weft.PeepholeGraphPass):
     """A rule that matches what it makes, deeper and deeper."""
 
     @weft.visit.on_type(AddOp)
-    def visit(self, op):
+    def visit(self, op: weft.TensorOp):
         self.replace_op(op, weft.tanh(weft.add(*op.args)))
 
 
 @pytest.mark.parametrize("growing", [PingPong, Grows])
-def test_a_pass_that_never_ends(growing):
+def test_a_pass_that_never_ends(growing: type[Any]):
     a = x(2)
     y = a + 1
     with pytest.raises(PassDidNotConverge, match=f"pass {growing.__name__}") as caught:
@@ -269,7 +271,7 @@ def test_a_pass_that_never_ends(growing):
 
 
 @pytest.mark.parametrize("build", [lambda a: a + 1, lambda a: a * 2], ids=["shape", "dtype"])
-def test_a_pass_that_changes_axes_or_dtype(build):
+def test_a_pass_that_changes_axes_or_dtype(build: Callable[..., Any]):
     a = x(2)
     y = build(a)
     with pytest.raises(

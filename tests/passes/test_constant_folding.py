@@ -21,7 +21,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_a_result_takes_no_more_memory_than_its_operands(name):
+def test_a_result_takes_no_more_memory_than_its_operands(name: str):
     build, is_folded = VALUES[name]
     with weft.make_transformer("numpy") as transformer:
         folded = ConstantFolding().do_pass(capture([build()], ()), transformer.target)

@@ -1,5 +1,10 @@
 """Layout: views go where they cost nothing, and values stay what they are."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -38,14 +43,14 @@ def target():
     return weft.Target("reference", lambda op: not isinstance(op, CompositeOp))
 
 
-def prepared(results, parameters):
+def prepared(results: list[Any], parameters: list[Any]):
     graph = weft.capture(results, parameters)
     for name in PASSES:
         graph = plugins.load(plugins.PASSES, name)().do_pass(graph, target())
     return graph
 
 
-def laid_out(graph):
+def laid_out(graph: weft.Graph):
     text = graph.text()
     result = plugins.load(plugins.PASSES, "layout")().do_pass(graph, target())
     result.verify()
@@ -53,18 +58,18 @@ def laid_out(graph):
     return result
 
 
-def views(graph):
+def views(graph: weft.Graph):
     """Return how many transpositions and reshapes there are."""
     return sum(isinstance(op, TransposeOp | ReshapeOp) for op in graph.ops)
 
 
-def copied(graph):
+def copied(graph: weft.Graph):
     """Return the bytes that steps of the plan copy."""
     steps = make_plan(graph, target()).steps
     return sum(step.out.nbytes for step in steps if isinstance(step.op, ContiguousOp | ReshapeOp))
 
 
-def read_with_strides(graph):
+def read_with_strides(graph: weft.Graph):
     """Return the bytes that steps of the plan read with strides along the last axis."""
     steps = make_plan(graph, target()).steps
     operands = (arg for step in steps if not isinstance(step.op, MatmulOp) for arg in step.args)
@@ -73,13 +78,13 @@ def read_with_strides(graph):
     )
 
 
-def shapes(graph, *kinds):
+def shapes(graph: weft.Graph, *kinds: Any):
     """Return the shapes that ops of some classes have, of reductions those of their operands."""
     found = (op for op in graph.ops if isinstance(op, kinds))
     return {(op.args[0] if isinstance(op, ReductionOp) else op).axes.shape for op in found}
 
 
-def p(*shape):
+def p(*shape: Any):
     return weft.placeholder(shape)
 
 
@@ -227,7 +232,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row[0].__name__)
-def test_views_go_where_they_cost_least(row):
+def test_views_go_where_they_cost_least(row: tuple[Any, ...]):
     build, *measured, domains = row
     before = prepared(*build())
     after = laid_out(before)
@@ -237,7 +242,7 @@ def test_views_go_where_they_cost_least(row):
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row[0].__name__)
-def test_a_second_run_finds_nothing_to_do(row):
+def test_a_second_run_finds_nothing_to_do(row: tuple[Any, ...]):
     graph = laid_out(prepared(*row[0]()))
     assert laid_out(graph) is graph
 
@@ -278,7 +283,7 @@ def test_long_chains_are_laid_out_without_recursion():
 
 @thorough
 @given(program=programs())
-def test_random_programs_keep_their_values(program):
+def test_random_programs_keep_their_values(program: Any):
     graph = weft.capture(program.results, program.placeholders)
     wanted = expectations(graph, program.arrays, target())
     for name in (None, *PASSES):
@@ -290,7 +295,7 @@ def test_random_programs_keep_their_values(program):
             assert difference(value, op, expected, target()) is None
 
 
-def _split(draw, size):
+def _split(draw: st.DrawFn, size: Any):
     """Draw a shape of a size."""
     shape = [size]
     for _ in range(draw(st.integers(0, 3))):
@@ -301,13 +306,13 @@ def _split(draw, size):
     return tuple(shape)
 
 
-def _seen_otherwise(draw, x):
+def _seen_otherwise(draw: st.DrawFn, x: Any):
     if draw(st.booleans()):
         x = weft.transpose(x, draw(st.permutations(range(x.rank))))
     return weft.reshape(x, _split(draw, x.axes.size)) if draw(st.booleans()) else x
 
 
-def _combined(draw, x, pool):
+def _combined(draw: st.DrawFn, x: Any, pool: Any):
     y = draw(st.sampled_from(pool))
     if y.axes.size == x.axes.size:
         y = weft.reshape(_seen_otherwise(draw, y), x.axes.shape)
@@ -316,7 +321,7 @@ def _combined(draw, x, pool):
     return draw(st.sampled_from((weft.maximum, weft.add, weft.subtract)))(x, y)
 
 
-def _reduced(draw, x):
+def _reduced(draw: st.DrawFn, x: Any):
     places = draw(st.sets(st.integers(0, x.rank - 1), min_size=1)) if x.rank else ()
     if not places:
         return weft.absolute(x)
@@ -331,7 +336,7 @@ def _reduced(draw, x):
 
 
 @st.composite
-def programs_of_views(draw):
+def programs_of_views(draw: st.DrawFn):
     """Draw programs of exact ops and of views in all places."""
     size = draw(st.sampled_from((12, 16, 24, 36)))
     scale = draw(st.sampled_from((1, 256)))
@@ -357,7 +362,7 @@ def programs_of_views(draw):
     return [*results, pool[-1]], inputs
 
 
-def require_equal_bits(graph, other):
+def require_equal_bits(graph: Any, other: Any):
     arrays = [
         np.random.default_rng(0).normal(size=op.axes.shape).astype(np.float32)
         for op in graph.inputs
@@ -368,12 +373,12 @@ def require_equal_bits(graph, other):
 
 @thorough
 @given(program=programs_of_views())
-def test_values_stay_equal_to_the_bit(program):
+def test_values_stay_equal_to_the_bit(program: Any):
     graph = prepared(*program)
     require_equal_bits(graph, laid_out(graph))
 
 
-def in_forms(graph, choose):
+def in_forms(graph: weft.Graph, choose: Callable[..., Any]):
     """Return the graph with each region in the axis split that is chosen from its candidates."""
     regions = Regions(graph)
     choice = SplitChooser(regions)
@@ -388,7 +393,7 @@ def in_forms(graph, choose):
 
 @thorough
 @given(program=programs_of_views(), data=st.data())
-def test_values_stay_the_same_in_whatever_form(program, data):
+def test_values_stay_the_same_in_whatever_form(program: Any, data: Any):
     graph = prepared(*program)
     require_equal_bits(graph, in_forms(graph, lambda splits: data.draw(st.sampled_from(splits))))
 
@@ -434,7 +439,7 @@ def repeated_along_different_axes():
         *(row[0] for row in TABLE),
     ],
 )
-def test_values_stay_the_same_in_every_form(build, number):
+def test_values_stay_the_same_in_every_form(build: Callable[..., Any], number: int):
     graph = prepared(*build())
     result = in_forms(graph, lambda splits: splits[number % len(splits)])
     arrays = [
@@ -447,7 +452,7 @@ def test_values_stay_the_same_in_every_form(build, number):
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(program=programs_of_views())
-def test_compiled_values_are_the_same_with_and_without_it(program):
+def test_compiled_values_are_the_same_with_and_without_it(program: Any):
     results, parameters = program
     arrays = [
         np.random.default_rng(0).normal(size=op.axes.shape).astype(np.float32) for op in parameters

@@ -1,7 +1,11 @@
 """RequiredTensorShaping: limits are kept, values too, and nothing is copied that need not be."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,11 +26,13 @@ from weft.plugins.registry import PASSES, load
 from weft.testing.reference import evaluate
 
 
-def is_primitive(op):
+def is_primitive(op: weft.TensorOp):
     return not isinstance(op, CompositeOp)
 
 
-def shaped(results, parameters, elementwise, reduction):
+def shaped(
+    results: list[Any], parameters: Sequence[Any], elementwise: int | None, reduction: int | None
+):
     target = weft.Target(
         "limited", is_primitive, max_elementwise_rank=elementwise, max_reduction_rank=reduction
     )
@@ -37,7 +43,7 @@ def shaped(results, parameters, elementwise, reduction):
     return graph
 
 
-def copies(graph):
+def copies(graph: weft.Graph):
     """Return the bytes that reshapes copy."""
     layouts = Layouts()
     reshapes = [op for op in graph.ops if isinstance(op, ReshapeOp)]
@@ -48,7 +54,7 @@ def copies(graph):
     )
 
 
-def domains(graph, kind):
+def domains(graph: weft.Graph, kind: type[Any]):
     """Return the shapes over which ops of a class run."""
     found = [op for op in graph.ops if isinstance(op, kind)]
     return [(op.args[0] if isinstance(op, ReductionOp) else op).axes.shape for op in found]
@@ -57,12 +63,12 @@ def domains(graph, kind):
 X = (2, 3, 4, 5)
 
 
-def plain(shape=X):
+def plain(shape: tuple[int, ...] = X):
     x = weft.placeholder(shape)
     return x, x
 
 
-def stepped(place, shape=X):
+def stepped(place: int, shape: tuple[int, ...] = X):
     """Return a tensor of which only every second element along an axis is used."""
     longer = tuple(2 * n if p == place else n for p, n in enumerate(shape))
     x = weft.placeholder(longer)
@@ -70,17 +76,17 @@ def stepped(place, shape=X):
     return x, x[slices]
 
 
-def turned(permutation, shape=X):
+def turned(permutation: Sequence[int], shape: tuple[int, ...] = X):
     x = weft.placeholder([shape[place] for place in np.argsort(permutation)])
     return x, weft.transpose(x, [int(place) for place in permutation])
 
 
-def repeated(dims, shape=X):
+def repeated(dims: tuple[int, ...], shape: tuple[int, ...] = X):
     x = weft.placeholder([shape[place] for place in dims])
     return x, BroadcastOp(x, target_axes=weft.make_axes(shape), dims=dims)
 
 
-def reversed_(shape=X):
+def reversed_(shape: tuple[int, ...] = X):
     x = weft.placeholder(shape)
     return x, x[(slice(None, None, -1),) * len(shape)]
 
@@ -104,7 +110,7 @@ ELEMENTWISE = {
 
 
 @pytest.mark.parametrize("case", ELEMENTWISE)
-def test_axes_join_where_all_strides_agree(case):
+def test_axes_join_where_all_strides_agree(case: str):
     operands, limit, shape, copied = ELEMENTWISE[case]
     parameters, values = zip(*(make() for make in operands), strict=True)
     total = weft.tanh(values[0])
@@ -149,7 +155,7 @@ REDUCTIONS = {
 
 @pytest.mark.parametrize("kind", [SumOp, MaxOp])
 @pytest.mark.parametrize("case", REDUCTIONS)
-def test_reductions_are_of_kept_and_reduced_axes(case, kind):
+def test_reductions_are_of_kept_and_reduced_axes(case: str, kind: type[Any]):
     make, positions, limit, shape, reduced, copied = REDUCTIONS[case]
     parameter, x = make()
     graph = shaped([kind(x, positions=positions)], [parameter], None, limit)
@@ -209,7 +215,7 @@ def test_what_is_within_the_limits_is_left_alone():
 
 
 @st.composite
-def operands(draw, shape):
+def operands(draw: st.DrawFn, shape: tuple[int, ...]):
     """Draw a way to read a tensor of a shape."""
     rank = len(shape)
     kinds = [
@@ -224,7 +230,7 @@ def operands(draw, shape):
     return draw(st.one_of(kinds))()
 
 
-def fewest_copied(values, shape, limit):
+def fewest_copied(values: list[Any], shape: tuple[int, ...], limit: int):
     """Return the fewest bytes of operands to copy, found by trying all ways to join axes."""
     layouts = Layouts()
     best = None
@@ -248,7 +254,7 @@ thorough = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 @thorough
 @given(data=st.data(), shape=SHAPES, limit=st.integers(1, 3))
-def test_no_more_is_copied_than_must_be(data, shape, limit):
+def test_no_more_is_copied_than_must_be(data: st.DataObject, shape: tuple[int, ...], limit: int):
     (first, x), (second, y) = data.draw(operands(shape)), data.draw(operands(shape))
     parameters, values = [first, second], [x, y]
     op = weft.maximum(x, y)
@@ -259,7 +265,7 @@ def test_no_more_is_copied_than_must_be(data, shape, limit):
 
 @thorough
 @given(data=st.data(), shape=SHAPES, limits=st.sampled_from([(1, 1), (1, 2), (2, 2), (3, 3)]))
-def test_values_and_limits_are_kept(data, shape, limits):
+def test_values_and_limits_are_kept(data: Any, shape: Any, limits: Any):
     first, x = data.draw(operands(shape))
     second, y = data.draw(operands(shape))
     places = data.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1))
@@ -295,7 +301,7 @@ TARGET = weft.make_transformer("numpy").target
 UNFUSED = replace(TARGET, fusible=never)
 
 
-def random_expression(draw, shape):
+def random_expression(draw: st.DrawFn, shape: Any):
     x, y = weft.placeholder(shape, name="x"), weft.placeholder(shape, name="y")
     rank = len(shape)
     permutation = draw(st.permutations(range(rank)))
@@ -309,7 +315,7 @@ def random_expression(draw, shape):
 
 @settings(max_examples=30, deadline=None)
 @given(data=st.data(), shape=st.lists(st.integers(1, 3), max_size=5))
-def test_all_passes_together_keep_values_and_limits(data, shape):
+def test_all_passes_together_keep_values_and_limits(data: Any, shape: Any):
     results, parameters = random_expression(data.draw, tuple(shape))
     target = replace(UNFUSED, max_elementwise_rank=1, max_reduction_rank=2, supports=is_primitive)
     shaped = run_passes(
@@ -329,7 +335,7 @@ def test_all_passes_together_keep_values_and_limits(data, shape):
         np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=2e-5)
 
 
-def run(graph, arrays):
+def run(graph: Any, arrays: Any):
     """Compute the outputs of a graph with the reference meaning of its ops."""
     values = dict(zip(graph.inputs, arrays, strict=True))
     for op in graph.ops:
@@ -340,7 +346,7 @@ def run(graph, arrays):
     return [values[op] for op in graph.outputs]
 
 
-def run_plain(results, parameters, arrays):
+def run_plain(results: Any, parameters: Any, arrays: Any):
     """Compute the results without any shaping."""
     return weft.make_transformer("numpy").computation(results, *parameters)(*arrays)
 

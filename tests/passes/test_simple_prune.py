@@ -6,7 +6,9 @@ signed zeros, infinities, NaN, subnormal numbers, the extremes of integers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +28,7 @@ ARITHMETIC = (weft.add, weft.subtract, weft.multiply, weft.divide, weft.power)
 REAL_ARITHMETIC = (weft.mod, weft.floordivide, weft.maximum, weft.minimum, weft.equal, weft.less)
 
 
-def numbers(dtype):
+def numbers(dtype: str):
     """Return the numbers at which simplifications go wrong."""
     dtype = dtypes.as_dtype(dtype)
     if dtypes.is_integer(dtype):
@@ -42,7 +44,7 @@ def numbers(dtype):
     return [sign * x for x in signed for sign in (1, -1)] + [np.nan]
 
 
-def operands(dtype):
+def operands(dtype: str):
     """Return all numbers of a short dtype, the special ones of others."""
     if dtype == "float16":
         return np.arange(2**16, dtype=np.uint16).view(dtype)
@@ -51,14 +53,14 @@ def operands(dtype):
     return np.array(numbers(dtype), dtypes.as_dtype(dtype))
 
 
-def arithmetic(dtype, x):
+def arithmetic(dtype: str, x: weft.TensorOp):
     """Return arithmetic with the constants that rules look for."""
     for number in (0, 1, 2) if dtypes.as_dtype(dtype).kind == "u" else (0.0, -0.0, 1, -1, 2):
         c = weft.constant(number, dtype=dtype)
         yield from (x + c, c + x, x - c, x * c, c * x, x / c, x**c, weft.negative(-x), -c)
 
 
-def expressions(dtype, x):
+def expressions(dtype: str, x: weft.TensorOp):
     """Return each function of x and a number, in both orders, and what else is simplified."""
     functions = ARITHMETIC if dtype.startswith("complex") else ARITHMETIC + REAL_ARITHMETIC
     with np.errstate(over="ignore"):
@@ -71,7 +73,7 @@ def expressions(dtype, x):
     yield from (-c for c in scalars)
 
 
-def bits(array):
+def bits(array: np.ndarray):
     """Return an array's bits, with one pattern for NaN."""
     if array.dtype.kind == "c":
         return bits(np.stack([array.real, array.imag], -1))
@@ -81,7 +83,7 @@ def bits(array):
     return array.view(f"u{array.dtype.itemsize}")
 
 
-def differences(results, before, after):
+def differences(results: Sequence[Any], before: Sequence[Any], after: Sequence[Any]):
     """Return a line for each result whose bits differ."""
     return [
         f"{op.explain('')}: {a} became {b}"
@@ -91,7 +93,7 @@ def differences(results, before, after):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_passes_change_no_bit_of_arithmetic_with_constants(dtype):
+def test_passes_change_no_bit_of_arithmetic_with_constants(dtype: str):
     values = operands(dtype)
     x = weft.placeholder(values.shape, dtype)
     graph = weft.capture(list(expressions(dtype, x)), [x])
@@ -106,7 +108,7 @@ def test_passes_change_no_bit_of_arithmetic_with_constants(dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_backend_gives_the_same_bits_without_passes(backend, dtype):
+def test_a_backend_gives_the_same_bits_without_passes(backend: str, dtype: str):
     values = operands(dtype)[::257] if dtype == "float16" else operands(dtype)
     x = weft.placeholder(values.shape, dtype)
     with (
@@ -122,7 +124,7 @@ def test_a_backend_gives_the_same_bits_without_passes(backend, dtype):
 
 @pytest.mark.parametrize("count", [0, 1, 3, 300, 2049, 70_000])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_the_sum_of_a_constant_is_that_of_its_elements(dtype, count):
+def test_the_sum_of_a_constant_is_that_of_its_elements(dtype: str, count: int):
     with np.errstate(all="ignore"):
         scalars = [weft.constant(number, dtype=dtype) for number in (0, 1, -0.0, 3)]
     sums = [weft.sum(weft.broadcast(c, (2, count)), 1) for c in scalars]
@@ -132,7 +134,7 @@ def test_the_sum_of_a_constant_is_that_of_its_elements(dtype, count):
     assert not differences(sums, evaluate(graph)[0], evaluate(pruned)[0])
 
 
-def test_the_reciprocal_of_a_negative_zero_plus_zero_is_infinity(transformer):
+def test_the_reciprocal_of_a_negative_zero_plus_zero_is_infinity(transformer: weft.Transformer):
     x = weft.placeholder((2,))
     results = [1 / (x + 0.0), 1 / (x - 0.0), 1 / (x + -0.0)]
     found = transformer.computation(results, x)([-0.0, 0.0])
@@ -142,7 +144,7 @@ def test_the_reciprocal_of_a_negative_zero_plus_zero_is_infinity(transformer):
 TARGET = weft.make_transformer("numpy").target
 
 
-def pruned(result, *parameters, fast_math=False):
+def pruned(result: weft.TensorOp, *parameters: Any, fast_math: bool = False):
     """Return the graph that SimplePrune makes of an op."""
     graph = weft.capture([result], parameters)
     passes = [plugins.load(plugins.PASSES, "simple-prune")()]
@@ -188,7 +190,7 @@ def prune_cases():
 
 @pytest.mark.parametrize("fast_math", [False, True], ids=["exact", "fast_math"])
 @pytest.mark.parametrize("case", prune_cases()[0])
-def test_what_is_simplified_is_an_operand_or_a_constant(case, fast_math):
+def test_what_is_simplified_is_an_operand_or_a_constant(case: str, fast_math: bool):
     cases, parameters = prune_cases()
     result, exact, fast = cases[case]
     graph = pruned(result, *parameters, fast_math=fast_math)
@@ -197,7 +199,7 @@ def test_what_is_simplified_is_an_operand_or_a_constant(case, fast_math):
     assert (output.axes, output.dtype) == (result.axes, result.dtype)
 
 
-def test_zero_times_infinity_is_not_pruned_to_zero(transformer):
+def test_zero_times_infinity_is_not_pruned_to_zero(transformer: weft.Transformer):
     x = weft.placeholder((2,))
     assert np.isnan(transformer.computation(0 * x, x)([np.inf, np.nan])).all()
 

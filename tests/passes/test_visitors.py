@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial, wraps
+from typing import Any
 
 import pytest
 
@@ -16,7 +18,7 @@ TARGET = weft.make_transformer("numpy").target
 _seen: list[tuple[str, str]] = []
 
 
-def note(who, op):
+def note(who: str, op: weft.TensorOp):
     """Note that a visitor saw an elementwise op."""
     if isinstance(op, ElementwiseOp):
         _seen.append((who, type(op).__name__))
@@ -25,18 +27,18 @@ def note(who, op):
 class Plain(weft.PeepholeGraphPass):
     """One visitor for all, as the document has it."""
 
-    def visit(self, op):
+    def visit(self, op: weft.TensorOp):
         note("all", op)
 
 
 class PlainFirst(weft.PeepholeGraphPass):
     """A visitor for all, then one for a class of ops."""
 
-    def visit(self, op):
+    def visit(self, op: weft.TensorOp):
         note("all", op)
 
     @visit.on_type(AddOp)
-    def visit(self, op):
+    def visit(self, op: weft.TensorOp):
         note("add", op)
 
 
@@ -44,10 +46,10 @@ class PlainLast(weft.PeepholeGraphPass):
     """A visitor for a class of ops, then one for all."""
 
     @visit.on_type(AddOp)
-    def visit(self, op):
+    def visit(self, op: weft.TensorOp):
         note("add", op)
 
-    def visit(self, op):  # noqa: F811
+    def visit(self, op: weft.TensorOp):  # noqa: F811
         note("all", op)
 
 
@@ -55,10 +57,10 @@ class OtherNames(weft.PeepholeGraphPass):
     """A marked method of another name beside the one for all."""
 
     @visit.on_type(AddOp)
-    def visit_add(self, op):
+    def visit_add(self, op: weft.TensorOp):
         note("add", op)
 
-    def visit(self, op):
+    def visit(self, op: weft.TensorOp):
         note("all", op)
 
 
@@ -66,11 +68,11 @@ class MarkedAsAll(weft.PeepholeGraphPass):
     """The visitor of all, by a mark."""
 
     @visit.on_type(weft.Op)
-    def everything(self, op):
+    def everything(self, op: weft.TensorOp):
         note("all", op)
 
     @visit.on_type(AddOp)
-    def some(self, op):
+    def some(self, op: weft.TensorOp):
         note("add", op)
 
 
@@ -78,7 +80,7 @@ class PlainParent(Plain):
     """Adds a visitor to the one for all that it inherits."""
 
     @visit.on_type(AddOp)
-    def visit(self, op):
+    def visit(self, op: weft.TensorOp):
         note("add", op)
 
 
@@ -86,14 +88,14 @@ class MarkedParent(weft.PeepholeGraphPass):
     """Has a visitor for one class."""
 
     @visit.on_type(AddOp)
-    def visit(self, op):
+    def visit(self, op: weft.TensorOp):
         note("add", op)
 
 
 class PlainChild(MarkedParent):
     """Adds one for all to the visitor that it inherits."""
 
-    def visit(self, op):
+    def visit(self, op: weft.TensorOp):
         note("all", op)
 
 
@@ -101,7 +103,7 @@ class AsksItsParent(PlainFirst):
     """Calls the visitors that it overrides."""
 
     @visit.on_type(AddOp, MultiplyOp)
-    def visit(self, op):
+    def visit(self, op: weft.TensorOp):
         super().visit(op)
 
 
@@ -126,7 +128,7 @@ TWO = [("add", "AddOp"), ("all", "MultiplyOp")]
     + [(kind, TWO) for kind in (PlainFirst, PlainLast, OtherNames, MarkedAsAll)]
     + [(kind, TWO) for kind in (PlainParent, PlainChild, AsksItsParent)],
 )
-def test_each_op_has_its_visitor(kind, expected):
+def test_each_op_has_its_visitor(kind: type[Any], expected: list[Any]):
     x, y = weft.placeholder((2,)), weft.placeholder((2,))
     graph = weft.capture([(x + y) * y], [x, y])
     _seen.clear()
@@ -136,7 +138,7 @@ def test_each_op_has_its_visitor(kind, expected):
 
 def test_a_visitor_of_all_ops_replaces_those_it_likes():
     class Halves(weft.PeepholeGraphPass):
-        def visit(self, op):
+        def visit(self, op: weft.TensorOp):
             if isinstance(op, AddOp):
                 self.replace_op(op, weft.subtract(op.args[0], -op.args[1]))
 
@@ -157,7 +159,7 @@ def test_a_call_of_no_visitor_does_nothing():
 @pytest.mark.parametrize(
     "parameters", ["self, ops", "self, graph", "self, graph, target, more", "self"]
 )
-def test_a_pass_that_cannot_be_called_is_refused_when_it_is_defined(parameters):
+def test_a_pass_that_cannot_be_called_is_refused_when_it_is_defined(parameters: str):
     with pytest.raises(PassError, match=r"do_pass\(self, graph, target\)") as caught:
         exec(
             f"class Old(weft.GraphPass):\n    def do_pass({parameters}): return graph",
@@ -169,7 +171,7 @@ def test_a_pass_that_cannot_be_called_is_refused_when_it_is_defined(parameters):
 @pytest.mark.parametrize(
     "parameters", ["self, g, t", "self, *args", "self, graph, target=None, more=3"]
 )
-def test_other_names_and_more_options_are_fine(parameters):
+def test_other_names_and_more_options_are_fine(parameters: str):
     namespace = {"weft": weft}
     exec(f"class New(weft.GraphPass):\n    def do_pass({parameters}): return None", namespace)
     assert namespace["New"]().do_pass(1, 2) is None
@@ -182,14 +184,14 @@ def test_a_pass_takes_a_graph_and_not_ops():
             Plain().do_pass(given, TARGET)
 
 
-def seeing(self, op):
+def seeing(self: Any, op: weft.TensorOp):
     note("all", op)
 
 
 class Mixin:
     """No pass, but with a visitor of all ops."""
 
-    def visit(self, op):
+    def visit(self, op: weft.TensorOp):
         note("all", op)
 
 
@@ -231,7 +233,7 @@ class Static(weft.PeepholeGraphPass):
     """A visitor without the pass."""
 
     @staticmethod
-    def visit(op):
+    def visit(op: weft.TensorOp):
         note("all", op)
 
 
@@ -240,11 +242,11 @@ class MarkedStatic(weft.PeepholeGraphPass):
 
     @visit.on_type(AddOp)
     @staticmethod
-    def add(op):
+    def add(op: weft.TensorOp):
         note("add", op)
 
     @classmethod
-    def visit(cls, op):
+    def visit(cls, op: weft.TensorOp):
         note("all", op)
 
 
@@ -256,9 +258,9 @@ class FromAProperty(weft.PeepholeGraphPass):
         return partial(note, "all")
 
 
-def wrapped(method):
+def wrapped(method: Callable[..., Any]):
     @wraps(method)
-    def wrapper(self, op):
+    def wrapper(self: Any, op: weft.TensorOp):
         method(self, "all", op)
 
     return wrapper
@@ -268,7 +270,7 @@ class Wrapped(weft.PeepholeGraphPass):
     """A visitor in a decorator, which gives it more."""
 
     @wrapped
-    def visit(self, who, op):
+    def visit(self, who: str, op: weft.TensorOp):
         note(who, op)
 
 
@@ -280,7 +282,7 @@ LATE_TWO = [MixedWithMarks, TwoParents, MarkedStatic]
     ("kind", "expected"),
     [(kind, ONE) for kind in (*LATE_ONE, Wrapped)] + [(kind, TWO) for kind in LATE_TWO],
 )
-def test_a_visitor_is_called_wherever_the_pass_has_it_from(kind, expected):
+def test_a_visitor_is_called_wherever_the_pass_has_it_from(kind: type[Any], expected: list[Any]):
     test_each_op_has_its_visitor(kind, expected)
 
 
@@ -297,7 +299,9 @@ IN_THE_BODY = {
 
 @pytest.mark.parametrize("bases", ["weft.PeepholeGraphPass", "Mixed, weft.PeepholeGraphPass"])
 @pytest.mark.parametrize("body", IN_THE_BODY.values(), ids=IN_THE_BODY)
-def test_a_visitor_that_cannot_be_called_is_refused_when_the_class_is_defined(body, bases):
+def test_a_visitor_that_cannot_be_called_is_refused_when_the_class_is_defined(
+    body: str, bases: str
+):
     mixed = "Mixed" in bases
     source = f"class Old({'' if mixed else bases}):\n    {body}\n"
     if mixed:
@@ -312,7 +316,7 @@ WRONG = [lambda: None, lambda self, op, more: None, 3, None, "visit"]
 
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize("where", ["class", "mixin", "object"])
-def test_a_visitor_that_is_set_and_cannot_be_called_is_refused_by_the_run(where, wrong):
+def test_a_visitor_that_is_set_and_cannot_be_called_is_refused_by_the_run(where: str, wrong: Any):
     class Early:
         pass
 
@@ -338,9 +342,9 @@ def test_a_mark_on_an_object_is_refused():
 
 @pytest.mark.parametrize("where", ["mixin", "class", "object"])
 @pytest.mark.parametrize("wrong", [lambda ops: None, lambda a, b, c, d: None, 3])
-def test_do_pass_from_elsewhere_is_checked_as_that_of_the_body(where, wrong):
+def test_do_pass_from_elsewhere_is_checked_as_that_of_the_body(where: str, wrong: Any):
     class Late(weft.GraphPass):
-        def do_pass(self, graph, target):
+        def do_pass(self, graph: Any, target: Any):
             return graph
 
     late = Late()
@@ -358,13 +362,15 @@ class Turned(weft.PeepholeGraphPass):
     """Gets its visitor when something has been compiled with it."""
 
 
-def test_what_was_compiled_before_a_visitor_was_set_is_not_used_again(monkeypatch):
+def test_what_was_compiled_before_a_visitor_was_set_is_not_used_again(
+    monkeypatch: pytest.MonkeyPatch,
+):
     def compiled():
         x = weft.placeholder((2,))
         with weft.make_transformer("numpy", passes=[Turned(), "decompose"]) as transformer:
             return transformer.computation(x + 1, x)([1, 2]).tolist()
 
-    def turn(self, op):
+    def turn(self: Any, op: weft.TensorOp):
         if isinstance(op, AddOp):
             self.replace_op(op, weft.subtract(*op.args))
 

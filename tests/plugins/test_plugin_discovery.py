@@ -6,6 +6,9 @@ import subprocess
 import sys
 import warnings
 import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from plugin_site import Site, backend
@@ -46,7 +49,7 @@ def test_records_are_ordered_and_can_be_had_for_one_group(site: Site) -> None:
 @pytest.mark.parametrize(
     "ask", [plugins.names, plugins.records, lambda group: plugins.load(group, "numpy")]
 )
-def test_an_unknown_group_is_refused_with_the_groups_there_are(ask) -> None:
+def test_an_unknown_group_is_refused_with_the_groups_there_are(ask: Callable[..., Any]) -> None:
     with pytest.raises(UnknownPluginError) as caught:
         ask("weft.backend")
     assert all(group in str(caught.value) for group in GROUPS)
@@ -146,7 +149,9 @@ def test_an_unknown_name_lists_what_is_installed_and_the_nearest(site: Site) -> 
     assert "opal" in str(caught.value)
 
 
-def test_a_distribution_in_an_archive_is_found(site: Site, tmp_path, monkeypatch) -> None:
+def test_a_distribution_in_an_archive_is_found(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     archive = tmp_path / "packed.zip"
     with zipfile.ZipFile(archive, "w") as packed:
         info = "weft_packed-1.0.0.dist-info"
@@ -166,7 +171,9 @@ def test_a_distribution_in_an_archive_is_found(site: Site, tmp_path, monkeypatch
         gc.collect()
 
 
-def test_an_egg_and_a_folder_that_is_not_there(site: Site, tmp_path, monkeypatch) -> None:
+def test_an_egg_and_a_folder_that_is_not_there(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     info = tmp_path / "eggs" / "weft_egg.egg-info"
     info.mkdir(parents=True)
     (info / "PKG-INFO").write_text("Name: weft-egg\nVersion: 2\n\nName: not this one\n")

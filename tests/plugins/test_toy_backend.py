@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from weft import plugins
 
 
 @pytest.fixture
-def toy(tmp_path):
+def toy(tmp_path: Path):
     with installed(tmp_path), weft.make_transformer("toy") as made:
         yield made
 
@@ -39,12 +40,14 @@ def counts(
     ],
     ids=["each call", "guarded", "named", "named first"],
 )
-def test_a_backend_of_a_third_party_counts_calls(toy, wanted, is_guarded, expected):
+def test_a_backend_of_a_third_party_counts_calls(
+    toy: weft.Transformer, wanted: tuple[str, ...], is_guarded: bool, expected: list[int]
+):
     assert type(toy).__name__ == "ToyTransformer"
     assert counts(toy, wanted, is_guarded=is_guarded) == expected
 
 
-def test_it_computes_and_trains_a_layer(toy):
+def test_it_computes_and_trains_a_layer(toy: weft.Transformer):
     rng = np.random.default_rng(0)
     x = weft.placeholder((4, 3))
     w = weft.variable((3, 2), initial_value=rng.normal(size=(3, 2)))
@@ -61,12 +64,12 @@ def test_it_computes_and_trains_a_layer(toy):
     got.plan.verify()
 
 
-def test_its_abstract_methods_are_all_that_it_defines(toy):
+def test_its_abstract_methods_are_all_that_it_defines(toy: weft.Transformer):
     defined = {name for name in vars(type(toy)) if not name.startswith("_")}
     assert defined == {"transformer_name", *weft.Transformer.__abstractmethods__}
 
 
-def test_it_can_be_registered_by_hand(tmp_path, monkeypatch):
+def test_it_can_be_registered_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.syspath_prepend(SOURCE)
     import weft_toy
 

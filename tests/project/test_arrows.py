@@ -164,7 +164,7 @@ def test_a_transformer_loads_its_own_backend_alone():
 
 
 @pytest.mark.parametrize("name", sorted(set(weft.__all__) - {"__version__"}))
-def test_every_public_name_is_there_and_documented(name):
+def test_every_public_name_is_there_and_documented(name: str):
     assert inspect.getdoc(getattr(weft, name))
 
 
@@ -180,7 +180,7 @@ def own_classes() -> list[str]:
 
 
 @pytest.mark.parametrize("name", own_classes())
-def test_every_op_class_is_documented(name):
+def test_every_op_class_is_documented(name: str):
     kind = op_classes[name]
     assert kind.__dict__.get("__doc__"), f"{kind.__module__}.{name} has no docstring of its own"
     documented = inspect.getdoc(kind) or ""
@@ -193,7 +193,7 @@ def bases(kind: type[weft.Op]) -> list[type[weft.Op]]:
 
 
 @pytest.mark.parametrize("name", own_classes())
-def test_an_op_class_is_named_for_what_it_is(name):
+def test_an_op_class_is_named_for_what_it_is(name: str):
     assert name == "Op" or name.endswith("Op")
 
 

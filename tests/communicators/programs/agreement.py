@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ found = []
 restore = compile_cache.CompileCache.find
 
 
-def watched(self, program):  # type: ignore[no-untyped-def]
+def watched(self: Any, program: Any):  # type: ignore[no-untyped-def]
     """Take note of which programs are in the cache."""
     found.append(restore(self, program))
     return found[-1]
@@ -40,7 +41,7 @@ transformer = weft.make_transformer(
 )
 if how == "failure" and not ranks.rank:
 
-    def broken(*args):  # type: ignore[no-untyped-def]
+    def broken(*args: Any):  # type: ignore[no-untyped-def]
         """Fail as a compiler does."""
         raise RuntimeError("the compiler is out of order")
 

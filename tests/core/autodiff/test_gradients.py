@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -13,7 +16,7 @@ from weft.testing.numeric import ACCURACY, STEP
 from weft.testing.reference import evaluate
 
 
-def value_of(op, arrays, placeholders):
+def value_of(op: weft.TensorOp, arrays: list[Any], placeholders: list[Any]):
     (value,), _ = evaluate(weft.capture([op], placeholders), arrays, wide=True)
     return value
 
@@ -29,7 +32,7 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
-def test_jvp_is_a_central_difference(function):
+def test_jvp_is_a_central_difference(function: Callable[..., Any]):
     x, direction = weft.placeholder((2, 3), "float64"), weft.placeholder((2, 3), "float64")
     y = function(x)
     tangent = weft.jvp(y, x, direction)
@@ -57,19 +60,19 @@ class HalvedOp(weft.TensorOp):
     def infer(self):
         return self.args[0].axes, self.args[0].dtype
 
-    def reference(self, x):
+    def reference(self, x: Any):
         return x / 2
 
 
 class RootOp(weft.ElementwiseOp):
     reference = staticmethod(np.sqrt)
 
-    def partials(self, delta, x):
+    def partials(self, delta: weft.TensorOp, x: weft.TensorOp):
         return (delta / (2 * self),)
 
 
 @pytest.fixture
-def _no_rules(monkeypatch):
+def _no_rules(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(reverse, "_rules", dict(reverse._rules))
 
 
@@ -80,7 +83,7 @@ def test_a_class_without_a_gradient_gets_one():
         weft.deriv(weft.sum(HalvedOp(x)), x)
 
     @weft.gradient_of(HalvedOp)
-    def rule(op, delta, operand):
+    def rule(op: HalvedOp, delta: weft.TensorOp, operand: weft.TensorOp):
         assert isinstance(op, HalvedOp)
         assert operand is x
         return (delta / 2,)
@@ -97,7 +100,7 @@ def test_a_rule_replaces_the_gradient_of_a_class_and_of_subclasses_without_one()
         pass
 
     class OtherOp(RootOp):
-        def partials(self, delta, x):
+        def partials(self, delta: weft.TensorOp, x: weft.TensorOp):
             return (delta * 7,)
 
     weft.gradient_of(RootOp)(lambda op, delta, x: (delta * 3,))
@@ -113,7 +116,7 @@ def test_only_op_classes_get_rules():
         weft.gradient_of("HalvedOp")
 
 
-def layers(x, count, every=None):
+def layers(x: weft.TensorOp, count: int, every: int | None = None):
     h = start = x
     for number in range(1, count + 1):
         h = weft.tanh(h * 1.5) + weft.sin(h)
@@ -123,7 +126,7 @@ def layers(x, count, every=None):
 
 
 @pytest.mark.parametrize("every", [1, 4, 6, 36])
-def test_checkpoints_trade_memory_for_time(every):
+def test_checkpoints_trade_memory_for_time(every: int):
     x = weft.placeholder((1000,))
     sizes, ops, gradients = [], [], []
     for distance in (None, every):
@@ -139,7 +142,9 @@ def test_checkpoints_trade_memory_for_time(every):
     assert ops[1] < 2 * ops[0]
 
 
-def test_recomputation_draws_the_same_random_numbers_and_prints_once(capsys):
+def test_recomputation_draws_the_same_random_numbers_and_prints_once(
+    capsys: pytest.CaptureFixture[str],
+):
     x = weft.placeholder((50,))
     noise = weft.uniform((50,), seed=3)
     inner = weft.print_op(x, "seen") * noise
@@ -194,7 +199,9 @@ def test_a_checkpoint_must_not_span_a_write():
         (lambda x: weft.assert_op(x, weft.sum(x) > 0), [0, 0, 0], "the condition is false"),
     ],
 )
-def test_a_failed_check_ends_the_call(transformer, build, argument, words):
+def test_a_failed_check_ends_the_call(
+    transformer: weft.Transformer, build: Callable[..., Any], argument: list[Any], words: str
+):
     x = weft.placeholder((3,))
     w = weft.variable((), initial_value=0)
     weft.assign(w, w + 1)
@@ -226,7 +233,7 @@ def test_gradients_of_any_order_have_the_lines_of_the_forward_ops():
 C, W, N = weft.make_axis(3, "C"), weft.make_axis(2, "W"), weft.make_axis(2, "N")
 
 
-def central_difference(function, x, step=1e-4):
+def central_difference(function: Callable[..., Any], x: np.ndarray, step: float = 1e-4):
     """Return the derivative of a function from an array to a number, in float64."""
     gradient = np.zeros_like(x)
     for place in np.ndindex(x.shape):
@@ -237,7 +244,7 @@ def central_difference(function, x, step=1e-4):
     return gradient
 
 
-def test_gradients_of_a_layer_are_those_of_its_definition(transformer):
+def test_gradients_of_a_layer_are_those_of_its_definition(transformer: weft.Transformer):
     x = weft.placeholder((ax.C, ax.W, ax.H, ax.N))
     y0 = weft.placeholder((ax.Y, ax.N))
     w = weft.variable((ax.C, ax.W, ax.H, ax.Y))
@@ -265,7 +272,7 @@ def test_gradients_of_a_layer_are_those_of_its_definition(transformer):
     np.testing.assert_allclose(db, delta.sum(1), rtol=1e-3, atol=1e-4)
 
 
-def test_a_second_derivative_over_slices_is_unaffected_by_the_first(transformer):
+def test_a_second_derivative_over_slices_is_unaffected_by_the_first(transformer: weft.Transformer):
     x = weft.placeholder((2, 3))
     first = weft.deriv(weft.sum(x[0, :] * 7 + x[1, :]), x)
     second = weft.deriv(weft.sum(x[0, :] * 7) + weft.sum(x * x), x)
@@ -278,7 +285,7 @@ def test_a_second_derivative_over_slices_is_unaffected_by_the_first(transformer)
 
 
 @pytest.mark.parametrize("normalized", ["C", "CW", "W"])
-def test_softmax_along_some_of_the_axes(transformer, normalized):
+def test_softmax_along_some_of_the_axes(transformer: weft.Transformer, normalized: str):
     x = weft.placeholder((C, W, N), dtype="float64")
     weights = np.random.default_rng(2).normal(size=(3, 2, 2))
     y = weft.softmax(x, normalization_axes=[C if name == "C" else W for name in normalized])
@@ -286,7 +293,7 @@ def test_softmax_along_some_of_the_axes(transformer, normalized):
     c = transformer.computation([loss, weft.deriv(loss, x)], x)
     places = tuple("CW".index(name) for name in normalized)
 
-    def numpy_loss(value):
+    def numpy_loss(value: np.ndarray):
         powers = np.exp(value - value.max())
         return float(np.sum(weights * powers / powers.sum(places, keepdims=True)))
 
@@ -296,7 +303,7 @@ def test_softmax_along_some_of_the_axes(transformer, normalized):
     np.testing.assert_allclose(gradient, central_difference(numpy_loss, value), atol=1e-7)
 
 
-def test_gradients_read_what_the_forward_op_read(transformer):
+def test_gradients_read_what_the_forward_op_read(transformer: weft.Transformer):
     w, x = weft.variable((), initial_value=3), weft.placeholder(())
     y = w * x
     weft.assign(w, w + 1)
@@ -306,7 +313,7 @@ def test_gradients_read_what_the_forward_op_read(transformer):
     assert [value.item() for value in c(10)] == [4, 5]
 
 
-def test_a_captured_op_has_gradients_of_its_own(transformer):
+def test_a_captured_op_has_gradients_of_its_own(transformer: weft.Transformer):
     x = weft.placeholder((2,))
     y = weft.sum(x * x)
     weft.deriv(y, x)
@@ -316,19 +323,19 @@ def test_a_captured_op_has_gradients_of_its_own(transformer):
     assert c([1, 2])[0].tolist() == [2, 4]
 
 
-def test_no_gradient_flows_through_stop_gradient(transformer):
+def test_no_gradient_flows_through_stop_gradient(transformer: weft.Transformer):
     x = weft.placeholder((2,))
     d = weft.deriv(weft.sum(weft.stop_gradient(x) * x), x)
     assert transformer.computation(d, x)([3, 4]).tolist() == [3, 4]
 
 
-def test_quotients_at_zero_have_a_finite_gradient(transformer):
+def test_quotients_at_zero_have_a_finite_gradient(transformer: weft.Transformer):
     x, y = weft.placeholder(()), weft.placeholder(())
     c = transformer.computation([weft.deriv(x / y, x), weft.deriv(x / y, y)], x, y)
     assert [value.item() for value in c(0, 2)] == [0.5, 0]
 
 
-def test_gradients_of_gradients(transformer):
+def test_gradients_of_gradients(transformer: weft.Transformer):
     x = weft.placeholder(())
     y = x * x * x
     second = weft.deriv(weft.deriv(y, x), x)
@@ -337,14 +344,16 @@ def test_gradients_of_gradients(transformer):
 
 
 @pytest.mark.parametrize("reduction", [weft.max, weft.min])
-def test_ties_share_the_gradient_of_an_extremum(transformer, reduction):
+def test_ties_share_the_gradient_of_an_extremum(
+    transformer: weft.Transformer, reduction: Callable[..., Any]
+):
     x = weft.placeholder((3,))
     d = weft.deriv(reduction(x), x)
     assert transformer.computation(d, x)([2, 2, 2]).tolist() == pytest.approx([1 / 3] * 3)
 
 
-def test_deriv_computes_nothing_and_makes_no_transformer(monkeypatch):
-    def refuse(*_args, **_options):
+def test_deriv_computes_nothing_and_makes_no_transformer(monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_args: Any, **_options: Any):
         raise AssertionError("deriv made a transformer")
 
     monkeypatch.setattr(weft.Transformer, "__init__", refuse)
@@ -374,14 +383,14 @@ def test_deriv_of_a_tensor_needs_an_error():
     assert c([1, 2, 3], [1, 0, 2]).tolist() == [2, 0, 12]
 
 
-def test_an_unrelated_operand_has_a_derivative_of_zeros(transformer):
+def test_an_unrelated_operand_has_a_derivative_of_zeros(transformer: weft.Transformer):
     x, other = weft.placeholder((3,)), weft.variable((2, 2))
     d = weft.deriv(weft.sum(x), other)
     assert d.axes == other.axes
     assert transformer.computation(d)().tolist() == [[0, 0], [0, 0]]
 
 
-def test_a_gradient_is_computed_for_batches_of_any_length(transformer):
+def test_a_gradient_is_computed_for_batches_of_any_length(transformer: weft.Transformer):
     x = weft.placeholder((ax.C, ax.W, ax.H, ax.N))
     y0 = weft.placeholder((ax.Y, ax.N))
     w = weft.variable((ax.C, ax.W, ax.H, ax.Y))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -33,7 +35,7 @@ shapes = st.lists(st.integers(0, 4), max_size=4).map(tuple)
         (((2, 3), 4), (6, 4), (None, None)),
     ],
 )
-def test_make_axes(given_axes, lengths, names):
+def test_make_axes(given_axes: Any, lengths: tuple[int, ...], names: tuple[Any, ...]):
     axes = make_axes(given_axes)
     assert (axes.lengths, axes.names, axes.rank) == (lengths, names, len(lengths))
     assert make_axes(axes) is axes
@@ -51,7 +53,7 @@ def test_make_axes(given_axes, lengths, names):
         (("C",), "must be an integer, not 'C'"),
     ],
 )
-def test_make_axes_refuses(wrong, message):
+def test_make_axes_refuses(wrong: str | tuple[Any, ...], message: str):
     with pytest.raises(AxesError, match=message):
         make_axes(wrong)
 
@@ -142,7 +144,7 @@ def test_axes_are_made_from_all_that_make_axes_takes():
     "operation", ["__sub__", "__or__", "__and__", "__add__", "is_sub_set", "is_super_set",
     "is_equal_set", "is_not_equal_set", "__radd__", "__rsub__", "__ror__", "__rand__"],
 )  # fmt: skip
-def test_one_axis_or_size_counts_as_the_axes_of_it(operation):
+def test_one_axis_or_size_counts_as_the_axes_of_it(operation: str):
     for mine, other in ((Axes((H, W)), H), (Axes(W), H), (Axes((2, 3)), 2), (Axes(()), 2)):
         if operation in ("__add__", "__radd__") and other in mine and mine.is_named:
             continue
@@ -170,7 +172,7 @@ def test_a_flattened_axis_is_for_several():
 
 
 @given(left=subsets, right=subsets)
-def test_set_operations_are_ordered_and_like_those_of_sets(left, right):
+def test_set_operations_are_ordered_and_like_those_of_sets(left: list[Any], right: list[Any]):
     mine, theirs = Axes(left), Axes(right)
     assert list(mine | theirs) == [*left, *(axis for axis in right if axis not in left)]
     assert list(mine & theirs) == [axis for axis in left if axis in right]
@@ -183,7 +185,7 @@ def test_set_operations_are_ordered_and_like_those_of_sets(left, right):
 
 
 @given(left=subsets, right=subsets)
-def test_adding_axes_appends_and_refuses_repeats(left, right):
+def test_adding_axes_appends_and_refuses_repeats(left: list[Any], right: list[Any]):
     if set(left) & set(right):
         with pytest.raises(ValueError, match="more than once"):
             Axes(left) + Axes(right)
@@ -192,7 +194,7 @@ def test_adding_axes_appends_and_refuses_repeats(left, right):
 
 
 @given(axes=subsets)
-def test_kinds_of_axes(axes):
+def test_kinds_of_axes(axes: list[Any]):
     made = Axes(axes)
     assert list(made.sample_axes()) == [axis for axis in axes if axis.name != "N"]
     assert list(made.feature_axes()) == [axis for axis in axes if axis.name not in ("N", "REC")]
@@ -231,13 +233,13 @@ def test_finding_axes():
         ((0, -3), "twice"),
     ],
 )
-def test_unknown_axes_are_named(wanted, message):
+def test_unknown_axes_are_named(wanted: Any, message: str):
     with pytest.raises(AxesError, match=message):
         Axes((C, H, N)).positions(wanted)
 
 
 @given(left=subsets, right=subsets)
-def test_named_axes_align_by_name(left, right):
+def test_named_axes_align_by_name(left: list[Any], right: list[Any]):
     result = broadcast_axes(Axes(left), Axes(right))
     assert set(result) == set(left) | set(right)
     if set(left) >= set(right):
@@ -249,7 +251,7 @@ def test_named_axes_align_by_name(left, right):
 
 
 @given(left=shapes, right=shapes)
-def test_positional_axes_broadcast_as_in_numpy(left, right):
+def test_positional_axes_broadcast_as_in_numpy(left: tuple[int, ...], right: tuple[int, ...]):
     try:
         expected = np.broadcast_shapes(left, right)
     except ValueError:
@@ -260,7 +262,7 @@ def test_positional_axes_broadcast_as_in_numpy(left, right):
 
 
 @given(data=st.data(), left=subsets, right=subsets)
-def test_operands_are_aligned_by_name_in_computations(data, left, right):
+def test_operands_are_aligned_by_name_in_computations(data: Any, left: Any, right: Any):
     x, y = weft.placeholder(left), weft.placeholder(right)
     seed = data.draw(st.integers(0, 100))
     rng = np.random.default_rng(seed)

@@ -261,7 +261,7 @@ BUILT = {
 
 
 @pytest.mark.parametrize("case", BUILT)
-def test_what_cannot_be_built(case):
+def test_what_cannot_be_built(case: str):
     expected = BUILT[case]
     state = w(2)
     kept = weft.assign(state, state + 1)
@@ -295,7 +295,7 @@ BUILTINS = {
 @pytest.mark.parametrize(
     ("kind", "parent"), [(kind, parent) for parent, kinds in BUILTINS.items() for kind in kinds]
 )
-def test_each_class_is_also_the_built_in_that_fits(kind, parent):
+def test_each_class_is_also_the_built_in_that_fits(kind: type[Any], parent: type[Any]):
     assert issubclass(kind, WeftError)
     assert issubclass(kind, parent)
 
@@ -306,7 +306,7 @@ def test_the_list_of_error_classes_is_complete():
     assert {kind for kind in defined if issubclass(kind, WeftError)} == listed
 
 
-def test_a_failed_write_leaves_the_state_as_it_was(transformer):
+def test_a_failed_write_leaves_the_state_as_it_was(transformer: weft.Transformer):
     state = weft.variable((2,), initial_value=[1, 2])
     for wrong in ([1, 2, 3], "text"):
         with pytest.raises(WeftError):
@@ -331,7 +331,7 @@ def test_a_missing_gradient_shows_the_path():
     assert weft.deriv(weft.sum(end + other), other).axes == other.axes
 
 
-def test_a_division_by_zero_of_constants_is_no_error(transformer):
+def test_a_division_by_zero_of_constants_is_no_error(transformer: weft.Transformer):
     got = transformer.computation([weft.constant(1.0) / 0, weft.log(weft.constant(-1.0))])()
     assert np.isinf(got[0])
     assert np.isnan(got[1])

@@ -14,17 +14,17 @@ from weft.runtime.device import host_view
 shapes = st.lists(st.integers(0, 4), min_size=0, max_size=4).map(tuple)
 
 
-def pair(shape):
+def pair(shape: tuple[int, ...]):
     """Return an array and the description of it."""
     array = np.arange(np.prod(shape, dtype=int), dtype=np.int32).reshape(shape)
     return array, contiguous(shape, dtypes.int32)
 
 
-def address(array, base):
+def address(array: np.ndarray, base: np.ndarray):
     return array.ctypes.data - base.ctypes.data
 
 
-def check(view, description, base):
+def check(view: np.ndarray, description: TensorDescription, base: np.ndarray):
     """Compare a view that NumPy made with a description."""
     assert description.shape == view.shape
     assert description.size == view.size
@@ -38,7 +38,7 @@ def check(view, description, base):
 
 
 @st.composite
-def sliced(draw, length):
+def sliced(draw: st.DrawFn, length: int):
     """Draw a slice as ``(start, length, step)`` and as Python writes it."""
     if not length:
         return (0, 0, 1), slice(0, 0)
@@ -50,7 +50,7 @@ def sliced(draw, length):
     return (start, count, step), slice(start, None if stop < 0 else stop, step)
 
 
-def apply_random_view(data, view, description):
+def apply_random_view(data: st.DataObject, view: np.ndarray, description: TensorDescription):
     kind = data.draw(st.sampled_from(["transpose", "slice", "broadcast", "cast"]))
     rank = view.ndim
     if kind == "transpose":
@@ -77,7 +77,7 @@ def apply_random_view(data, view, description):
 
 
 @st.composite
-def reshapes(draw, shape):
+def reshapes(draw: st.DrawFn, shape: tuple[int, ...]):
     """Draw another shape of as many elements: factors put together anew."""
     size = int(np.prod(shape, dtype=int))
     if size == 0:
@@ -102,7 +102,7 @@ def reshapes(draw, shape):
 
 
 @given(data=st.data(), shape=shapes)
-def test_views_of_views_are_those_of_numpy(data, shape):
+def test_views_of_views_are_those_of_numpy(data: st.DataObject, shape: tuple[int, ...]):
     base, description = pair(shape)
     view = base
     check(view, description, base)
@@ -112,7 +112,9 @@ def test_views_of_views_are_those_of_numpy(data, shape):
 
 
 @given(data=st.data(), shape=shapes)
-def test_a_reshape_is_a_view_exactly_when_numpy_needs_no_copy(data, shape):
+def test_a_reshape_is_a_view_exactly_when_numpy_needs_no_copy(
+    data: st.DataObject, shape: tuple[int, ...]
+):
     base, description = pair(shape)
     view = base
     for _ in range(data.draw(st.integers(0, 2))):
@@ -124,7 +126,7 @@ def test_a_reshape_is_a_view_exactly_when_numpy_needs_no_copy(data, shape):
 
 
 @given(shape=shapes)
-def test_flatten_and_unflatten(shape):
+def test_flatten_and_unflatten(shape: tuple[int, ...]):
     base, description = pair(shape)
     flat = description.flatten()
     assert flat is not None
@@ -133,7 +135,7 @@ def test_flatten_and_unflatten(shape):
 
 
 @given(shape=shapes.filter(lambda shape: 0 not in shape))
-def test_row_major_strides(shape):
+def test_row_major_strides(shape: tuple[int, ...]):
     assert row_major(shape, 4) == np.empty(shape, np.int32).strides
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -54,12 +55,12 @@ def table():
     }
 
 
-def named(short):
+def named(short: str):
     return dtypes.as_dtype(SHORT[short])
 
 
 @pytest.mark.parametrize(("pair", "result"), list(table().items()), ids=lambda value: str(value))
-def test_promotion(pair, result):
+def test_promotion(pair: tuple[str, ...], result: str):
     left, right = map(named, pair)
     x, y = weft.placeholder((2,), dtype=left), weft.placeholder((2,), dtype=right)
     condition = weft.placeholder((2,), dtype="bool")
@@ -96,7 +97,7 @@ WEAK = {
 
 @pytest.mark.parametrize("short", ORDER)
 @pytest.mark.parametrize(("place", "scalar"), list(enumerate([True, 2, 2.5, 2j])))
-def test_python_scalars_are_weak(short, place, scalar):
+def test_python_scalars_are_weak(short: str, place: int, scalar: Any):
     x = weft.placeholder((2,), dtype=named(short))
     expected = named(WEAK[short][place])
     assert (x + scalar).dtype == expected
@@ -125,7 +126,7 @@ def test_numpy_scalars_are_not_weak():
     ],
     ids=str,
 )
-def test_the_dtype_of_a_constant(value, dtype):
+def test_the_dtype_of_a_constant(value: Any, dtype: str):
     op = weft.constant(value)
     assert op.dtype == dtypes.as_dtype(dtype)
     assert op.const.dtype == op.dtype
@@ -151,7 +152,7 @@ def test_the_dtype_of_a_constant(value, dtype):
     ],
     ids=str,
 )
-def test_a_value_that_does_not_fit_is_refused(value, dtype, message):
+def test_a_value_that_does_not_fit_is_refused(value: Any, dtype: str | None, message: str):
     with pytest.raises(TypeError, match=message):
         weft.constant(value, dtype=dtype)
 
@@ -161,7 +162,7 @@ def test_a_value_that_does_not_fit_is_refused(value, dtype, message):
     [(255, "uint8"), (-128, "int8"), (2**64 - 1, "uint64"), (-(2**63), "int64"), (3.0, "int32")],
     ids=str,
 )
-def test_the_limits_of_integers_fit(value, dtype):
+def test_the_limits_of_integers_fit(value: float, dtype: str):
     assert weft.constant(value, dtype=dtype).const.item() == value
 
 
@@ -175,13 +176,13 @@ def test_a_constant_shares_no_memory_with_its_value():
 
 
 @pytest.mark.parametrize("wrong", ["float33", "U3", object, "datetime64[s]", "float128", 3, [1]])
-def test_what_is_no_dtype_is_refused(wrong):
+def test_what_is_no_dtype_is_refused(wrong: Any):
     with pytest.raises(DTypeError, match="dtype"):
         dtypes.as_dtype(wrong)
 
 
 @pytest.mark.parametrize("short", ORDER)
-def test_dtypes_are_found_by_name_type_and_byte_order(short):
+def test_dtypes_are_found_by_name_type_and_byte_order(short: str):
     dtype = named(short)
     assert dtypes.as_dtype(dtype) is dtype
     assert dtypes.as_dtype(dtype.type) == dtype
@@ -202,7 +203,7 @@ def test_the_table_is_symmetric_and_every_result_absorbs_its_operands():
             assert results[left, result] == results[right, result] == result
 
 
-def test_values_are_promoted_as_dtypes_are(transformer):
+def test_values_are_promoted_as_dtypes_are(transformer: weft.Transformer):
     x = weft.placeholder((3,), dtype="uint8")
     y = weft.placeholder((3,), dtype="int8")
     got = transformer.computation(x + y, x, y)([250, 1, 0], [-100, 1, 2])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +28,7 @@ trees = st.recursive(
 sizes = st.tuples(*(st.integers(0, 7) for _ in NAMES))
 
 
-def compute(tree, values):
+def compute(tree: Any, values: dict[str, Any]):
     """Evaluate a tree over what each name stands for: a number or a symbol."""
     if not isinstance(tree, tuple):
         return values.get(tree, tree)
@@ -38,7 +40,7 @@ def compute(tree, values):
 
 
 @given(tree=trees, numbers=sizes)
-def test_arithmetic_is_that_of_integers(tree, numbers):
+def test_arithmetic_is_that_of_integers(tree: Any, numbers: tuple[int, ...]):
     symbols = {name: symbol(name) for name in NAMES}
     known = dict(zip(NAMES, numbers, strict=True))
     try:
@@ -53,7 +55,7 @@ def test_arithmetic_is_that_of_integers(tree, numbers):
 
 
 @given(tree=trees, numbers=sizes)
-def test_symbols_can_be_solved_one_after_the_other(tree, numbers):
+def test_symbols_can_be_solved_one_after_the_other(tree: Any, numbers: tuple[int, ...]):
     symbols = {name: symbol(name) for name in NAMES}
     try:
         length = compute(tree, symbols)
@@ -66,7 +68,9 @@ def test_symbols_can_be_solved_one_after_the_other(tree, numbers):
 
 
 @given(left=trees, right=trees, numbers=sizes)
-def test_equal_lengths_are_equal_numbers_and_hash_alike(left, right, numbers):
+def test_equal_lengths_are_equal_numbers_and_hash_alike(
+    left: Any, right: Any, numbers: tuple[int, ...]
+):
     symbols = {name: symbol(name) for name in NAMES}
     known = {symbols[name]: size for name, size in zip(NAMES, numbers, strict=True)}
     try:
@@ -98,7 +102,7 @@ def test_equal_lengths_are_equal_numbers_and_hash_alike(left, right, numbers):
         (lambda n, m: product((n, 2, m)), lambda n, m: 2 * n * m),
     ],
 )
-def test_simplification(length, expected):
+def test_simplification(length: Callable[..., Any], expected: Callable[..., Any]):
     n, m = symbol("n"), symbol("m")
     assert length(n, m) == expected(n, m)
 
@@ -128,7 +132,7 @@ def test_division_of_integers():
     assert floor_divide(-7, 2) == -4
 
 
-def test_a_computation_is_specialized_for_each_solution(transformer):
+def test_a_computation_is_specialized_for_each_solution(transformer: weft.Transformer):
     n = weft.symbol("n")
     x, y = weft.placeholder((n, 3)), weft.placeholder((n,))
     flat = weft.reshape(x, (-1,))
@@ -155,7 +159,9 @@ def test_a_computation_is_specialized_for_each_solution(transformer):
     ],
     ids=["start", "end", "index", "backwards", "update"],
 )
-def test_a_slice_that_reaches_outside_a_solved_length_is_refused(transformer, take):
+def test_a_slice_that_reaches_outside_a_solved_length_is_refused(
+    transformer: weft.Transformer, take: Callable[..., Any]
+):
     n = weft.symbol("n")
     x = weft.placeholder((n,))
     y = take(weft.tanh(x))
@@ -168,7 +174,7 @@ def test_a_slice_that_reaches_outside_a_solved_length_is_refused(transformer, ta
     np.testing.assert_allclose(c(value), alone(), rtol=1e-6)
 
 
-def test_lengths_can_be_given(transformer):
+def test_lengths_can_be_given(transformer: weft.Transformer):
     n = weft.Axis(None, "N")
     w = weft.variable((n,), initial_value=2)
     c = transformer.computation(weft.sum(w, (n,)), axes={n: 6})
@@ -176,7 +182,7 @@ def test_lengths_can_be_given(transformer):
 
 
 @pytest.mark.parametrize("most", [0, -1, 2.0, True, "8"])
-def test_a_maximum_is_a_positive_integer(most):
+def test_a_maximum_is_a_positive_integer(most: Any):
     with pytest.raises(AxesError, match="max= of the symbol n must be an integer above 0"):
         weft.symbol("n", max=most)
     assert weft.symbol("n", max=np.int64(8)).as_symbol().maximum == 8

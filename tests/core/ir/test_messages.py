@@ -205,7 +205,7 @@ def test_the_axes_of_an_op_can_be_stated_if_they_are_right():
 
 
 @pytest.mark.parametrize("case", MISTAKES)
-def test_a_mistake_is_answered_with_what_to_write(case):
+def test_a_mistake_is_answered_with_what_to_write(case: str):
     expected = MISTAKES[case]
     with pytest.raises(WeftError) as caught:
         expected.make()
@@ -215,7 +215,7 @@ def test_a_mistake_is_answered_with_what_to_write(case):
     assert f'File "{__file__}", line {expected.make.__code__.co_firstlineno}' in message
 
 
-def test_operators_of_bool(transformer):
+def test_operators_of_bool(transformer: weft.Transformer):
     a, b = x(4, dtype="bool"), x(4, dtype="bool")
     results = [a & b, a | b, a ^ b, ~a, a & True, False | a, np.array([True] * 4) ^ a]
     left, right = np.array([0, 0, 1, 1], bool), np.array([0, 1, 0, 1], bool)
@@ -245,7 +245,7 @@ def test_an_error_of_the_backend_itself_is_not_taken_for_a_wrong_option():
 
     class Plugin:
         @hookimpl
-        def weft_register_backends(self, register):
+        def weft_register_backends(self, register: Callable[..., Any]):
             register("broken", Broken)
 
     plugins.register(plugin := Plugin(), "broken")
@@ -262,7 +262,7 @@ def test_only_public_names_are_listed():
 
 
 @pytest.mark.parametrize("options", [[], ["--version"]])
-def test_the_command_as_a_module(options):
+def test_the_command_as_a_module(options: Any):
     done = subprocess.run(
         [sys.executable, "-m", "weft", *options], capture_output=True, encoding="utf-8", timeout=60
     )

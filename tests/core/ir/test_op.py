@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -74,7 +76,7 @@ def test_names_are_unique_and_settable():
 
 def test_metadata_from_constructor_context_and_decorator():
     @weft.with_op_metadata
-    def layer(x):
+    def layer(x: weft.TensorOp):
         return x * 2
 
     layer.metadata = {"layer": "first"}
@@ -83,7 +85,7 @@ def test_metadata_from_constructor_context_and_decorator():
         metadata = {"model": "m"}
 
         @weft.with_op_metadata
-        def __call__(self, x):
+        def __call__(self, x: weft.TensorOp):
             return x + 1
 
     x = weft.placeholder((), metadata={"kind": "data"})
@@ -97,7 +99,7 @@ def test_metadata_from_constructor_context_and_decorator():
 
 
 @pytest.mark.parametrize("wrong", ["text", [("a", 1)], 3])
-def test_metadata_must_be_a_dictionary(wrong):
+def test_metadata_must_be_a_dictionary(wrong: Any):
     with pytest.raises(ValueError, match="metadata must be a dictionary"):
         weft.placeholder((), metadata=wrong)
     x = weft.placeholder(())
@@ -108,7 +110,7 @@ def test_metadata_must_be_a_dictionary(wrong):
 def test_metadata_survives_replacement_by_a_pass():
     class Halve(weft.PeepholeGraphPass):
         @weft.visit.on_type(AddOp)
-        def visit(self, op):
+        def visit(self, op: weft.TensorOp):
             x, y = op.args
             self.replace_op(op, weft.multiply(weft.subtract(x, -y), 1))
 
@@ -242,7 +244,7 @@ def test_variables_lists_what_is_trainable_in_topological_order():
         ),
     ],
 )
-def test_a_repr_gives_class_name_dtype_shape_and_line(make, shown) -> None:
+def test_a_repr_gives_class_name_dtype_shape_and_line(make: Callable[..., Any], shown: str) -> None:
     where = r", test_op\.py:\d+>"
     assert re.fullmatch(shown.removesuffix(">") + where, repr(make()))
 

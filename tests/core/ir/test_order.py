@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from weft.errors import StateError
 from weft.support.ordered_set import OrderedSet
 
 
-def test_a_sequence_keeps_its_order_whatever_was_built_first(transformer):
+def test_a_sequence_keeps_its_order_whatever_was_built_first(transformer: weft.Transformer):
     w = weft.variable((), initial_value=3)
     first = weft.assign(w, 10)
     second = weft.assign(w, w * 2)
@@ -22,14 +23,14 @@ def test_a_sequence_keeps_its_order_whatever_was_built_first(transformer):
     assert transformer.get_value(w) == 10
 
 
-def test_a_sequence_in_the_order_of_building(transformer):
+def test_a_sequence_in_the_order_of_building(transformer: weft.Transformer):
     w = weft.variable((), initial_value=3)
     first = weft.assign(w, 10)
     second = weft.assign(w, w * 2)
     assert transformer.computation(weft.sequential([first, second, w]))() == 20
 
 
-def test_sequences_that_contradict_each_other_are_refused(transformer):
+def test_sequences_that_contradict_each_other_are_refused(transformer: weft.Transformer):
     w = weft.variable((), initial_value=3)
     with weft.saved_user_deps():
         first = weft.assign(w, w + 1)
@@ -40,7 +41,7 @@ def test_sequences_that_contradict_each_other_are_refused(transformer):
         transformer.computation([one, other])
 
 
-def test_a_long_sequence_is_captured_in_linear_time(transformer):
+def test_a_long_sequence_is_captured_in_linear_time(transformer: weft.Transformer):
     w = weft.variable((), initial_value=0)
     writes = []
     for _ in range(3000):
@@ -49,7 +50,9 @@ def test_a_long_sequence_is_captured_in_linear_time(transformer):
     assert transformer.computation(weft.sequential([*writes, w]))() == 3000
 
 
-def test_an_effect_that_is_asked_for_twice_runs_once(transformer, capsys):
+def test_an_effect_that_is_asked_for_twice_runs_once(
+    transformer: weft.Transformer, capsys: pytest.CaptureFixture[str]
+):
     x = weft.placeholder(())
     shown = weft.print_op(x, "P")
     both = transformer.computation([weft.sequential([shown, x + 1]), shown], x)
@@ -66,7 +69,7 @@ def test_a_gradient_through_a_sequence_that_rereads_is_refused():
         weft.deriv(weft.sequential([write, y]), x)
 
 
-def test_a_gradient_through_a_sequence_that_updates_first(transformer):
+def test_a_gradient_through_a_sequence_that_updates_first(transformer: weft.Transformer):
     x = weft.variable((), initial_value=2.0)
     with weft.saved_user_deps():
         write = weft.assign(x, 5.0)
@@ -79,7 +82,7 @@ def test_a_gradient_through_a_sequence_that_updates_first(transformer):
 class Refusing(weft.ops.PrintOp):
     """Raises instead of printing, as printing into a closed pipe does."""
 
-    def perform(self, *values):
+    def perform(self, *values: Any):
         raise BrokenPipeError("nobody reads this")
 
 
@@ -95,7 +98,9 @@ def test_an_effect_that_raises_leaves_states_as_they_were():
 
 
 @pytest.mark.parametrize("value", [lambda w: w, lambda w: w + 0, lambda w: w * 1])
-def test_a_state_may_be_assigned_its_own_value(transformer, value):
+def test_a_state_may_be_assigned_its_own_value(
+    transformer: weft.Transformer, value: Callable[..., Any]
+):
     w = weft.variable((), initial_value=3)
     weft.assign(w, value(w))
     assert transformer.computation(w)() == 3
@@ -116,7 +121,7 @@ _MEMBERS = st.tuples(st.sampled_from(list(COPIES)), st.integers(0, 2), st.intege
 
 
 @given(st.lists(_MEMBERS, min_size=1, max_size=6), st.booleans())
-def test_sequences_write_what_an_imperative_program_does(members, is_read_before):
+def test_sequences_write_what_an_imperative_program_does(members: Any, is_read_before: Any):
     states = [weft.variable((2,), initial_value=[n, n + 10]) for n in range(3)]
     values = [np.array([n, n + 10.0]) for n in range(3)]
     before = states[0] + 0
@@ -134,7 +139,7 @@ def test_sequences_write_what_an_imperative_program_does(members, is_read_before
 
 
 @pytest.mark.parametrize("copy", COPIES)
-def test_a_sequence_may_write_a_state_to_itself(transformer, copy):
+def test_a_sequence_may_write_a_state_to_itself(transformer: weft.Transformer, copy: str):
     w = weft.variable((2,), initial_value=[1, 2])
     got = transformer.computation(weft.sequential([COPIES[copy](w, w), w]))()
     assert got.tolist() == ([3, 5] if copy == "after a computation" else [1, 2])
@@ -149,7 +154,7 @@ def values(results: Any) -> list[float | None]:
     return [None if result is None else result.item() for result in results]
 
 
-def test_an_op_built_after_an_assign_waits_for_it(transformer):
+def test_an_op_built_after_an_assign_waits_for_it(transformer: weft.Transformer):
     x = weft.placeholder((), initial_value=0)
     a = weft.assign(x, 5)
     z = x + 1
@@ -167,7 +172,7 @@ def test_other_deps_is_a_fresh_set_each_time():
     assert list(z.other_deps) == [a]
 
 
-def test_an_op_built_before_an_assign_does_not_wait_for_it(transformer):
+def test_an_op_built_before_an_assign_does_not_wait_for_it(transformer: weft.Transformer):
     x = weft.placeholder((), initial_value=0)
     z0 = x + 1
     weft.assign(x, 5)
@@ -175,7 +180,7 @@ def test_an_op_built_before_an_assign_does_not_wait_for_it(transformer):
     assert transformer.computation(z0)().item() == 1
 
 
-def test_ops_built_before_and_after_a_write_read_their_own_version(transformer):
+def test_ops_built_before_and_after_a_write_read_their_own_version(transformer: weft.Transformer):
     x = weft.placeholder((), initial_value=0)
     z0 = x + 1
     weft.assign(x, 5)
@@ -184,7 +189,7 @@ def test_ops_built_before_and_after_a_write_read_their_own_version(transformer):
     assert values(transformer.computation([z, z0])()) == [6, 6]
 
 
-def test_a_plain_assign_runs_with_every_call(transformer):
+def test_a_plain_assign_runs_with_every_call(transformer: weft.Transformer):
     w = scalar_variable()
     update = weft.assign(w, w + 1)
     assert isinstance(update, weft.Op)
@@ -192,7 +197,7 @@ def test_a_plain_assign_runs_with_every_call(transformer):
     assert values([w_comp(), w_comp(), w_comp()]) == [1, 2, 3]
 
 
-def test_a_guarded_assign_does_not_run_by_itself(transformer):
+def test_a_guarded_assign_does_not_run_by_itself(transformer: weft.Transformer):
     w = scalar_variable()
     with weft.Op.saved_user_deps():
         weft.assign(w, w + 1)
@@ -201,7 +206,9 @@ def test_a_guarded_assign_does_not_run_by_itself(transformer):
 
 
 @pytest.mark.parametrize("w_first", [True, False])
-def test_a_guarded_assign_runs_if_the_computation_names_it(transformer, w_first):
+def test_a_guarded_assign_runs_if_the_computation_names_it(
+    transformer: weft.Transformer, w_first: bool
+):
     w = scalar_variable()
     with weft.Op.saved_user_deps():
         update_op = weft.assign(w, w + 1)
@@ -211,14 +218,14 @@ def test_a_guarded_assign_runs_if_the_computation_names_it(transformer, w_first)
     assert got == (expected if w_first else [pair[::-1] for pair in expected])
 
 
-def test_a_computation_made_before_the_assign_ignores_it(transformer):
+def test_a_computation_made_before_the_assign_ignores_it(transformer: weft.Transformer):
     w = scalar_variable()
     w_comp = transformer.computation(w)
     weft.assign(w, w + 1)
     assert values([w_comp(), w_comp(), w_comp()]) == [0, 0, 0]
 
 
-def test_assigns_are_a_chain_in_the_order_of_creation(transformer):
+def test_assigns_are_a_chain_in_the_order_of_creation(transformer: weft.Transformer):
     w = scalar_variable(1)
     a = weft.assign(w, w * 2)
     b = weft.assign(w, w + 3)
@@ -228,13 +235,13 @@ def test_assigns_are_a_chain_in_the_order_of_creation(transformer):
     assert transformer.computation(z)().item() == 50
 
 
-def test_pruning_moves_no_dependency_onto_the_state(transformer):
+def test_pruning_moves_no_dependency_onto_the_state(transformer: weft.Transformer):
     w = scalar_variable()
     weft.assign(w, w + 1)
     assert transformer.computation(w + 0 * w)().item() == 1
 
 
-def test_set_item_writes_and_an_expression_does_not(transformer):
+def test_set_item_writes_and_an_expression_does_not(transformer: weft.Transformer):
     x = weft.placeholder((3,), initial_value=[1, 2, 3])
     stored = x
     x = x + x
@@ -247,13 +254,13 @@ def test_set_item_writes_and_an_expression_does_not(transformer):
     assert transformer.get_value(stored).tolist() == [2, 4, 6]
 
 
-def test_a_state_that_set_item_writes_may_be_a_result(transformer):
+def test_a_state_that_set_item_writes_may_be_a_result(transformer: weft.Transformer):
     p = weft.placeholder((2,), initial_value=[1, 2])
     double = weft.SetItem(p, p + p)
     assert transformer.computation([double, p])()[1].tolist() == [2, 4]
 
 
-def test_augmented_addition_makes_a_new_op_and_writes_nothing(transformer):
+def test_augmented_addition_makes_a_new_op_and_writes_nothing(transformer: weft.Transformer):
     w = kept = scalar_variable(1)
     w += 1
     assert w is not kept
@@ -261,7 +268,7 @@ def test_augmented_addition_makes_a_new_op_and_writes_nothing(transformer):
     assert values(transformer.computation([kept, w])()) == [1, 2]
 
 
-def test_a_state_is_its_final_value_and_an_expression_what_it_read(transformer):
+def test_a_state_is_its_final_value_and_an_expression_what_it_read(transformer: weft.Transformer):
     w = scalar_variable()
     with weft.saved_user_deps():
         u = weft.assign(w, w + 1)
@@ -269,7 +276,7 @@ def test_a_state_is_its_final_value_and_an_expression_what_it_read(transformer):
 
 
 @pytest.mark.parametrize("passes", [None, ("decompose",)], ids=["all passes", "no pruning"])
-def test_a_state_is_its_final_value_with_and_without_pruning(passes):
+def test_a_state_is_its_final_value_with_and_without_pruning(passes: tuple[str, ...] | None):
     transformer = weft.make_transformer("numpy", passes=passes)
     w = scalar_variable()
     with weft.saved_user_deps():
@@ -277,7 +284,7 @@ def test_a_state_is_its_final_value_with_and_without_pruning(passes):
     assert values(transformer.computation([w, w + 0, u])()) == [1, 0, None]
 
 
-def test_interleaved_updates_both_see_the_old_values(transformer):
+def test_interleaved_updates_both_see_the_old_values(transformer: weft.Transformer):
     p, q = scalar_variable(2), scalar_variable(3)
     loss = p * q
     weft.assign(p, p - weft.deriv(loss, p))
@@ -285,7 +292,7 @@ def test_interleaved_updates_both_see_the_old_values(transformer):
     assert values(transformer.computation([p, q])()) == [-1, 1]
 
 
-def test_two_writes_from_one_version_are_refused(transformer):
+def test_two_writes_from_one_version_are_refused(transformer: weft.Transformer):
     w = scalar_variable()
     first = weft.assign(w, w + 1)
     with weft.saved_user_deps():
@@ -298,7 +305,7 @@ def test_two_writes_from_one_version_are_refused(transformer):
     assert transformer.computation(w)().item() == 1
 
 
-def test_sequential_reads_again_inside_and_changes_nothing_outside(transformer):
+def test_sequential_reads_again_inside_and_changes_nothing_outside(transformer: weft.Transformer):
     w = scalar_variable(1)
     with weft.saved_user_deps():
         x1 = w + 0.5
@@ -310,14 +317,14 @@ def test_sequential_reads_again_inside_and_changes_nothing_outside(transformer):
     assert transformer.get_value(w).item() == 8
 
 
-def test_value_of_keeps_the_value_from_before_a_write(transformer):
+def test_value_of_keeps_the_value_from_before_a_write(transformer: weft.Transformer):
     w = scalar_variable(1)
     before = weft.value_of(w)
     weft.assign(w, w + 1)
     assert values(transformer.computation([before, w])()) == [1, 2]
 
 
-def test_an_unlisted_placeholder_holds_what_was_assigned_last(transformer):
+def test_an_unlisted_placeholder_holds_what_was_assigned_last(transformer: weft.Transformer):
     x = weft.placeholder((), initial_value=7)
     plus = transformer.computation(x + 1)
     with_parameter = transformer.computation(x + 1, x)
@@ -328,6 +335,6 @@ def test_an_unlisted_placeholder_holds_what_was_assigned_last(transformer):
     assert plus().item() == 2
 
 
-def test_states_without_a_value_are_zeros(transformer):
+def test_states_without_a_value_are_zeros(transformer: weft.Transformer):
     w = weft.variable((2, 3))
     assert transformer.computation(w)().tolist() == [[0, 0, 0], [0, 0, 0]]

@@ -6,7 +6,9 @@ import asyncio
 import gc
 import threading
 import weakref
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -43,13 +45,13 @@ def test_nested_guards_are_apart():
 def test_tasks_have_guards_of_their_own():
     w = weft.variable(())
 
-    async def guarded(inside, leave):
+    async def guarded(inside: asyncio.Event, leave: asyncio.Event):
         with weft.saved_user_deps():
             weft.assign(w, 1)
             inside.set()
             await leave.wait()
 
-    async def plain(inside, leave):
+    async def plain(inside: asyncio.Event, leave: asyncio.Event):
         await inside.wait()
         found = len((w + 1).other_deps)
         leave.set()
@@ -74,7 +76,7 @@ def test_tasks_have_guards_of_their_own():
     ],
     ids=["guard", "captured_ops", "all_ops", "metadata", "located", "replacing"],
 )
-def test_an_exception_restores_the_context(context):
+def test_an_exception_restores_the_context(context: Callable[..., Any]):
     before = scope.current.get()
 
     def fails():
@@ -141,7 +143,7 @@ def test_an_ordered_set_keeps_the_order_of_insertion():
     assert len(found) == 3
 
 
-def test_a_computation_made_inside_the_guard_includes_the_update(transformer):
+def test_a_computation_made_inside_the_guard_includes_the_update(transformer: weft.Transformer):
     w = weft.variable((), initial_value=0)
     with weft.saved_user_deps():
         weft.assign(w, w + 1)
@@ -150,7 +152,7 @@ def test_a_computation_made_inside_the_guard_includes_the_update(transformer):
     assert [c().item() for c in (c2, c1, c2, c1, c2)] == [0, 1, 1, 2, 2]
 
 
-def test_a_guard_can_be_entered_again(transformer):
+def test_a_guard_can_be_entered_again(transformer: weft.Transformer):
     w = weft.variable((), initial_value=1)
     with weft.saved_user_deps() as m:
         write = weft.assign(w, w * 5)
@@ -162,7 +164,7 @@ def test_a_guard_can_be_entered_again(transformer):
     assert transformer.computation(inside)().item() == 15
 
 
-def test_a_fresh_guard_hides_the_writes_outside(transformer):
+def test_a_fresh_guard_hides_the_writes_outside(transformer: weft.Transformer):
     w = weft.variable((), initial_value=0)
     weft.assign(w, w + 5)
     with weft.saved_user_deps():
@@ -205,7 +207,7 @@ def test_a_guard_is_private_to_its_thread():
     assert len((w + 1).other_deps) == 0
 
 
-def test_the_root_scope_is_shared_by_threads(transformer):
+def test_the_root_scope_is_shared_by_threads(transformer: weft.Transformer):
     w = weft.variable((), initial_value=0)
     weft.assign(w, w + 1)
     with ThreadPoolExecutor(1) as pool:
@@ -213,7 +215,7 @@ def test_the_root_scope_is_shared_by_threads(transformer):
     assert [w_comp().item() for _ in range(3)] == [1, 2, 3]
 
 
-def test_an_op_made_in_a_guard_may_be_used_outside_it(transformer):
+def test_an_op_made_in_a_guard_may_be_used_outside_it(transformer: weft.Transformer):
     w = weft.variable((), initial_value=1)
     with weft.saved_user_deps():
         weft.assign(w, w + 10)

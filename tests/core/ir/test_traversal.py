@@ -52,7 +52,7 @@ def assert_in_order(graph: Graph) -> None:
 
 
 @given(dags())
-def test_postorder_is_that_of_recursion(ops):
+def test_postorder_is_that_of_recursion(ops: list[Any]):
     assert postorder([ops[-1]], lambda op: op.args) == list(recursively(ops[-1], {}))
 
 
@@ -63,7 +63,7 @@ def test_postorder_visits_shared_ops_and_roots_once():
 
 
 @given(dags(), st.data())
-def test_the_order_of_a_graph_is_the_users(ops, data):
+def test_the_order_of_a_graph_is_the_users(ops: Any, data: Any):
     outputs = data.draw(st.permutations(ops))
     graph = graph_of(ops, *outputs)
     assert_in_order(graph)
@@ -71,7 +71,7 @@ def test_the_order_of_a_graph_is_the_users(ops, data):
 
 
 @given(dags(), st.data())
-def test_what_must_come_first_is_waited_for(ops, data):
+def test_what_must_come_first_is_waited_for(ops: Any, data: Any):
     late = data.draw(st.sampled_from(ops[1:]))
     free = weft.constant(1.0)
     graph = Graph([ops[0]], [ops[-1]], effects=[free], after={late: (free,)})
@@ -89,7 +89,7 @@ def copies_in(order: list[Any]) -> dict[Any, Any]:
 
 
 @given(dags(), st.data())
-def test_an_order_that_is_claimed_is_used_only_if_it_is_one(ops, data):
+def test_an_order_that_is_claimed_is_used_only_if_it_is_one(ops: Any, data: Any):
     graph = graph_of(ops)
     copies = copies_in(list(graph.ops))
     claimed = data.draw(st.lists(st.sampled_from(list(copies.values())), unique=True))
@@ -99,7 +99,7 @@ def test_an_order_that_is_claimed_is_used_only_if_it_is_one(ops, data):
 
 
 @given(dags(), st.randoms())
-def test_an_order_that_is_one_is_kept(ops, random):
+def test_an_order_that_is_one_is_kept(ops: Any, random: Any):
     graph = graph_of(ops)
     keys = {op: random.random() for op in graph.ops}
     order: list[Any] = []
@@ -112,7 +112,7 @@ def test_an_order_that_is_one_is_kept(ops, random):
 
 
 @given(dags())
-def test_a_rewrite_of_everything_keeps_the_order(ops):
+def test_a_rewrite_of_everything_keeps_the_order(ops: Any):
     graph = graph_of(ops)
     copied = graph.rewrite(lambda op: op.with_args(op.args))
     assert [type(op) for op in copied.ops] == [type(op) for op in graph.ops]
@@ -122,7 +122,7 @@ def test_a_rewrite_of_everything_keeps_the_order(ops):
 
 
 @given(dags())
-def test_a_rewrite_to_deeper_ops_finds_them_all(ops):
+def test_a_rewrite_to_deeper_ops_finds_them_all(ops: Any):
     graph = graph_of(ops)
     deeper = graph.rewrite(lambda op: weft.negative(weft.negative(op)) if op.args else op)
     assert_in_order(deeper)
@@ -139,7 +139,7 @@ def test_parts_that_do_not_differ_give_the_same_graph():
 
 
 @given(dags(), st.data())
-def test_what_a_graph_knows_of_its_ops_is_what_they_are(ops, data):
+def test_what_a_graph_knows_of_its_ops_is_what_they_are(ops: Any, data: Any):
     outputs = data.draw(st.lists(st.sampled_from(ops), min_size=1))
     graph = graph_of(ops, *outputs)
     assert graph.members == set(graph.ops)
@@ -166,7 +166,7 @@ def test_a_call_without_operands_is_verified_with_the_graph_that_it_runs():
 
 
 @given(dags(), st.data())
-def test_an_order_with_an_op_twice_is_none(ops, data):
+def test_an_order_with_an_op_twice_is_none(ops: Any, data: Any):
     graph = graph_of(ops)
     copies = copies_in(list(graph.ops))
     claimed = list(copies.values())
@@ -177,7 +177,7 @@ def test_an_order_with_an_op_twice_is_none(ops, data):
 
 
 @pytest.mark.long("opencl")
-def test_a_chain_of_20000_ops_is_differentiated_and_computed(transformer):
+def test_a_chain_of_20000_ops_is_differentiated_and_computed(transformer: weft.Transformer):
     x = weft.placeholder((2,))
     y = x
     for _ in range(6_667):

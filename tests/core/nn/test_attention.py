@@ -3,6 +3,8 @@ that leave no room for care."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -12,11 +14,11 @@ from weft.errors import StateError
 RANDOM = np.random.default_rng(0)
 
 
-def normal(*shape):
+def normal(*shape: Any):
     return RANDOM.normal(size=shape).astype("f4")
 
 
-def test_one_compiled_step_decodes_token_by_token(transformer):
+def test_one_compiled_step_decodes_token_by_token(transformer: weft.Transformer):
     heads, groups, longest, depth = 4, 2, 6, 4
     query = weft.placeholder((heads, 1, depth))
     key, value = (weft.placeholder((groups, 1, depth)) for _ in range(2))
@@ -42,7 +44,7 @@ def test_one_compiled_step_decodes_token_by_token(transformer):
     assert at == length
 
 
-def test_a_cache_belongs_to_one_scope(transformer):
+def test_a_cache_belongs_to_one_scope(transformer: weft.Transformer):
     cache = weft.persistent_tensor((2, 1))
     with weft.saved_user_deps():
         first = weft.update_cache(cache, [[1.0]], 0)
@@ -52,7 +54,7 @@ def test_a_cache_belongs_to_one_scope(transformer):
         transformer.computation([first, second])
 
 
-def test_a_position_beyond_the_end_is_moved_before_it(transformer):
+def test_a_position_beyond_the_end_is_moved_before_it(transformer: weft.Transformer):
     cache = weft.persistent_tensor((3, 1))
     position = weft.placeholder((), "int32")
     with weft.saved_user_deps():
@@ -61,7 +63,7 @@ def test_a_position_beyond_the_end_is_moved_before_it(transformer):
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
-def test_batch_and_sequences_may_be_unknown(transformer, is_causal):
+def test_batch_and_sequences_may_be_unknown(transformer: weft.Transformer, is_causal: bool):
     n, queries, keys = (weft.symbol(name) for name in ("n", "queries", "keys"))
     q = weft.placeholder((n, 4, queries, 3))
     k, v = (weft.placeholder((n, 2, keys, 3)) for _ in range(2))
@@ -80,7 +82,7 @@ def test_batch_and_sequences_may_be_unknown(transformer, is_causal):
             np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
-def test_what_may_look_nowhere_gives_0_and_has_no_slope(transformer):
+def test_what_may_look_nowhere_gives_0_and_has_no_slope(transformer: weft.Transformer):
     q, k, v = (weft.placeholder((1, 3, 2)) for _ in range(3))
     for mask in (np.zeros((3, 3), bool), np.full((3, 3), -np.inf, "f4")):
         y = weft.attention(q, k, v, mask)
@@ -90,7 +92,7 @@ def test_what_may_look_nowhere_gives_0_and_has_no_slope(transformer):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_narrow_floats_do_not_overflow(transformer, dtype):
+def test_narrow_floats_do_not_overflow(transformer: weft.Transformer, dtype: str):
     if dtype not in transformer.target.dtypes:
         pytest.skip(f"no {dtype}")
     q, k, v = (weft.placeholder((1, 2, 64), dtype) for _ in range(3))
@@ -102,7 +104,9 @@ def test_narrow_floats_do_not_overflow(transformer, dtype):
     assert all(np.isfinite(value.astype("f8")).all() for value in found)
 
 
-def test_repeated_indices_add_up_in_the_gradient_but_not_those_of_padding(transformer):
+def test_repeated_indices_add_up_in_the_gradient_but_not_those_of_padding(
+    transformer: weft.Transformer,
+):
     table = weft.variable((4, 2), initial_value=1.0)
     indices = weft.placeholder((5,), "int32")
     slopes = [
@@ -114,14 +118,14 @@ def test_repeated_indices_add_up_in_the_gradient_but_not_those_of_padding(transf
     assert found[1][:, 0].tolist() == found[2][:, 0].tolist() == [2, 0, 1, 0]
 
 
-def test_an_index_out_of_range_ends_the_call(transformer):
+def test_an_index_out_of_range_ends_the_call(transformer: weft.Transformer):
     table, indices = weft.variable((4, 2)), weft.placeholder((1,), "int32")
     run = transformer.computation(weft.embedding(table, indices), indices)
     with pytest.raises(weft.errors.IndexOutOfRange, match="index 4"):
         run([4])
 
 
-def test_caches_may_have_named_axes_in_any_order(transformer):
+def test_caches_may_have_named_axes_in_any_order(transformer: weft.Transformer):
     n, rec, c, longest = (
         weft.Axis(length, name) for length, name in ((2, "N"), (1, "REC"), (3, "C"), (4, "T"))
     )
@@ -141,7 +145,7 @@ def test_caches_may_have_named_axes_in_any_order(transformer):
     np.testing.assert_array_equal(transformer.get_value(caches[1]), values.transpose(1, 0, 2))
 
 
-def test_a_cache_may_be_a_part_of_a_state(transformer):
+def test_a_cache_may_be_a_part_of_a_state(transformer: weft.Transformer):
     both = weft.persistent_tensor((2, 3, 1))
     with weft.saved_user_deps():
         run = transformer.computation(weft.update_cache(both[1], [[5.0]], 2))

@@ -1,5 +1,10 @@
 """Losses of extreme values, and of labels that are out of range: the error names label and line."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -12,7 +17,9 @@ LOSSES = (weft.cross_entropy, weft.nll_loss, weft.multi_margin_loss)
 @pytest.mark.parametrize("wrong", [3, -1, -4, 2**40])
 @pytest.mark.parametrize("is_weighed", [False, True])
 @pytest.mark.parametrize("loss", LOSSES)
-def test_labels_out_of_range_are_named(transformer, loss, is_weighed, wrong):
+def test_labels_out_of_range_are_named(
+    transformer: weft.Transformer, loss: Callable[..., Any], is_weighed: bool, wrong: int
+):
     x, labels = weft.placeholder((2, 3, 2)), weft.placeholder((2, 2), "int64")
     result = loss(x, labels, axis=1, weights=np.ones(3, np.float32) if is_weighed else None)
     step = transformer.computation(result, x, labels)
@@ -24,7 +31,9 @@ def test_labels_out_of_range_are_named(transformer, loss, is_weighed, wrong):
     assert "test_losses.py" in str(caught.value)
 
 
-def test_cross_entropy_of_a_softmax_is_finite_and_its_gradient_is_y_minus_t(transformer):
+def test_cross_entropy_of_a_softmax_is_finite_and_its_gradient_is_y_minus_t(
+    transformer: weft.Transformer,
+):
     classes = weft.make_axis(4, "C")
     x, t = weft.placeholder((classes,)), weft.placeholder((classes,))
     y = weft.softmax(x)

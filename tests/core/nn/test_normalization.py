@@ -1,5 +1,10 @@
 """Running statistics of batch_norm that several results share: each is written in its turn."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -15,7 +20,12 @@ def make_statistics():
     return mean, weft.persistent_tensor((2,), "float64", initial_value=1.0, name="variance")
 
 
-def chained(x, statistics, links=3, between=lambda h: h):
+def chained(
+    x: weft.TensorOp,
+    statistics: tuple[Any, ...],
+    links: int = 3,
+    between: Callable[..., Any] = lambda h: h,
+):
     mean, variance = statistics
     for number in range(links):
         shifted = between(x * (number + 1) + 10 * number)
@@ -23,7 +33,7 @@ def chained(x, statistics, links=3, between=lambda h: h):
     return x
 
 
-def chained_arrays(x, mean, variance, links=3):
+def chained_arrays(x: np.ndarray, mean: np.ndarray, variance: np.ndarray, links: int = 3):
     for number in range(links):
         x = x * (number + 1) + 10 * number
         mean = (1 - MOMENTUM) * mean + MOMENTUM * x.mean(axis=0)
@@ -32,18 +42,22 @@ def chained_arrays(x, mean, variance, links=3):
     return x, mean, variance
 
 
-def batches(*lengths):
+def batches(*lengths: Any):
     rng = np.random.default_rng(0)
     return [rng.normal(size=(length, 2)) * 2 + 3 for length in lengths]
 
 
-def check_states(transformer, statistics, expected):
+def check_states(
+    transformer: weft.Transformer, statistics: tuple[Any, ...], expected: Sequence[Any]
+):
     for state, value in zip(statistics, expected, strict=True):
         np.testing.assert_allclose(transformer.get_value(state), value, rtol=1e-10)
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_each_link_of_a_chain_writes_once(transformer, statistics, is_known):
+def test_each_link_of_a_chain_writes_once(
+    transformer: weft.Transformer, statistics: tuple[Any, ...], is_known: bool
+):
     x = weft.placeholder((5 if is_known else weft.symbol("n"), 2), "float64")
     step = transformer.computation(chained(x, statistics), x)
     expected = np.zeros(2), np.ones(2)
@@ -53,7 +67,9 @@ def test_each_link_of_a_chain_writes_once(transformer, statistics, is_known):
         check_states(transformer, statistics, expected)
 
 
-def test_gradients_of_a_chain_write_once_and_are_exact(transformer, statistics):
+def test_gradients_of_a_chain_write_once_and_are_exact(
+    transformer: weft.Transformer, statistics: tuple[Any, ...]
+):
     x = weft.placeholder((5, 2), "float64")
     loss = weft.sum(weft.tanh(chained(x, statistics)) * np.arange(10.0).reshape(5, 2))
     slope = weft.deriv(loss, x)
@@ -72,7 +88,7 @@ def test_gradients_of_a_chain_write_once_and_are_exact(transformer, statistics):
             check_states(other, statistics, chained_arrays(batch, np.zeros(2), np.ones(2))[1:])
 
 
-def test_transformers_keep_statistics_of_their_own(statistics):
+def test_transformers_keep_statistics_of_their_own(statistics: tuple[Any, ...]):
     x = weft.placeholder((5, 2), "float64")
     result = chained(x, statistics)
     first, second = (weft.make_transformer("numpy") for _ in range(2))
@@ -86,7 +102,9 @@ def test_transformers_keep_statistics_of_their_own(statistics):
         check_states(second, statistics, expected)
 
 
-def test_dropout_and_training_between_links(transformer, statistics):
+def test_dropout_and_training_between_links(
+    transformer: weft.Transformer, statistics: tuple[Any, ...]
+):
     w = weft.variable((2,), "float64", initial_value=1.0)
     x = weft.placeholder((5, 2), "float64")
     loss = weft.mean(
@@ -98,7 +116,9 @@ def test_dropout_and_training_between_links(transformer, statistics):
     check_states(transformer, statistics, chained_arrays(batch, np.zeros(2), np.ones(2))[1:])
 
 
-def test_results_side_by_side_need_a_sequence(transformer, statistics):
+def test_results_side_by_side_need_a_sequence(
+    transformer: weft.Transformer, statistics: tuple[Any, ...]
+):
     x, y = weft.placeholder((5, 2), "float64"), weft.placeholder((5, 2), "float64")
     first, second = (chained(each, statistics, 1) for each in (x, y))
     with pytest.raises(StateError, match="written twice"):

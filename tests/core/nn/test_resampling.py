@@ -1,5 +1,7 @@
 """Coordinates of resized images, against exact fractions."""
 
+from __future__ import annotations
+
 import math
 import random
 from fractions import Fraction
@@ -20,7 +22,7 @@ ROUNDED = {
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("coordinates", COORDINATES)
-def test_the_nearest_element_is_that_of_an_exact_fraction(coordinates, rounding):
+def test_the_nearest_element_is_that_of_an_exact_fraction(coordinates: str, rounding: str):
     choose = random.Random(f"{coordinates} {rounding}")
     results, wanted = [], []
     for _ in range(40):

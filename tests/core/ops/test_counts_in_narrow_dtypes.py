@@ -6,6 +6,8 @@ float16 ends at 65,504 and has no odd integers above 2,048, bfloat16 none above 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,11 +22,11 @@ SOME = 257
 """The first number that bfloat16 cannot hold."""
 
 
-def slope(function):
+def slope(function: Callable[..., Any]):
     return lambda x: weft.deriv(weft.sum(function(x)), x)
 
 
-def pooled(pool, count):
+def pooled(pool: Callable[..., Any], count: int):
     return lambda x: pool(weft.reshape(x, (1, 1, count)))
 
 
@@ -54,7 +56,9 @@ WINDOWS = {
 
 @pytest.mark.parametrize("count", [SOME, MANY])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_a_gradient_is_shared_by_any_number_of_elements(transformer, dtype, count):
+def test_a_gradient_is_shared_by_any_number_of_elements(
+    transformer: weft.Transformer, dtype: str, count: int
+):
     if dtype not in transformer.target.dtypes:
         pytest.skip(f"the backend has no {dtype}")
     x = weft.placeholder((count,), dtype)
@@ -114,7 +118,9 @@ MEANS = {
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_a_mean_in_range_is_found_where_its_terms_are_out_of_range(transformer, dtype):
+def test_a_mean_in_range_is_found_where_its_terms_are_out_of_range(
+    transformer: weft.Transformer, dtype: str
+):
     if dtype not in transformer.target.dtypes:
         pytest.skip(f"the backend has no {dtype}")
     arguments = [weft.placeholder(values.shape, dtype) for _, values, _ in MEANS.values()]
@@ -126,7 +132,9 @@ def test_a_mean_in_range_is_found_where_its_terms_are_out_of_range(transformer, 
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_bins_and_coordinates_between_narrow_numbers_exist(transformer, dtype):
+def test_bins_and_coordinates_between_narrow_numbers_exist(
+    transformer: weft.Transformer, dtype: str
+):
     if dtype not in transformer.target.dtypes:
         pytest.skip(f"the backend has no {dtype}")
     x = weft.placeholder((8,), dtype)
@@ -143,7 +151,7 @@ def test_bins_and_coordinates_between_narrow_numbers_exist(transformer, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_dropout_keeps_the_mean_of_narrow_floats(transformer, dtype):
+def test_dropout_keeps_the_mean_of_narrow_floats(transformer: weft.Transformer, dtype: str):
     if dtype not in transformer.target.dtypes:
         pytest.skip(f"the backend has no {dtype}")
     x = weft.placeholder((1000,), dtype)
@@ -154,21 +162,23 @@ def test_dropout_keeps_the_mean_of_narrow_floats(transformer, dtype):
     assert 500 < np.count_nonzero(kept) < 900
 
 
-def test_a_boundary_of_a_schedule_is_exact_above_the_integers_of_float32(transformer):
+def test_a_boundary_of_a_schedule_is_exact_above_the_integers_of_float32(
+    transformer: weft.Transformer,
+):
     step = weft.placeholder((), "int32")
     rate = weft.piecewise_constant(step, [2**24 + 1, 2**25 + 0.5, 1e30], [1.0, 2.0, 3.0, 4.0])
     run = transformer.computation(rate, step)
     assert [float(run(n)) for n in (2**24, 2**24 + 1, 2**25, 2**25 + 1)] == [1, 2, 2, 3]
 
 
-def used_in_a_row(x):
+def used_in_a_row(x: weft.TensorOp):
     total = x
     for _ in range(299):
         total = total + x
     return total
 
 
-def used_in_a_loop(x):
+def used_in_a_loop(x: weft.TensorOp):
     carried, added = (weft.placeholder(x.axes, x.dtype) for _ in range(2))
     graph = weft.capture([carried + added], [carried, added])
     return weft.loop(graph, 300, weft.zeros_like(x), x)[0]
@@ -176,7 +186,9 @@ def used_in_a_loop(x):
 
 @pytest.mark.parametrize("function", [used_in_a_row, used_in_a_loop])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_contributions_to_a_gradient_are_not_lost(transformer, dtype, function):
+def test_contributions_to_a_gradient_are_not_lost(
+    transformer: weft.Transformer, dtype: str, function: Callable[..., Any]
+):
     if dtype not in transformer.target.dtypes:
         pytest.skip(f"the backend has no {dtype}")
     x = weft.placeholder((2,), dtype)
@@ -187,7 +199,9 @@ def test_contributions_to_a_gradient_are_not_lost(transformer, dtype, function):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("count", [SOME, 70_000])
-def test_a_scatter_of_extrema_splits_its_gradient_among_any_number(transformer, dtype, count):
+def test_a_scatter_of_extrema_splits_its_gradient_among_any_number(
+    transformer: weft.Transformer, dtype: str, count: int
+):
     if dtype not in transformer.target.dtypes:
         pytest.skip(f"the backend has no {dtype}")
     x, updates = weft.placeholder((2,), dtype), weft.placeholder((count,), dtype)

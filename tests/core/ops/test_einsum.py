@@ -66,7 +66,7 @@ def value_of(op: Any, placeholders: list[Any], arrays: list[Any]) -> Any:
 
 @settings(deadline=None, derandomize=True, database=None, max_examples=300)
 @given(example=examples())
-def test_einsum_is_that_of_numpy(example):
+def test_einsum_is_that_of_numpy(example: Any):
     arrays = arrays_for(example.shapes)
     placeholders = [weft.placeholder(shape, "float64") for shape in example.shapes]
     result = weft.einsum(example.equation, *placeholders)
@@ -77,7 +77,7 @@ def test_einsum_is_that_of_numpy(example):
 
 @settings(deadline=None, derandomize=True, database=None, max_examples=60)
 @given(example=examples())
-def test_a_compiled_einsum_and_its_gradients(example):
+def test_a_compiled_einsum_and_its_gradients(example: Any):
     """The sum is linear in each operand, so operand times gradient adds up to the sum again."""
     arrays = arrays_for(example.shapes)
     placeholders = [weft.placeholder(shape, "float64") for shape in example.shapes]
@@ -100,7 +100,7 @@ def products(op: Any, placeholders: list[Any]) -> list[Any]:
     ("shapes", "first"),
     [([(2, 9), (9, 9), (9, 9)], (2, 9)), ([(9, 9), (9, 9), (9, 2)], (9, 2))],
 )
-def test_the_cheapest_order_is_taken(shapes, first):
+def test_the_cheapest_order_is_taken(shapes: list[Any], first: tuple[int, ...]):
     xs = [weft.placeholder(shape) for shape in shapes]
     found = products(weft.einsum("ij,jk,kl->il", *xs), xs)
     assert [type(op) for op in found] == [DotOp, DotOp]
@@ -108,7 +108,7 @@ def test_the_cheapest_order_is_taken(shapes, first):
 
 
 @pytest.mark.parametrize("equation", ["ij,jk->ik", "ij,jk->ki"])
-def test_two_operands_with_a_shared_sum_are_one_product(equation):
+def test_two_operands_with_a_shared_sum_are_one_product(equation: str):
     x, y = weft.placeholder((3, 4)), weft.placeholder((4, 2))
     result = weft.einsum(equation, x, y)
     assert isinstance(result, DotOp)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ LEAST = 2.0**-149
 """The smallest float32 above 0."""
 
 
-def exact_gelu(x):
+def exact_gelu(x: float):
     return x * 0.5 * math.erfc(-x * math.sqrt(0.5))
 
 
@@ -46,10 +48,10 @@ ACCURACY = [
 
 
 @pytest.fixture(params=["backend", "primitives"])
-def compute(request, transformer):
+def compute(request: Any, transformer: weft.Transformer):
     """Return a function that computes an op of one array, whole or as primitives alone."""
 
-    def run(name, array):
+    def run(name: str, array: np.ndarray):
         x = weft.placeholder(array.shape, array.dtype)
         y = getattr(weft, name)(x)
         if request.param == "primitives":
@@ -60,7 +62,7 @@ def compute(request, transformer):
     return run
 
 
-def exact(name, x):
+def exact(name: str, x: np.ndarray):
     return np.array([EXACT[name](value) for value in x.tolist()])
 
 
@@ -69,7 +71,9 @@ TANH = {"numpy": 0, "opencl": 2, "cupy": 2, "native": 2}
 
 
 @pytest.mark.parametrize(("name", "low", "high", "ulps"), ACCURACY)
-def test_float32_is_as_exact_as_it_says(compute, backend, name, low, high, ulps):
+def test_float32_is_as_exact_as_it_says(
+    compute: Callable[..., Any], backend: str, name: str, low: float, high: float, ulps: float
+):
     ulps += TANH.get(backend, 0) if name == "erf" else 0
     x = np.linspace(low, high, 5001).astype(np.float32)
     expected = exact(name, x)
@@ -83,7 +87,9 @@ def test_float32_is_as_exact_as_it_says(compute, backend, name, low, high, ulps)
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", EXACT)
-def test_16_bits_are_computed_in_float32(compute, transformer, name, dtype):
+def test_16_bits_are_computed_in_float32(
+    compute: Callable[..., Any], transformer: weft.Transformer, name: str, dtype: str
+):
     if dtype not in transformer.target.dtypes:
         pytest.skip(f"the backend has no {dtype}")
     x = np.linspace(-9, 9, 1001).astype(dtypes.as_dtype(dtype))
@@ -92,7 +98,7 @@ def test_16_bits_are_computed_in_float32(compute, transformer, name, dtype):
 
 
 @pytest.mark.parametrize("name", EXACT)
-def test_float64_is_exact(compute, name):
+def test_float64_is_exact(compute: Callable[..., Any], name: str):
     x = np.concatenate([np.linspace(-9, 9, 1001), [1e-300, -1e-300, 1e300]])
     np.testing.assert_allclose(compute(name, x), exact(name, x), rtol=1e-13)
 
@@ -103,7 +109,7 @@ def test_float64_is_exact(compute, name):
     [("erf", [0.0, -0.0, 1, -1, np.nan]), ("erfc", [1, 1, 0, 2, np.nan]),
      ("gelu", [0, 0, np.inf, 0, np.nan])],
 )  # fmt: skip
-def test_special_values(compute, name, expected, dtype):
+def test_special_values(compute: Callable[..., Any], name: str, expected: list[Any], dtype: str):
     found = compute(name, np.array([0.0, -0.0, np.inf, -np.inf, np.nan], dtype))
     np.testing.assert_array_equal(found, expected)
     if name == "erf":
@@ -111,7 +117,7 @@ def test_special_values(compute, name, expected, dtype):
 
 
 @pytest.mark.parametrize("name", EXACT)
-def test_gradients_are_those_of_the_exact_function(transformer, name):
+def test_gradients_are_those_of_the_exact_function(transformer: weft.Transformer, name: str):
     x = weft.placeholder((5,))
     at = np.array([-4, -0.7, 0, 0.7, 4], np.float32)
     first = weft.deriv(weft.sum(getattr(weft, name)(x)), x)

@@ -48,61 +48,61 @@ class Row(NamedTuple):
     absolute: float = 0
 
 
-def exp(x):
+def exp(x: Any):
     return mp.exp(x) if x < 3000 else mp.inf
 
 
-def sigmoid(x):
+def sigmoid(x: Any):
     return 1 / (1 + mp.exp(-x)) if x > -3000 else mp.exp(max(x, mp.mpf(-1e6)))
 
 
-def softplus(x):
+def softplus(x: Any):
     return mp.log1p(exp(x)) if x < 3000 else x
 
 
-def gelu(x):
+def gelu(x: Any):
     return x * mp.erfc(-x / mp.sqrt(2)) / 2 if abs(x) < 1e4 else max(x, mp.mpf(0))
 
 
-def gelu_tanh(x):
+def gelu_tanh(x: Any):
     angle = mp.sqrt(2 / mp.pi) * (x + mp.mpf(0.044715) * x**3)
     return x * sigmoid(2 * angle) if abs(x) < 1e4 else max(x, mp.mpf(0))
 
 
-def gelu_slope(x):
+def gelu_slope(x: Any):
     if abs(x) > 1e4:
         return mp.mpf(x > 0)
     return mp.erfc(-x / mp.sqrt(2)) / 2 + x * mp.npdf(x)
 
 
-def mish_slope(x):
+def mish_slope(x: Any):
     t = mp.tanh(softplus(x))
     return t + x * (1 - t * t) * sigmoid(x)
 
 
-def shrink(x):
+def shrink(x: Any):
     if abs(x) < 1e-9:
         return x**3 / 3
     return x - mp.tanh(x)
 
 
-def gauss(x):
+def gauss(x: Any):
     return 2 / mp.sqrt(mp.pi) * mp.exp(-x * x) if abs(x) < 1e4 else mp.mpf(0)
 
 
-def lgamma(x):
+def lgamma(x: Any):
     return mp.loggamma(x).real if x > 0 else mp.log(abs(mp.gamma(x)))
 
 
-def hyperbolic(function):
+def hyperbolic(function: Callable[..., Any]):
     return lambda x: function(x) if abs(x) < 3000 else function(mp.sign(x) * 3000)
 
 
-def slope(function):
+def slope(function: Callable[..., Any]):
     return lambda x: weft.deriv(weft.sum(function(x)), x)
 
 
-def entropy(target):
+def entropy(target: int):
     return lambda x: weft.binary_cross_entropy_with_logits(x, x * 0 + target, reduction="none")
 
 
@@ -218,7 +218,9 @@ def too_far(row: Row, dtype: Any, got: float, want: Any) -> bool:
 
 @pytest.mark.parametrize("table", ["functions", "slopes"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
-def test_functions_are_exact_up_to_the_ends_of_their_range(transformer, table, dtype):
+def test_functions_are_exact_up_to_the_ends_of_their_range(
+    transformer: weft.Transformer, table: Any, dtype: Any
+):
     if dtype not in transformer.target.dtypes or (table, dtype) == ("slopes", "float16"):
         pytest.skip("not computed")
     dtype = dtypes.as_dtype(dtype)
@@ -238,7 +240,7 @@ def test_functions_are_exact_up_to_the_ends_of_their_range(transformer, table, d
 
 
 @pytest.mark.parametrize("name", ["sigmoid", "silu", "mish", "gelu"])
-def test_limits_at_infinity(transformer, name):
+def test_limits_at_infinity(transformer: weft.Transformer, name: str):
     x = weft.placeholder((3,))
     y = getattr(weft, name)(x)
     values = np.array([np.inf, -np.inf, np.nan], "f4")
@@ -250,7 +252,7 @@ def test_limits_at_infinity(transformer, name):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_lengths_neither_overflow_nor_underflow(transformer, dtype):
+def test_lengths_neither_overflow_nor_underflow(transformer: weft.Transformer, dtype: str):
     """Of vectors, for norms, normalized vectors, and the cosine of an angle between two."""
     tiny, huge = float(np.finfo(dtype).tiny), float(np.finfo(dtype).max)
     values = np.array([[3, 4], [3 * tiny, 4 * tiny], [huge / 8 * 3, huge / 2]], dtype)

@@ -1,6 +1,10 @@
 """Indices that are tensors: out of range at a call, repeated, at ties and at zeros."""
 
+from __future__ import annotations
+
 import itertools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,13 +15,13 @@ from weft.errors import IndexOutOfRange, WeftError
 from weft.ops.indexing import gathering
 
 
-def computed(build, *arrays):
+def computed(build: Callable[..., Any], *arrays: Any):
     """Return what is built from a placeholder for each array."""
     places = [weft.placeholder(np.shape(array), array.dtype) for array in arrays]
     return weft.make_transformer("numpy").computation(build(*places), *places)(*arrays)
 
 
-def in_rows(i):
+def in_rows(i: weft.TensorOp):
     return weft.stack([i, weft.constant([0, 0], dtype="int32")], pos=1)
 
 
@@ -37,7 +41,7 @@ USES = {
 
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("wrong", [3, -4, 1000])
-def test_an_index_out_of_range_ends_the_call_and_writes_no_state(use, wrong):
+def test_an_index_out_of_range_ends_the_call_and_writes_no_state(use: str, wrong: int):
     x, i = weft.placeholder((3, 2)), weft.placeholder((2,), "int32")
     count = weft.variable((), initial_value=0)
     with weft.make_transformer("numpy") as transformer:
@@ -77,7 +81,7 @@ ITEMS = [
 
 
 @pytest.mark.parametrize("number", range(len(ITEMS)))
-def test_items_with_tensors_are_what_numpy_takes(number):
+def test_items_with_tensors_are_what_numpy_takes(number: int):
     item = ITEMS[number]
     as_ops = tuple(weft.constant(p) if isinstance(p, np.ndarray) else p for p in item)
     tidy = tuple(np.array(p, np.intp) if isinstance(p, list) else p for p in item)
@@ -101,7 +105,7 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize("case", UNKNOWN)
-def test_lengths_may_be_unknown(case):
+def test_lengths_may_be_unknown(case: str):
     build, expected = UNKNOWN[case]
     n = weft.symbol("n")
     x, i = weft.placeholder((n, 3)), weft.placeholder((n,), "int32")
@@ -136,10 +140,10 @@ def test_a_scatter_into_an_unknown_length():
 PLACES = np.array([1, 0, 1, 1, -3], np.int32)
 
 
-def slopes(reduction, x, updates):
+def slopes(reduction: str, x: list[int] | np.ndarray, updates: list[int] | np.ndarray):
     """Return the derivatives of weighted sums by what is put into, and by what is put."""
 
-    def build(x, i, updates):
+    def build(x: weft.TensorOp, i: weft.TensorOp, updates: weft.TensorOp):
         value = weft.scatter(x, i, updates, 0, reduction)
         total = weft.sum(value * np.array([1, 10, 100], x.dtype))
         return weft.deriv(total, x), weft.deriv(total, updates)
@@ -165,7 +169,9 @@ LAID = {
 
 @pytest.mark.parametrize("backend", ["numpy", "array"])
 @pytest.mark.parametrize(("indices", "updates"), [*itertools.product(LAID, LAID)])
-def test_the_last_in_row_major_order_is_kept_however_it_lies(indices, updates, backend):
+def test_the_last_in_row_major_order_is_kept_however_it_lies(
+    indices: str, updates: str, backend: str
+):
     at, numbers = np.array([[1, 0, 1], [1, 2, 0], [2, 2, 1]]), np.arange(9.0).reshape(3, 3)
     see, show = LAID[indices], LAID[updates]
     x, i, u = weft.placeholder((3,)), weft.placeholder((3, 3), "int64"), weft.placeholder((3, 3))
@@ -187,7 +193,7 @@ def test_the_last_in_row_major_order_is_kept_however_it_lies(indices, updates, b
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_ties_share_the_gradient(sign):
+def test_ties_share_the_gradient(sign: int):
     x, updates = np.array([4, 1, 1]), np.array([2, 3, 2, 0, 4])
     by_x, by_updates = slopes("max" if sign > 0 else "min", sign * x, sign * updates)
     assert by_x.tolist() == [0.5, 0, 100]
@@ -195,7 +201,7 @@ def test_ties_share_the_gradient(sign):
 
 
 @pytest.mark.parametrize("zeros", [*itertools.product([0, 1], repeat=4)])
-def test_a_product_has_the_right_gradient_at_zeros(zeros):
+def test_a_product_has_the_right_gradient_at_zeros(zeros: tuple[int, ...]):
     x = np.array([2, 3 * zeros[0], 5.0])
     updates = np.array([7 * zeros[1], 11, 13 * zeros[2], 17, 19 * zeros[3]])
     by_x, by_updates = slopes("mul", x, updates)
@@ -218,7 +224,7 @@ def test_an_infinity_stays_where_it_is_put():
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_many_narrow_floats_are_added_up_in_float32(dtype):
+def test_many_narrow_floats_are_added_up_in_float32(dtype: str):
     x, i = weft.placeholder((1,), dtype), weft.placeholder((5000,), "int8")
     ones = weft.broadcast(weft.constant(1, dtype=dtype), (5000,))
     value = weft.scatter(x, i, ones, 0, "add")

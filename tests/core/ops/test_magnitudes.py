@@ -34,30 +34,30 @@ class Row(NamedTuple):
     exact: Callable[[Any], Any]
 
 
-def slope(function, by_x=False):
+def slope(function: Callable[..., Any], by_x: bool = False):
     """Return the function's gradient, for an adjoint of 1, or for one as large as x."""
 
-    def build(x):
+    def build(x: weft.TensorOp):
         y = function(x)
         return weft.deriv(y, x, error=x if by_x else weft.ones_like(y))
 
     return build
 
 
-def deviations(v):
+def deviations(v: list[Any]):
     mean = sum(v) / len(v)
     return [x - mean for x in v]
 
 
-def deviation(v, correction=0):
+def deviation(v: list[Any], correction: int = 0):
     return mp.norm(deviations(v)) / mp.sqrt(len(v) - correction)
 
 
-def power_mean(v, p):
+def power_mean(v: Any, p: Any):
     return sum(abs(x) ** p for x in v) ** mp.mpf(1 / p)
 
 
-def each(function):
+def each(function: Callable[..., Any]):
     return lambda v: [function(x) for x in v]
 
 
@@ -107,7 +107,7 @@ SHARES = {
 }
 
 
-def judge(rows, found, values):
+def judge(rows: dict[str, Any], found: tuple[Any, ...], values: np.ndarray):
     """Compare results that are in range with those of mpmath."""
     limits = ml_dtypes.finfo(values.dtype)
     numbers = [mp.mpf(float(value)) for value in values]
@@ -124,7 +124,9 @@ def judge(rows, found, values):
 
 @pytest.mark.parametrize("end", ["largest", "large", "small", "smallest"])
 @pytest.mark.parametrize("dtype", SCALES)
-def test_results_in_range_are_exact_near_the_ends_of_a_dtype(transformer, dtype, end):
+def test_results_in_range_are_exact_near_the_ends_of_a_dtype(
+    transformer: weft.Transformer, dtype: str, end: str
+):
     if dtype not in transformer.target.dtypes:
         pytest.skip(f"the backend has no {dtype}")
     if end not in SCALES[dtype]:
@@ -138,7 +140,9 @@ def test_results_in_range_are_exact_near_the_ends_of_a_dtype(transformer, dtype,
 
 @pytest.mark.parametrize("shares", SHARES)
 @pytest.mark.parametrize("dtype", SCALES)
-def test_standard_deviations_of_the_largest_and_smallest_numbers(transformer, dtype, shares):
+def test_standard_deviations_of_the_largest_and_smallest_numbers(
+    transformer: weft.Transformer, dtype: str, shares: str
+):
     if dtype not in transformer.target.dtypes:
         pytest.skip(f"the backend has no {dtype}")
     limits = ml_dtypes.finfo(dtypes.as_dtype(dtype))
@@ -150,7 +154,7 @@ def test_standard_deviations_of_the_largest_and_smallest_numbers(transformer, dt
         judge(rows, computation(values), values)
 
 
-def test_the_standard_deviation_of_equal_numbers_is_0(transformer):
+def test_the_standard_deviation_of_equal_numbers_is_0(transformer: weft.Transformer):
     x = weft.placeholder((1001,))
     results = [weft.std(x), weft.deriv(weft.std(x), x)]
     computation = transformer.computation(results, x)
@@ -161,7 +165,7 @@ def test_the_standard_deviation_of_equal_numbers_is_0(transformer):
 
 
 @pytest.mark.parametrize("function", ["atan", "atanh", "asinh", "asin"])
-def test_slopes_of_complex_functions_do_not_overflow(transformer, function):
+def test_slopes_of_complex_functions_do_not_overflow(transformer: weft.Transformer, function: str):
     if "complex64" not in transformer.target.dtypes:
         pytest.skip("the backend has no complex numbers")
     exact = {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +14,9 @@ import weft
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("reduce", [weft.mean, weft.variance])
-def test_means_of_16_bit_floats_do_not_overflow(transformer, dtype, reduce):
+def test_means_of_16_bit_floats_do_not_overflow(
+    transformer: weft.Transformer, dtype: str, reduce: Callable[..., Any]
+):
     if dtype not in transformer.target.dtypes:
         pytest.skip(f"the backend has no {dtype}")
     x = weft.placeholder((70_000,), dtype=dtype)
@@ -25,7 +29,9 @@ def test_means_of_16_bit_floats_do_not_overflow(transformer, dtype, reduce):
 
 
 @pytest.mark.parametrize("count", [0, 1, 127, 128, 129, 300, 70_000])
-def test_a_number_that_is_repeated_by_a_view_can_be_summed(transformer, count):
+def test_a_number_that_is_repeated_by_a_view_can_be_summed(
+    transformer: weft.Transformer, count: int
+):
     x = weft.placeholder((), "float64")
     line, table = weft.broadcast(x, (count,)), weft.broadcast(x, (2, count, 3))
     results = [weft.sum(line), weft.sum(table, 1), weft.sum(table, (0, 2))]
@@ -36,7 +42,9 @@ def test_a_number_that_is_repeated_by_a_view_can_be_summed(transformer, count):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_random_numbers_of_every_float_dtype_are_in_range(transformer, dtype):
+def test_random_numbers_of_every_float_dtype_are_in_range(
+    transformer: weft.Transformer, dtype: str
+):
     if dtype not in transformer.target.dtypes:
         pytest.skip(f"the backend has no {dtype}")
     ops = [weft.uniform((5000,), dtype=dtype), weft.normal((5000,), dtype=dtype)]
@@ -47,7 +55,7 @@ def test_random_numbers_of_every_float_dtype_are_in_range(transformer, dtype):
     assert abs(bell.std() - 1) < 0.05
 
 
-def test_products_have_second_derivatives_at_zero(transformer):
+def test_products_have_second_derivatives_at_zero(transformer: weft.Transformer):
     x = weft.placeholder((3,), dtype="float64")
     first = weft.deriv(weft.prod(x), x)
     second = weft.deriv(first[1], x)
@@ -58,7 +66,9 @@ def test_products_have_second_derivatives_at_zero(transformer):
 
 @pytest.mark.parametrize("shape", [(2, 1), (2, 3), (1, 100_000), (5000, 3), (300, 40)])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_a_product_keeps_the_sign_of_zero(transformer, dtype, shape):
+def test_a_product_keeps_the_sign_of_zero(
+    transformer: weft.Transformer, dtype: str, shape: tuple[int, ...]
+):
     if dtype not in transformer.target.dtypes:
         pytest.skip(f"the backend has no {dtype}")
     values = np.ones(shape, dtype)
@@ -70,7 +80,7 @@ def test_a_product_keeps_the_sign_of_zero(transformer, dtype, shape):
     ] * 3
 
 
-def test_a_product_over_several_axes_has_the_gradient_of_numpy(transformer):
+def test_a_product_over_several_axes_has_the_gradient_of_numpy(transformer: weft.Transformer):
     values = np.random.default_rng(0).uniform(-1, 1, (2, 3, 4))
     x = weft.placeholder((2, 3, 4), dtype="float64")
     gradient = transformer.computation(weft.deriv(weft.sum(weft.prod(x, (0, 2))), x), x)(values)
@@ -79,7 +89,9 @@ def test_a_product_over_several_axes_has_the_gradient_of_numpy(transformer):
 
 
 @pytest.mark.parametrize(("power", "order"), [(0, 1), (1, 2), (2, 3), (3, 1)])
-def test_derivatives_of_powers_at_zero_are_zero(transformer, power, order):
+def test_derivatives_of_powers_at_zero_are_zero(
+    transformer: weft.Transformer, power: int, order: int
+):
     x = weft.placeholder((), dtype="float64")
     y = x**power
     for _ in range(order):
@@ -88,21 +100,21 @@ def test_derivatives_of_powers_at_zero_are_zero(transformer, power, order):
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int64"])
-def test_one_hot_of_small_integers_has_a_single_one(transformer, dtype):
+def test_one_hot_of_small_integers_has_a_single_one(transformer: weft.Transformer, dtype: str):
     x = weft.placeholder((3,), dtype=dtype)
     found = transformer.computation(weft.one_hot(x, 300), x)(np.array([0, 1, 100], dtype))
     assert found.sum(axis=0).tolist() == [1, 1, 1]
     assert found.argmax(axis=0).tolist() == [0, 1, 100]
 
 
-def test_signs_of_zero_survive_merging(transformer):
+def test_signs_of_zero_survive_merging(transformer: weft.Transformer):
     x = weft.placeholder((1,))
     plus, minus = weft.pad(x, [1], 0.0), weft.pad(x, [1], -0.0)
     values = transformer.computation([plus, minus], x)([5.0])
     assert [bool(np.signbit(value[0])) for value in values] == [False, True]
 
 
-def test_an_integer_argument_that_does_not_fit_is_refused(transformer):
+def test_an_integer_argument_that_does_not_fit_is_refused(transformer: weft.Transformer):
     x = weft.placeholder((1,), dtype="int32")
     same = transformer.computation(x * 1, x)
     assert same(np.array([7], np.int64)).tolist() == [7]
@@ -110,7 +122,7 @@ def test_an_integer_argument_that_does_not_fit_is_refused(transformer):
         same(np.array([2**40 + 7]))
 
 
-def test_results_need_memory_of_their_own(transformer):
+def test_results_need_memory_of_their_own(transformer: weft.Transformer):
     x = weft.placeholder((2,))
     both = transformer.computation([x + 1, x * 2], x)
     shared = np.empty(2, np.float32)
@@ -141,7 +153,7 @@ def test_an_adjoint_of_another_shape_is_refused():
 
 
 @pytest.mark.parametrize("build", [weft.floordivide, weft.mod])
-def test_complex_numbers_have_no_rounded_quotient(build):
+def test_complex_numbers_have_no_rounded_quotient(build: Callable[..., Any]):
     x = weft.placeholder((2,), dtype="complex64")
     with pytest.raises(weft.errors.DTypeError, match="complex64"):
         build(x, 2)
@@ -149,7 +161,9 @@ def test_complex_numbers_have_no_rounded_quotient(build):
         weft.cast(x, "float32")
 
 
-def test_a_target_whose_logarithm_is_infinite_adds_nothing_to_a_divergence(transformer):
+def test_a_target_whose_logarithm_is_infinite_adds_nothing_to_a_divergence(
+    transformer: weft.Transformer,
+):
     x, t = weft.placeholder((3,), "float64"), weft.placeholder((3,), "float64")
     loss = weft.kl_div(x, t, log_target=True, reduction="sum")
     results = [loss, weft.deriv(loss, x), weft.deriv(loss, t)]
@@ -183,7 +197,7 @@ ALONG_NOTHING = {
 }  # fmt: skip
 
 
-def test_what_is_computed_along_an_empty_axis_is_empty(transformer):
+def test_what_is_computed_along_an_empty_axis_is_empty(transformer: weft.Transformer):
     x = weft.placeholder((2, 0))
     results = [build(x) for build in ALONG_NOTHING.values()]
     floats = [y for y in results if y.dtype == np.float32]
@@ -192,7 +206,7 @@ def test_what_is_computed_along_an_empty_axis_is_empty(transformer):
     assert {value.shape for value in found} == {(2, 0)}
 
 
-def test_a_softmax_of_unknown_length_takes_length_0(transformer):
+def test_a_softmax_of_unknown_length_takes_length_0(transformer: weft.Transformer):
     x = weft.placeholder((2, weft.symbol("n")))
     y = weft.softmax(x)
     results = [y, weft.log_softmax(x), weft.deriv(weft.sum(y * y), x)]
@@ -201,7 +215,7 @@ def test_a_softmax_of_unknown_length_takes_length_0(transformer):
     np.testing.assert_allclose(run(np.zeros((2, 4)))[0], 0.25)
 
 
-def test_losses_and_attention_without_classes_or_keys_are_0(transformer):
+def test_losses_and_attention_without_classes_or_keys_are_0(transformer: weft.Transformer):
     logits = weft.placeholder((3, 0))
     query, keys = weft.placeholder((2, 3, 4)), weft.placeholder((2, 0, 4))
     results = [weft.cross_entropy(logits, logits + 0.0), weft.attention(query, keys, keys)]
@@ -212,7 +226,9 @@ def test_losses_and_attention_without_classes_or_keys_are_0(transformer):
     assert heads.tolist() == np.zeros((2, 3, 4)).tolist()
 
 
-def test_uniform_numbers_fill_an_interval_wider_than_the_largest_number(transformer):
+def test_uniform_numbers_fill_an_interval_wider_than_the_largest_number(
+    transformer: weft.Transformer,
+):
     low = weft.placeholder(())
     ops = [
         weft.uniform((1000,), -3e38, 3e38),
@@ -235,7 +251,9 @@ TAILS = [(15.0, 16.0), (30.0, 40.0), (-37.0, -36.0), (-np.inf, -20.0), (1.0, np.
 
 
 @pytest.mark.parametrize(("low", "high"), TAILS)
-def test_a_truncated_normal_distribution_has_its_tails(transformer, low, high):
+def test_a_truncated_normal_distribution_has_its_tails(
+    transformer: weft.Transformer, low: float, high: float
+):
     found = transformer.computation(weft.truncated_normal((2000,), low=low, high=high))()
     assert ((low <= found) & (found <= high)).all()
     side = -1 if low + high > 0 else 1
@@ -249,7 +267,7 @@ def test_a_truncated_normal_distribution_has_its_tails(transformer, low, high):
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
-def test_parameters_of_distributions_are_finite(value):
+def test_parameters_of_distributions_are_finite(value: float):
     for draw in (
         lambda: weft.uniform((3,), 0.0, value),
         lambda: weft.normal((3,), loc=value),
@@ -273,20 +291,20 @@ def test_parameters_of_distributions_are_finite(value):
         ("sort", weft.sort),
     ],
 )
-def test_what_is_no_axis_is_refused_by_name(name, build, axis):
+def test_what_is_no_axis_is_refused_by_name(name: str, build: Callable[..., Any], axis: Any):
     with pytest.raises(weft.errors.AxesError, match=f"^{name}: "):
         build(weft.placeholder((3, 4)), axis)
 
 
 @pytest.mark.parametrize("inputs", [1.5, [[1]], [np.zeros(2)], ["x"]])
-def test_a_checkpoint_starts_at_ops(inputs):
+def test_a_checkpoint_starts_at_ops(inputs: float | list[Any]):
     y = weft.exp(weft.placeholder((3,)))
     with pytest.raises(weft.errors.ArgumentError, match="checkpoint"):
         weft.checkpoint(y, inputs)
 
 
 @pytest.mark.parametrize("number", [np.float32(0.5), np.int64(1), 2])
-def test_numbers_of_numpy_are_numbers_and_those_too_large_are_refused(number):
+def test_numbers_of_numpy_are_numbers_and_those_too_large_are_refused(number: int | np.number):
     x = weft.placeholder((3,))
     assert weft.layer_norm(x, epsilon=number).epsilon == number
     assert weft.norm(x, number).shape == ()

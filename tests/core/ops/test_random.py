@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,12 +35,14 @@ KNOWN_ANSWERS = [
 
 
 @pytest.mark.parametrize(("counter", "key", "words"), KNOWN_ANSWERS)
-def test_philox_gives_the_published_words(counter, key, words):
+def test_philox_gives_the_published_words(
+    counter: tuple[int, ...], key: tuple[int, ...], words: tuple[int, ...]
+):
     found = philox(np.array(counter, np.uint32)[:, None], key)
     assert tuple(found[:, 0].tolist()) == words
 
 
-def test_bits_are_those_of_element_and_call(transformer):
+def test_bits_are_those_of_element_and_call(transformer: weft.Transformer):
     draw = transformer.computation(weft.random_bits((5,), seed=7, stream=3))
     for call in (1, 2):
         counter = np.array([[0, 1], [0, 0], [call, call], [0, 0]], np.uint32)
@@ -46,7 +50,7 @@ def test_bits_are_those_of_element_and_call(transformer):
         np.testing.assert_array_equal(draw(), expected)
 
 
-def test_numbers_are_fresh_at_every_call_and_repeat_from_the_start(backend):
+def test_numbers_are_fresh_at_every_call_and_repeat_from_the_start(backend: str):
     numbers = weft.uniform((100,), seed=1)
     runs = []
     for _ in range(2):
@@ -56,12 +60,12 @@ def test_numbers_are_fresh_at_every_call_and_repeat_from_the_start(backend):
     np.testing.assert_array_equal(runs[0], runs[1])
 
 
-def test_two_ops_have_streams_of_their_own(transformer):
+def test_two_ops_have_streams_of_their_own(transformer: weft.Transformer):
     first, second = transformer.computation([weft.uniform((50,)), weft.uniform((50,))])()
     assert (first != second).all()
 
 
-def test_uniform_fills_its_interval_evenly(transformer):
+def test_uniform_fills_its_interval_evenly(transformer: weft.Transformer):
     values = transformer.computation(weft.uniform((10_000,), -1, 3, seed=5))()
     assert values.dtype == np.float32
     assert values.min() >= -1
@@ -71,7 +75,7 @@ def test_uniform_fills_its_interval_evenly(transformer):
     assert abs(counts - 1000).max() < 6.5 * 30
 
 
-def test_normal_has_its_mean_and_scale(transformer):
+def test_normal_has_its_mean_and_scale(transformer: weft.Transformer):
     values = transformer.computation(weft.normal((10_000,), 2.0, 3.0, seed=5))()
     assert np.isfinite(values).all()
     # With standard deviations of 0.03 and 0.021.
@@ -79,7 +83,7 @@ def test_normal_has_its_mean_and_scale(transformer):
     assert abs(values.std() - 3) < 0.15
 
 
-def test_the_gradient_sees_the_numbers_of_the_same_call(transformer):
+def test_the_gradient_sees_the_numbers_of_the_same_call(transformer: weft.Transformer):
     x = weft.variable((4,), initial_value=1.0)
     mask = weft.uniform((4,), seed=2)
     loss = weft.sum(x * mask)
@@ -92,7 +96,7 @@ def test_integers_cannot_be_drawn_as_floats():
         weft.uniform((3,), dtype="int32")
 
 
-def test_an_unknown_length_is_drawn_for_the_length_of_the_call(transformer):
+def test_an_unknown_length_is_drawn_for_the_length_of_the_call(transformer: weft.Transformer):
     x = weft.placeholder((weft.symbol("n"),))
     noisy = transformer.computation(x + weft.uniform(x, 1, 2), x)
     assert noisy(np.zeros(3)).shape == (3,)
@@ -127,7 +131,9 @@ FLOATS = ["float16", "float32", "float64"]
 
 @pytest.mark.share(3)
 @pytest.mark.parametrize("seed", [0, 2**31, 2**32 - 1])
-def test_a_seed_gives_the_same_numbers_on_every_backend_and_compiled_again(seed, tmp_path):
+def test_a_seed_gives_the_same_numbers_on_every_backend_and_compiled_again(
+    seed: Any, tmp_path: Path
+):
     ops = draws(seed)
     with weft.make_transformer("numpy", cache=False, threads=1) as made:
         draw = made.computation(ops)
@@ -158,7 +164,7 @@ def test_threads_draw_from_one_sequence():
     assert together == one_by_one
 
 
-def test_a_checkpoint_draws_again_what_was_drawn(backend):
+def test_a_checkpoint_draws_again_what_was_drawn(backend: str):
     x = weft.placeholder((50,))
     kept = weft.dropout(weft.tanh(x), 0.5, seed=3, stream=77)
     found = []

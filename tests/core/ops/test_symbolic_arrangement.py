@@ -1,5 +1,9 @@
 """Tensors arranged anew whose lengths are unknown, and ranges up to such a length."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,7 +13,7 @@ from weft.errors import ArgumentError, AxesError
 N = weft.symbol("n")
 
 
-def pads(mode):
+def pads(mode: str):
     """Return a padding of weft and of NumPy."""
     names = {"replicate": "edge", "circular": "wrap"}
     return (
@@ -57,7 +61,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_lengths_may_be_unknown(case):
+def test_lengths_may_be_unknown(case: str):
     build, expected = CASES[case]
     x = weft.placeholder((N, 3))
     value = build(x)
@@ -72,7 +76,7 @@ def test_lengths_may_be_unknown(case):
 
 
 @pytest.mark.parametrize(("case", "n"), [("pad reflect", 2), ("pad circular", 1), ("roll back", 1)])
-def test_a_length_that_is_too_short_is_refused_at_the_call(case, n):
+def test_a_length_that_is_too_short_is_refused_at_the_call(case: str, n: int):
     x = weft.placeholder((N, 3))
     step = weft.make_transformer("numpy").computation(CASES[case][0](x), x)
     with pytest.raises(AxesError, match="reaches outside"):
@@ -87,7 +91,7 @@ def test_ranges_count_in_int64_and_floats_in_float32():
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_both_ends_of_a_linspace_are_exact(dtype):
+def test_both_ends_of_a_linspace_are_exact(dtype: str):
     start, stop = (np.asarray(end, dtype) for end in (0.1, 0.7))
     for num in (2, 3, 10, 49, 1000):
         points = weft.make_transformer("numpy").computation(
@@ -115,7 +119,7 @@ def test_a_range_along_an_axis_has_its_name():
         (slice(None), slice(None), None, 1),
     ],
 )
-def test_none_is_a_new_axis(items):
+def test_none_is_a_new_axis(items: tuple[Any, ...]):
     x = weft.placeholder((2, 3, 4))
     array = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     got = weft.make_transformer("numpy").computation(x[items], x)(array)

@@ -40,7 +40,7 @@ class Swap(weft.PeepholeGraphPass):
     """Turns sums into products."""
 
     @weft.visit.on_type(AddOp)
-    def visit_add(self, op):
+    def visit_add(self, op: weft.TensorOp):
         self.replace_op(op, weft.multiply(*op.args))
 
 
@@ -48,7 +48,7 @@ class LeaveAlone(Swap):
     """Overrides the visitor of its parent."""
 
     @weft.visit.on_type(AddOp)
-    def visit_add(self, op):
+    def visit_add(self, op: weft.TensorOp):
         pass
 
 
@@ -59,11 +59,11 @@ class ByBase(weft.PeepholeGraphPass):
         self.seen = []
 
     @weft.visit.on_type(ElementwiseOp)
-    def visit_any(self, op):
+    def visit_any(self, op: weft.TensorOp):
         self.seen.append(("any", type(op).__name__))
 
     @weft.visit.on_type(NegativeOp, MultiplyOp)
-    def visit_some(self, op):
+    def visit_some(self, op: weft.TensorOp):
         self.seen.append(("some", type(op).__name__))
 
 
@@ -94,7 +94,7 @@ def test_the_nearest_class_in_the_mro_wins():
     assert seeing.seen == [("some", "NegativeOp"), ("any", "TanhOp"), ("some", "MultiplyOp")]
 
 
-def test_a_pass_of_the_user_runs_in_a_transformer(transformer):
+def test_a_pass_of_the_user_runs_in_a_transformer(transformer: weft.Transformer):
     x = weft.placeholder((2,))
     y = x + 3
     transformer.register_graph_pass(Swap(), position=0)
@@ -103,7 +103,7 @@ def test_a_pass_of_the_user_runs_in_a_transformer(transformer):
 
 
 @pytest.mark.parametrize("name", DEFAULT_PIPELINE)
-def test_a_pass_returns_the_very_graph_when_nothing_changes(name):
+def test_a_pass_returns_the_very_graph_when_nothing_changes(name: str):
     x, y = weft.placeholder((2, 3), name="x"), weft.placeholder((2, 3), name="y")
     graph = weft.capture([weft.tanh(x) + y], [x, y])
     assert load(PASSES, name)().do_pass(graph, UNFUSED) is graph
@@ -118,10 +118,10 @@ def test_replace_op_outside_a_run_is_refused():
 class Counting(weft.GraphPass):
     """Notes how many ops each graph has that it sees, and copies one that has too many."""
 
-    def __init__(self, most):
+    def __init__(self, most: int):
         self.most, self.seen = most, []
 
-    def do_pass(self, graph, target):
+    def do_pass(self, graph: weft.Graph, target: weft.Target):
         self.seen.append(len(graph.ops))
         if len(graph.ops) <= self.most:
             return graph
@@ -151,7 +151,7 @@ class PrunesZero(weft.PeepholeGraphPass):
     """Replaces the sum of a scalar zero and anything else."""
 
     @visit.on_type(Add)
-    def visit(self, op):
+    def visit(self, op: weft.TensorOp):
         x, y = op.args
         rep = None
         if x.is_scalar and x.is_constant:
@@ -168,11 +168,11 @@ class TwoVisitors(weft.PeepholeGraphPass):
     """Has two visitors of one name."""
 
     @visit.on_type(Add)
-    def visit(self, op):
+    def visit(self, op: weft.TensorOp):
         self.replace_op(op, weft.subtract(op.args[0], -op.args[1]))
 
     @visit.on_type(Multiply)
-    def visit(self, op):
+    def visit(self, op: weft.TensorOp):
         self.replace_op(op, weft.divide(op.args[0], 1 / op.args[1]))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from hypothesis import strategies as st
 
@@ -12,6 +14,7 @@ from weft.ir.target import Target
 from weft.kernels import Group, fused, place
 from weft.ops.pointwise.elementwise import ElementwiseOp
 from weft.plan.plan import ARENA, CONSTANT, INPUT, RESULT, STATE, make_plan
+from weft.plan.steps import Plan
 from weft.runtime.device import host_view
 from weft.testing.reference import initial_value
 
@@ -22,30 +25,34 @@ UNFUSED = (
 """Passes that leave an op as it is, so that a test can say what it plans."""
 
 
-def computation(results, *parameters, **options):
+def computation(results: list[Any] | weft.TensorOp, *parameters: Any, **options: Any):
     """Return a computation of NumPy in which nothing is fused."""
     return weft.make_transformer("numpy", passes=UNFUSED, **options).computation(
         results, *parameters
     )
 
 
-def target(**options):
+def target(**options: Any):
     """Return the target of a backend that can do anything."""
     return Target("any", supports=lambda op: True, **options)
 
 
-def plan_of(results, *parameters, limit=None, **options):
+def plan_of(
+    results: list[Any] | weft.TensorOp, *parameters: Any, limit: int | None = None, **options: Any
+):
     """Return a plan of ops, none of which is fused."""
     return make_plan(graph_of(results, *parameters), target(**options), limit)
 
 
-def graph_of(results, *parameters, passes=UNFUSED):
+def graph_of(
+    results: list[Any] | weft.TensorOp, *parameters: Any, passes: tuple[str, ...] | None = UNFUSED
+):
     """Return the graph of ops after passes; with None for these, after the default ones."""
     transformer = weft.make_transformer("numpy", passes=passes)
     return transformer.computation(results, *parameters).program.graph
 
 
-def run(plan, arrays, states=None):
+def run(plan: Plan, arrays: list[Any], states: Any = None):
     """Run a plan with the references of its ops; returns results, and the states afterwards.
 
     Memory that nothing has written yet, and workspaces, hold rubbish.
@@ -64,7 +71,7 @@ def run(plan, arrays, states=None):
             )
             held[:] = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
 
-    def view(tensor):
+    def view(tensor: weft.TensorDescription):
         return host_view(tensor, memory.get(tensor.base, arena))
 
     with np.errstate(all="ignore"):
@@ -86,13 +93,13 @@ def run(plan, arrays, states=None):
     return [places[op] for op in plan.graph.outputs], after
 
 
-def _value(buffer, arrays, states):
+def _value(buffer: Any, arrays: Any, states: Any):
     if buffer.kind == CONSTANT:
         return buffer.owner.const
     return arrays[buffer.owner] if buffer.kind == INPUT else states[buffer.owner]
 
 
-def rubbish(nbytes):
+def rubbish(nbytes: int):
     return np.full(nbytes, 0xA5, np.uint8)
 
 
@@ -135,7 +142,7 @@ LAYERS = (
 
 
 @st.composite
-def training_steps(draw):
+def training_steps(draw: st.DrawFn):
     """Draw results of a deep program: a loss with its gradients, or with updates of its states."""
     layers = draw(st.lists(st.sampled_from(LAYERS), min_size=2, max_size=12))
     x = h = weft.placeholder((N, N))
@@ -152,7 +159,7 @@ def training_steps(draw):
         return [loss, weft.doall(updates)], x
 
 
-def deep(layers, width=16, batch=32):
+def deep(layers: int, width: int = 16, batch: int = 32):
     """Return a loss, the gradients of its weights, and its input; activations are 2048 bytes."""
     x = h = weft.placeholder((batch, width))
     weights = [weft.variable((width, width), initial_value=0.1) for _ in range(layers)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from graphlib import CycleError, TopologicalSorter
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ LAST = ROWS - BLOCK
 """Where the last block of rows begins; the blocks of a program together are less than a state."""
 
 
-def _clamped(start):
+def _clamped(start: Any):
     return min(max(start, 0), LAST)
 
 
@@ -34,100 +35,100 @@ class Weft:
         self.at = weft.placeholder((), dtype="int64")
         self.parameters = self.block, self.rows, self.at
 
-    def part(self, state, row):
+    def part(self, state: Any, row: Any):
         return self.states[state][row : row + BLOCK]
 
-    def moving_part(self, state, row):
+    def moving_part(self, state: Any, row: Any):
         return weft.dynamic_slice(self.states[state], (self.at + row, 0), (BLOCK, COLUMNS))
 
-    def total(self, state):
+    def total(self, state: Any):
         return weft.broadcast(weft.mean(self.states[state], 0), (BLOCK, COLUMNS))
 
-    def whole(self, state):
+    def whole(self, state: Any):
         return weft.value_of(self.states[state])
 
-    def relu(self, x):
+    def relu(self, x: Any):
         return weft.relu(x)
 
-    def mean(self, x, y):
+    def mean(self, x: Any, y: Any):
         return (x + y) * 0.5
 
-    def product(self, x, y):
+    def product(self, x: Any, y: Any):
         return x * y
 
-    def take(self, x):
+    def take(self, x: Any):
         return weft.take(x, self.rows, 0)
 
-    def assign(self, state, value):
+    def assign(self, state: Any, value: Any):
         weft.assign(self.states[state], value)
 
-    def update(self, state, block, row):
+    def update(self, state: Any, block: Any, row: Any):
         new = weft.dynamic_update_slice(self.states[state], block, (self.at + row, 0))
         self.assign(state, new)
 
-    def cache(self, state, block, row):
+    def cache(self, state: Any, block: Any, row: Any):
         weft.update_cache(self.states[state], block, self.at + row)
 
-    def put(self, state, block, row):
+    def put(self, state: Any, block: Any, row: Any):
         self.assign(state, weft.update_slice(self.states[state], (slice(row, row + BLOCK),), block))
 
-    def add(self, state, block, row):
+    def add(self, state: Any, block: Any, row: Any):
         rows = np.arange(row, row + BLOCK)
         self.assign(state, weft.scatter(self.states[state], rows, block, 0, reduction="add"))
 
-    def decay(self, state, block, row):
+    def decay(self, state: Any, block: Any, row: Any):
         value = weft.broadcast(block[0], (ROWS, COLUMNS))
         self.assign(state, (self.states[state] + value) * 0.5)
 
-    def copy(self, state, block, row):
+    def copy(self, state: Any, block: Any, row: Any):
         self.assign(state, self.whole(1 - state))
 
 
 class Numpy(Weft):
     """The same in NumPy; values are arrays."""
 
-    def __init__(self, states, block, rows, at):
+    def __init__(self, states: Any, block: Any, rows: Any, at: Any):
         self.states = states
         self.block, self.rows, self.at = block, rows, at
 
-    def part(self, state, row):
+    def part(self, state: Any, row: Any):
         return self.states[state][row : row + BLOCK].copy()
 
-    def moving_part(self, state, row):
+    def moving_part(self, state: Any, row: Any):
         return self.part(state, _clamped(self.at + row))
 
-    def total(self, state):
+    def total(self, state: Any):
         mean = self.states[state].mean(0, dtype="f8").astype("f4")
         return np.broadcast_to(mean, (BLOCK, COLUMNS))
 
-    def whole(self, state):
+    def whole(self, state: Any):
         return self.states[state].copy()
 
-    def relu(self, x):
+    def relu(self, x: Any):
         return np.maximum(x, 0)
 
-    def mean(self, x, y):
+    def mean(self, x: Any, y: Any):
         return (x + y) * np.float32(0.5)
 
-    def take(self, x):
+    def take(self, x: Any):
         return x[self.rows]
 
-    def update(self, state, block, row):
+    def update(self, state: Any, block: Any, row: Any):
         row = _clamped(self.at + row)
         self.states[state][row : row + BLOCK] = block
 
     cache = update
 
-    def put(self, state, block, row):
+    def put(self, state: Any, block: Any, row: Any):
         self.states[state][row : row + BLOCK] = block
 
-    def add(self, state, block, row):
+    def add(self, state: Any, block: Any, row: Any):
         self.states[state][row : row + BLOCK] += block
 
-    def decay(self, state, block, row):
+    def decay(self, state: Any, block: Any, row: Any):
         self.states[state][:] = (self.states[state] + block[0]) * np.float32(0.5)
 
-    def copy(self, state, block, row):
+    def copy(self, state: Any, block: Any, row: Any):
         self.states[state][:] = self.states[1 - state]
 
 
@@ -137,7 +138,7 @@ WHOLE_WRITES = ("decay", "copy")
 
 
 @st.composite
-def steps(draw, writes=WRITES, takes=True):
+def steps(draw: st.DrawFn, writes: Any = WRITES, takes: Any = True):
     """Draw steps: reads and writes of states, and what is computed of the blocks that were read.
 
     With `takes`, some of that may raise. Then come the blocks to return, and states.
@@ -164,7 +165,7 @@ def steps(draw, writes=WRITES, takes=True):
     return found, outputs, returned
 
 
-def run(program, on):
+def run(program: Any, on: Any):
     """Run the steps of a program in weft or in NumPy, and return its results.
 
     In the end a part of each state is read, so that no write is left out.
@@ -185,13 +186,13 @@ def run(program, on):
     return [*[blocks[number] for number in outputs], *map(on.whole, returned), *last]
 
 
-def given(random):
+def given(random: Any):
     """Return the arguments of a call."""
     block = random.uniform(-1, 1, (BLOCK, COLUMNS)).astype(np.float32)
     return block, random.integers(0, BLOCK, BLOCK), int(random.integers(-3, ROWS + 3))
 
 
-def can_write_in_place(graph):
+def can_write_in_place(graph: Any):
     """Whether some order of the ops has readers of each value first that is written over.
 
     What may raise has to come before whatever writes to a state.
@@ -218,11 +219,11 @@ def can_write_in_place(graph):
 WRITERS = (DynamicUpdateSliceOp, ScatterOp, UpdateSliceOp)
 
 
-def _is_view(op):
+def _is_view(op: Any):
     return bool(op.args) and type(op).view is not Op.view and type(op).__name__ != "ContiguousOp"
 
 
-def _root(op):
+def _root(op: Any):
     while _is_view(op):
         op = op.args[0]
     return op

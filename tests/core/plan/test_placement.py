@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,11 +25,11 @@ blocks = st.lists(
 )
 
 
-def alive_bytes(given_blocks, step):
+def alive_bytes(given_blocks: list[Any], step: int):
     return sum(block.size for block in given_blocks if block.first <= step <= block.last)
 
 
-def are_apart(given_blocks, offsets):
+def are_apart(given_blocks: list[Any], offsets: Sequence[int]):
     for (a, at), (b, bt) in combinations(zip(given_blocks, offsets, strict=True), 2):
         together = a.first <= b.last and b.first <= a.last and a.size and b.size
         if together and at < bt + b.size and bt < at + a.size:
@@ -35,7 +37,7 @@ def are_apart(given_blocks, offsets):
     return True
 
 
-def check(given_blocks, offsets, size):
+def check(given_blocks: list[Any], offsets: list[int], size: int):
     assert len(offsets) == len(given_blocks)
     for block, offset in zip(given_blocks, offsets, strict=True):
         assert 0 <= offset <= offset + block.size <= max(size, 0) or block.size == 0
@@ -43,13 +45,13 @@ def check(given_blocks, offsets, size):
 
 
 @given(given_blocks=blocks)
-def test_the_bound_is_the_most_bytes_alive_at_one_step(given_blocks):
+def test_the_bound_is_the_most_bytes_alive_at_one_step(given_blocks: list[Any]):
     assert lower_bound(given_blocks) == max(alive_bytes(given_blocks, s) for s in range(30))
 
 
 @settings(deadline=None)
 @given(given_blocks=blocks)
-def test_blocks_that_live_together_lie_apart(given_blocks):
+def test_blocks_that_live_together_lie_apart(given_blocks: list[Any]):
     offsets, size = place(given_blocks)
     check(given_blocks, offsets, size)
     assert size >= lower_bound(given_blocks)
@@ -57,7 +59,7 @@ def test_blocks_that_live_together_lie_apart(given_blocks):
 
 @settings(deadline=None)
 @given(given_blocks=blocks.filter(len))
-def test_every_attempt_is_sound_and_none_is_better_than_the_best(given_blocks):
+def test_every_attempt_is_sound_and_none_is_better_than_the_best(given_blocks: list[Any]):
     attempts = list(placement._attempts(given_blocks, 0))
     assert len(attempts) > 7
     for offsets, size in attempts:
@@ -67,7 +69,7 @@ def test_every_attempt_is_sound_and_none_is_better_than_the_best(given_blocks):
 
 @settings(deadline=None)
 @given(given_blocks=blocks, unit=st.sampled_from([1, 64, 256]))
-def test_offsets_are_multiples_of_what_sizes_are(given_blocks, unit):
+def test_offsets_are_multiples_of_what_sizes_are(given_blocks: list[Any], unit: int):
     padded = [block._replace(size=-(-block.size // unit) * unit) for block in given_blocks]
     offsets, size = place(padded)
     assert all(offset % unit == 0 for offset in (*offsets, size))
@@ -87,7 +89,7 @@ few = st.lists(
 
 @settings(deadline=None, max_examples=50)
 @given(given_blocks=few)
-def test_few_blocks_need_no_more_than_the_best_of_all_placements(given_blocks):
+def test_few_blocks_need_no_more_than_the_best_of_all_placements(given_blocks: list[Any]):
     size = place(given_blocks)[1]
     offsets = [range(size - block.size) for block in given_blocks]
     assert not any(are_apart(given_blocks, each) for each in product(*offsets))
@@ -106,7 +108,7 @@ def test_few_blocks_need_no_more_than_the_best_of_all_placements(given_blocks):
           ((2, 10, 12), (1, 11, 13), (1, 13, 15), (2, 14, 16), (1, 10, 10), (3, 16, 17))]], 9),
     ],
 )  # fmt: skip
-def test_known_cases(given_blocks, size):
+def test_known_cases(given_blocks: list[Any], size: int):
     assert place(given_blocks)[1] == size
 
 
@@ -133,7 +135,7 @@ def test_many_blocks_are_placed_without_comparing_all_pairs():
     assert set(offsets) == {0, 16}
 
 
-def trace(rng, fewest, most, events=1000):
+def trace(rng: Any, fewest: int, most: int, events: int = 1000):
     """Return what a program allocates and frees: so many blocks live, one in ten of them empty."""
     live, found = [], []
     for step in range(events):
@@ -149,7 +151,7 @@ def trace(rng, fewest, most, events=1000):
 
 
 @pytest.mark.parametrize(("fewest", "most"), [(1, 1), (1, 10), (10, 10), (10, 100)])
-def test_traces_of_allocations_come_close_to_the_bound(fewest, most):
+def test_traces_of_allocations_come_close_to_the_bound(fewest: int, most: int):
     given_blocks = trace(np.random.default_rng(0), fewest, most)
     assert any(block.size == 0 for block in given_blocks)
     offsets, size = place(given_blocks)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,11 +17,11 @@ from weft.plan.plan import INPUT, RESULT, STATE
 from weft.testing.reference import evaluate
 
 
-def steps(c):
+def steps(c: weft.Computation):
     return [type(step.op).__name__ for step in c.plan.steps]
 
 
-def kinds(c):
+def kinds(c: weft.Computation):
     return sorted(buffer.kind for buffer in c.plan.buffers)
 
 
@@ -76,7 +78,9 @@ def test_a_result_that_is_a_view_is_copied():
         (lambda x: [weft.reshape(y := weft.tanh(x), (6,)), weft.exp(y)], ["TanhOp", "ExpOp"]),
     ],
 )
-def test_a_result_that_is_all_of_a_value_lies_in_its_memory(build, expected, capsys):
+def test_a_result_that_is_all_of_a_value_lies_in_its_memory(
+    build: Callable[..., Any], expected: list[str], capsys: pytest.CaptureFixture[str]
+):
     x = weft.placeholder((2, 3))
     c = computation(build(x), x)
     assert sorted(steps(c)) == sorted(expected)
@@ -195,7 +199,7 @@ def test_states_can_be_rotated():
     ],
     ids=list("abcdefghij"),
 )
-def test_a_state_updated_from_a_view_of_itself(update):
+def test_a_state_updated_from_a_view_of_itself(update: Callable[..., Any]):
     start = np.arange(9, dtype=np.float32).reshape(3, 3)
     w = weft.variable((3, 3), initial_value=start)
     expected = computation(update(w))()
@@ -242,13 +246,13 @@ def test_the_arena_reaches_the_lower_bound_on_a_training_step():
     assert np.isfinite(first)
 
 
-def written(state, value):
+def written(state: Any, value: Any):
     weft.assign(state, value)
     return state
 
 
 @st.composite
-def programs(draw):
+def programs(draw: st.DrawFn):
     """Draw results over two inputs and a state, with updates of the state between them."""
     n = draw(st.integers(1, 4))
     x, y = weft.placeholder((n, n)), weft.placeholder((n, n))
@@ -277,7 +281,7 @@ def programs(draw):
 
 @settings(max_examples=150, deadline=None)
 @given(program=programs(), seed=st.integers(0, 9))
-def test_random_programs_verify_and_passes_change_nothing(program, seed):
+def test_random_programs_verify_and_passes_change_nothing(program: Any, seed: Any):
     results, parameters, w, n = program
     rng = np.random.default_rng(seed)
     arrays = [rng.normal(size=(n, n)).astype(np.float32) for _ in parameters]
@@ -297,14 +301,14 @@ def test_random_programs_verify_and_passes_change_nothing(program, seed):
 class Reference:
     """Runs a captured graph by the reference meaning of its ops, with states in a dictionary."""
 
-    def __init__(self, graph):
+    def __init__(self, graph: Any):
         self.graph = graph
         self.states = {}
         for state in graph.states:
             value = next((init.args[1].const for init in state.initializers), 0)
             self.states[state] = np.broadcast_to(value, state.axes.shape).astype(state.dtype)
 
-    def __call__(self, arrays):
+    def __call__(self, arrays: Any):
         values = dict(zip(self.graph.inputs, arrays, strict=True))
         for op in self.graph.ops:
             if op in values:

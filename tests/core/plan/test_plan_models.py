@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from planned import graph_of, target, with_kernels
@@ -12,7 +15,7 @@ from weft.plan.plan import make_plan
 pytestmark = pytest.mark.slow
 
 
-def weight(*shape):
+def weight(*shape: Any):
     return weft.variable(shape, initial_value=0.1)
 
 
@@ -33,11 +36,11 @@ def fibonacci():
     return [b], first, second
 
 
-def normalized(x):
+def normalized(x: weft.TensorOp):
     return x / weft.sqrt(weft.mean(weft.square(x), -1, keepdims=True) + 1e-5)
 
 
-def decoder(layers=4, units=32, heads=4, length=16):
+def decoder(layers: int = 4, units: int = 32, heads: int = 4, length: int = 16):
     """One token of a decoder whose keys and values are states."""
     x = h = weft.placeholder((1, units))
     place = weft.placeholder((), dtype="int32")
@@ -59,10 +62,10 @@ def decoder(layers=4, units=32, heads=4, length=16):
     return [normalized(h) @ weight(units, 100), weft.doall(results)], x, place
 
 
-def block(x, units=64, heads=4):
+def block(x: weft.TensorOp, units: int = 64, heads: int = 4):
     batch, length, _ = x.shape
 
-    def dense(h, size):
+    def dense(h: weft.TensorOp, size: int):
         return weft.matmul(h, weight(h.shape[-1], size)) + weight(size)
 
     normal = weft.layer_norm(x, weight(units), weight(units))
@@ -78,7 +81,7 @@ def transformer_block():
     return [block(x)], x
 
 
-def trained(loss, *inputs):
+def trained(loss: weft.TensorOp, *inputs: Any):
     """Return the loss, and updates of everything that the loss depends on."""
     with weft.saved_user_deps():
         updates = [weft.assign(v, v - 0.1 * weft.deriv(loss, v)) for v in loss.variables()]
@@ -133,7 +136,9 @@ GRAPHS = {
 
 @pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
-def test_the_arena_is_what_is_in_use_at_the_peak(model, graph):
+def test_the_arena_is_what_is_in_use_at_the_peak(
+    model: Callable[..., Any], graph: Callable[..., Any]
+):
     plan = make_plan(graph(*model()), target())
     plan.verify()
     assert plan.alignment == 256

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import runpy
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -15,16 +16,17 @@ from weft.errors import MemoryLimitError
 from weft.plan import picture
 from weft.plan.picture import TOP, boxes
 from weft.plan.plan import ARENA, STATE, make_plan
+from weft.plan.steps import Plan
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def drawn(plan, tmp_path):
+def drawn(plan: Plan, tmp_path: Path):
     plan.picture(tmp_path / "plan.svg")
     return ElementTree.parse(tmp_path / "plan.svg").getroot()
 
 
-def labeled(root):
+def labeled(root: Any):
     """Return the rectangles that say something, by what they say."""
     found = {}
     for each in root.iter(f"{SVG}rect"):
@@ -34,11 +36,11 @@ def labeled(root):
     return found
 
 
-def texts(root):
+def texts(root: Any):
     return [each.text for each in root.iter(f"{SVG}text")]
 
 
-def training_step(**options):
+def training_step(**options: Any):
     w = weft.variable((32, 32), initial_value=0.1, name="weight")
     x = weft.placeholder((16, 32))
     loss = weft.sum(weft.square(weft.tanh(x @ w)), (0, 1))
@@ -47,7 +49,7 @@ def training_step(**options):
         return plan_of([loss, update], x, **options)
 
 
-def test_every_tensor_of_the_arena_is_a_box(tmp_path):
+def test_every_tensor_of_the_arena_is_a_box(tmp_path: Path):
     plan = training_step(workspace=lambda op: 100)
     in_arena = [o for s in plan.steps for o in (*s.outs, s.workspace) if o and o.base.kind == ARENA]
     found = boxes(plan)
@@ -58,7 +60,7 @@ def test_every_tensor_of_the_arena_is_a_box(tmp_path):
         assert box.tensor.base.first <= box.first <= box.last <= box.tensor.base.last
 
 
-def test_boxes_lie_apart(tmp_path):
+def test_boxes_lie_apart(tmp_path: Path):
     found = boxes(training_step(workspace=lambda op: 100))
     for number, one in enumerate(found):
         for other in found[number + 1 :]:
@@ -67,7 +69,7 @@ def test_boxes_lie_apart(tmp_path):
                 assert a.offset + a.nbytes <= b.offset or b.offset + b.nbytes <= a.offset
 
 
-def test_a_box_says_what_it_is_and_where_it_was_written(tmp_path):
+def test_a_box_says_what_it_is_and_where_it_was_written(tmp_path: Path):
     plan = training_step()
     labels = labeled(drawn(plan, tmp_path))
     lines = next(each for each in labels if each.startswith("MatmulOp")).splitlines()
@@ -79,7 +81,7 @@ def test_a_box_says_what_it_is_and_where_it_was_written(tmp_path):
     )
 
 
-def test_states_have_rows_of_their_own_with_marks_where_they_are_written(tmp_path):
+def test_states_have_rows_of_their_own_with_marks_where_they_are_written(tmp_path: Path):
     plan = training_step()
     rows = {label: each for label, each in labeled(drawn(plan, tmp_path)).items()
             if "weight" in label.splitlines()[0]}  # fmt: skip
@@ -93,7 +95,7 @@ def test_states_have_rows_of_their_own_with_marks_where_they_are_written(tmp_pat
     assert sum(buffer.kind == STATE for buffer in plan.buffers) == 1
 
 
-def test_the_heading_and_the_levels_tell_the_bytes(tmp_path):
+def test_the_heading_and_the_levels_tell_the_bytes(tmp_path: Path):
     results, x = deep(16)
     with pytest.raises(MemoryLimitError) as caught:
         plan_of(results, x, limit=0)
@@ -112,7 +114,7 @@ def test_the_heading_and_the_levels_tell_the_bytes(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["<b>&\"'", "]]>", "\x00\x1b", "\ud800", "名前"])
-def test_names_are_escaped(name, tmp_path):
+def test_names_are_escaped(name: str, tmp_path: Path):
     w = weft.variable((4,), name=name)
     x = weft.placeholder((4,))
     y = weft.tanh(x * w).named(name)
@@ -123,7 +125,7 @@ def test_names_are_escaped(name, tmp_path):
     assert any(each.startswith(f"{shown}: arena") for each in texts(root))
 
 
-def test_the_page_shows_what_its_script_draws(tmp_path):
+def test_the_page_shows_what_its_script_draws(tmp_path: Path):
     docs = Path(__file__).parents[3] / "docs"
     runpy.run_path(str(docs / "tools" / "pictures.py"))["draw"](tmp_path)
     drawn, shown = (folder / "transformer_block_plan.svg" for folder in (tmp_path, docs / "images"))
@@ -134,18 +136,18 @@ def test_the_page_shows_what_its_script_draws(tmp_path):
     assert "planning.md" in (docs.parent / "README.md").read_text()
 
 
-def test_a_plan_without_an_arena_is_drawn(tmp_path):
+def test_a_plan_without_an_arena_is_drawn(tmp_path: Path):
     x = weft.placeholder((4,))
     root = drawn(plan_of(weft.exp(x), x), tmp_path)
     assert not labeled(root)
     assert any("arena 0 bytes" in each for each in texts(root))
 
 
-def test_a_plan_without_steps_is_drawn(tmp_path):
+def test_a_plan_without_steps_is_drawn(tmp_path: Path):
     assert drawn(plan_of([]), tmp_path).tag == f"{SVG}svg"
 
 
-def test_the_file_is_complete_or_as_it_was(tmp_path, monkeypatch):
+def test_the_file_is_complete_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     plan = training_step()
     path = tmp_path / "plan.svg"
     path.write_text("as it was")
@@ -156,12 +158,12 @@ def test_the_file_is_complete_or_as_it_was(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_folder_that_is_not_there_is_an_error(tmp_path):
+def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path):
     with pytest.raises(weft.errors.ArgumentError, match=r"plan\.svg cannot be written"):
         training_step().picture(tmp_path / "no" / "plan.svg")
 
 
-def test_large_plans_are_drawn_in_one_sweep(tmp_path):
+def test_large_plans_are_drawn_in_one_sweep(tmp_path: Path):
     x = y = weft.placeholder((4,))
     for _ in range(2000):
         y = weft.sin(y) + x

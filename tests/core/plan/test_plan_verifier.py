@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +13,9 @@ from planned import graph_of, plan_of, target, with_kernels
 import weft
 from weft.errors import MemoryLimitError, PlanError
 from weft.ir.results import ResultOp
+from weft.plan.buffers import Buffer
 from weft.plan.plan import ARENA, CONSTANT, INPUT, RESULT, STATE, make_plan
+from weft.plan.steps import Plan
 
 
 def planned():
@@ -48,46 +52,46 @@ def limited():
     return plan
 
 
-def step_writing(plan, kind, last=False):
+def step_writing(plan: Plan, kind: str, last: bool = False):
     """Return the place of a step that writes to a kind of buffer."""
     places = [n for n, s in enumerate(plan.steps)
               if not s.op.has_effect and s.out.base.kind == kind]  # fmt: skip
     return places[-1 if last else 0]
 
 
-def move(plan, place, to):
+def move(plan: Plan, place: int, to: int):
     plan.steps.insert(to, plan.steps.pop(place))
 
 
-def swap_steps(plan):
+def swap_steps(plan: Plan):
     plan.steps.reverse()
 
 
-def drop_a_step(plan):
+def drop_a_step(plan: Plan):
     del plan.steps[0]
 
 
-def drop_the_effect(plan):
+def drop_the_effect(plan: Plan):
     del plan.steps[next(n for n, step in enumerate(plan.steps) if step.op.has_effect)]
 
 
-def run_a_step_twice(plan):
+def run_a_step_twice(plan: Plan):
     plan.steps.insert(1, plan.steps[0])
 
 
-def put_all_at_zero(plan):
+def put_all_at_zero(plan: Plan):
     moved(plan, lambda buffer: 0)
 
 
-def move_by_a_byte(plan):
+def move_by_a_byte(plan: Plan):
     moved(plan, lambda buffer: buffer.offset + 1)
 
 
-def move_beyond_the_end(plan):
+def move_beyond_the_end(plan: Plan):
     moved(plan, lambda buffer: buffer.offset + plan.arena_size // 64 * 64)
 
 
-def moved(plan, offset):
+def moved(plan: Plan, offset: Callable[..., Any]):
     """Move every buffer of the arena, and what lies in them."""
     for buffer in plan.buffers:
         if buffer.kind != ARENA:
@@ -95,7 +99,7 @@ def moved(plan, offset):
         by = offset(buffer) - buffer.offset
         buffer.offset += by
 
-        def shifted(tensor, buffer=buffer, by=by):
+        def shifted(tensor: weft.TensorDescription, buffer: Buffer = buffer, by: int = by):
             here = tensor is not None and tensor.base is buffer
             return replace(tensor, offset=tensor.offset + by) if here else tensor
 
@@ -108,45 +112,45 @@ def moved(plan, offset):
             )
 
 
-def shrink_the_arena(plan):
+def shrink_the_arena(plan: Plan):
     plan.arena_size -= 64
 
 
-def write_the_input(plan):
+def write_the_input(plan: Plan):
     step = plan.steps[0]
     (tensor,) = (t for t in step.args if t.base.kind == INPUT)
     plan.steps[0] = replace(step, outs=(tensor,))
 
 
-def write_the_constant(plan):
+def write_the_constant(plan: Plan):
     step = plan.steps[0]
     (tensor,) = (t for t in step.args if t.base.kind == CONSTANT)
     plan.steps[0] = replace(step, outs=(tensor,))
 
 
-def write_to_a_wrong_buffer(plan):
+def write_to_a_wrong_buffer(plan: Plan):
     one, *others = (step for step in plan.steps if step.out.base.kind == ARENA)
     wrong = next(step.out.base for step in others if step.out.base is not one.out.base)
     plan.steps[plan.steps.index(one)] = replace(one, outs=(replace(one.out, base=wrong),))
 
 
-def lose_a_result(plan):
+def lose_a_result(plan: Plan):
     place = step_writing(plan, RESULT)
     arena = next(b for b in plan.buffers if b.kind == ARENA)
     step = plan.steps[place]
     plan.steps[place] = replace(step, outs=(replace(step.out, base=arena),))
 
 
-def lose_an_update(plan):
+def lose_an_update(plan: Plan):
     del plan.steps[step_writing(plan, STATE, last=True)]
 
 
-def write_the_state_before_the_effect(plan):
+def write_the_state_before_the_effect(plan: Plan):
     place = next(n for n, step in enumerate(plan.steps) if step.op.has_effect)
     move(plan, place, step_writing(plan, STATE, last=True))
 
 
-def put_the_workspace_over_an_operand(plan):
+def put_the_workspace_over_an_operand(plan: Plan):
     number, operand = next(
         (number, arg)
         for number, step in enumerate(plan.steps)
@@ -158,14 +162,14 @@ def put_the_workspace_over_an_operand(plan):
     plan.steps[number] = replace(step, workspace=space)
 
 
-def put_the_workspace_over_the_result(plan):
+def put_the_workspace_over_the_result(plan: Plan):
     place = step_writing(plan, ARENA)
     step = plan.steps[place]
     space = replace(step.workspace, base=step.out.base, offset=step.out.base.offset)
     plan.steps[place] = replace(step, workspace=space)
 
 
-def put_the_workspace_over_what_waits(plan):
+def put_the_workspace_over_what_waits(plan: Plan):
     for number, step in enumerate(plan.steps):
         touched = {t.base for t in (*step.args, *step.outs)}
         for base in plan.buffers:
@@ -177,19 +181,19 @@ def put_the_workspace_over_what_waits(plan):
     raise AssertionError("nothing waits while a step runs")
 
 
-def put_two_results_into_one(plan):
+def put_two_results_into_one(plan: Plan):
     number, step = next((n, s) for n, s in enumerate(plan.steps) if len(s.outs) > 1)
     plan.steps[number] = replace(step, outs=(step.outs[0],) * len(step.outs))
     for value in plan.results[step.op]:
         plan.tensors[value] = step.outs[0]
 
 
-def exchange_two_results(plan):
+def exchange_two_results(plan: Plan):
     number, step = next((n, s) for n, s in enumerate(plan.steps) if len(s.outs) > 1)
     plan.steps[number] = replace(step, outs=step.outs[::-1])
 
 
-def overwrite_an_operand_of_a_product(plan):
+def overwrite_an_operand_of_a_product(plan: Plan):
     for step in plan.steps:
         operand = next((t for t in step.args if t.base.kind == ARENA), None)
         if type(step.op).__name__ == "MatmulOp" and operand and step.out.base.kind == ARENA:
@@ -206,12 +210,12 @@ def overwrite_an_operand_of_a_product(plan):
     raise AssertionError("no product of a value in the arena")
 
 
-def end_a_lifetime_early(plan):
+def end_a_lifetime_early(plan: Plan):
     buffer = max((b for b in plan.buffers if b.kind == ARENA), key=lambda b: b.last - b.first)
     buffer.last -= 1
 
 
-def describe_a_view_as_another(plan):
+def describe_a_view_as_another(plan: Plan):
     for op in plan.graph.ops:
         if type(op).__name__ == "TransposeOp":
             plan.tensors[op] = plan.tensors[op.args[0]]
@@ -219,26 +223,26 @@ def describe_a_view_as_another(plan):
     raise AssertionError("no transposed view")
 
 
-def read_another_constant(plan):
+def read_another_constant(plan: Plan):
     for tensor in plan.tensors.values():
         if tensor.base.kind == CONSTANT and tensor.shape:
             tensor.base.owner = weft.constant(0)
 
 
-def compute_something_else(plan):
+def compute_something_else(plan: Plan):
     first, *others = plan.graph.outputs
     plan.graph = plan.graph.replace(outputs=[*others, first])
 
 
-def forget_an_update(plan):
+def forget_an_update(plan: Plan):
     plan.graph = plan.graph.replace(updates=[])
 
 
-def forget_an_effect(plan):
+def forget_an_effect(plan: Plan):
     plan.graph = plan.graph.rewrite(lambda op: op.args[0] if op.has_effect else op)
 
 
-def wait_for_what_comes_later(plan):
+def wait_for_what_comes_later(plan: Plan):
     first, last = plan.steps[0].op, plan.steps[-1].op
     plan.graph = plan.graph.replace(after={first: (last,)})
 
@@ -276,14 +280,14 @@ def wait_for_what_comes_later(plan):
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )  # fmt: skip
-def test_a_corrupted_plan_is_found(corrupt, message):
+def test_a_corrupted_plan_is_found(corrupt: Callable[..., Any], message: str):
     plan = planned()
     corrupt(plan)
     with pytest.raises((PlanError, weft.errors.GraphError), match=message):
         plan.verify()
 
 
-def read_the_first_again(plan):
+def read_the_first_again(plan: Plan):
     """Let a reader of what was computed again read what was there before that."""
     seen = {}
     for step in plan.steps:
@@ -299,7 +303,7 @@ def read_the_first_again(plan):
     raise AssertionError("nothing runs twice")
 
 
-def run_it_again_too_late(plan):
+def run_it_again_too_late(plan: Plan):
     seen = set()
     for number, step in enumerate(plan.steps):
         key = (type(step.op), step.op.order, step.out.shape)
@@ -316,7 +320,9 @@ def run_it_again_too_late(plan):
         (run_it_again_too_late, "before one of its predecessors"),
     ],
 )
-def test_a_corrupted_plan_in_which_ops_run_again_is_found(corrupt, message):
+def test_a_corrupted_plan_in_which_ops_run_again_is_found(
+    corrupt: Callable[..., Any], message: str
+):
     plan = limited()
     corrupt(plan)
     with pytest.raises(PlanError, match=message):

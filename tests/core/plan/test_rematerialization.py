@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,7 +37,7 @@ ACTIVATION = 32 * 16 * 4
 """Bytes, of the layers of `deep`."""
 
 
-def smallest(graph, to=None):
+def smallest(graph: weft.Graph, to: Any = None):
     """Return the plan with the smallest arena that there is."""
     to = to or target()
     with pytest.raises(MemoryLimitError) as caught:
@@ -43,7 +45,7 @@ def smallest(graph, to=None):
     return make_plan(graph, to, caught.value.smallest)
 
 
-def limited(graph, to, limit):
+def limited(graph: Any, to: Any, limit: Any):
     """Return a plan, or the error that there is none."""
     try:
         return make_plan(graph, to, limit)
@@ -51,12 +53,12 @@ def limited(graph, to, limit):
         return error
 
 
-def bits(values):
+def bits(values: tuple[Any, ...]):
     return [np.asarray(value).tobytes() for value in values]
 
 
 @pytest.mark.parametrize("layers", [16, 64, 256])
-def test_the_memory_of_a_deep_gradient_falls_to_its_square_root(layers):
+def test_the_memory_of_a_deep_gradient_falls_to_its_square_root(layers: int):
     graph = graph_of(*deep(layers))
     free = make_plan(graph, target())
     assert free.peak_live >= layers * ACTIVATION
@@ -67,7 +69,7 @@ def test_the_memory_of_a_deep_gradient_falls_to_its_square_root(layers):
 
 
 @pytest.mark.parametrize("share", [0.95, 0.75, 0.5, 0.25])
-def test_a_limit_is_met_with_the_same_bits_and_no_more_work_than_one_forward(share):
+def test_a_limit_is_met_with_the_same_bits_and_no_more_work_than_one_forward(share: float):
     layers = 64
     results, x = deep(layers)
     array = np.linspace(-1, 1, 32 * 16, dtype="f4").reshape(32, 16)
@@ -90,16 +92,16 @@ def test_a_plan_that_fits_stays_as_it_is():
         assert [step.op for step in limited.steps] == [step.op for step in free.steps]
 
 
-def transformer(layers):
+def transformer(layers: Any):
     """Return the loss and gradients of blocks of attention and a network, and their input."""
     x = h = weft.placeholder((2, 16, 32))
     weights = []
 
-    def dense(h, units):
+    def dense(h: Any, units: Any):
         weights.append(weft.variable((h.shape[-1], units), initial_value=0.05))
         return weft.matmul(h, weights[-1])
 
-    def heads(h):
+    def heads(h: Any):
         return weft.transpose(weft.reshape(dense(h, 32), (2, 16, 4, 8)), (0, 2, 1, 3))
 
     for _ in range(layers):
@@ -111,7 +113,7 @@ def transformer(layers):
 
 
 @pytest.mark.parametrize(("passes", "share"), [(UNFUSED, 0.33), (None, 0.5)], ids=["ops", "fused"])
-def test_the_gradient_of_a_transformer_fits_into_less(passes, share):
+def test_the_gradient_of_a_transformer_fits_into_less(passes: Any, share: Any):
     results, x = transformer(6)
     array = np.random.default_rng(0).normal(size=(2, 16, 32)).astype("f4")
     free = weft.make_transformer("numpy", passes=passes).computation(results, x)
@@ -132,7 +134,9 @@ def test_the_gradient_of_a_transformer_fits_into_less(passes, share):
     scratch=st.sampled_from([0, 40, 3000]),
     fuses=st.booleans(),
 )
-def test_random_programs_keep_their_bits_and_their_limit(program, share, scratch, fuses):
+def test_random_programs_keep_their_bits_and_their_limit(
+    program: Any, share: Any, scratch: Any, fuses: Any
+):
     results, x = program
     plain = graph_of(results, x)
     graph = with_kernels(plain) if fuses else plain
@@ -169,7 +173,9 @@ def test_a_kernel_is_run_again_as_a_whole():
     assert set(kernels[1]) == set(kernels[0])
 
 
-def test_effects_happen_once_and_what_may_raise_is_not_tried_twice(capsys):
+def test_effects_happen_once_and_what_may_raise_is_not_tried_twice(
+    capsys: pytest.CaptureFixture[str],
+):
     x = h = weft.placeholder((16, 16))
     for number in range(8):
         h = weft.tanh(h)
@@ -233,7 +239,7 @@ def test_another_computation_of_the_same_transformer_is_not_harmed():
     assert small(np.zeros(8)).tolist() == [1] * 8
 
 
-def test_what_was_compiled_with_another_limit_is_not_found(tmp_path):
+def test_what_was_compiled_with_another_limit_is_not_found(tmp_path: Path):
     results, x = deep(16)
     array = np.ones((32, 16), "f4")
     free = computation(results, x, cache=tmp_path)
@@ -246,7 +252,7 @@ def test_what_was_compiled_with_another_limit_is_not_found(tmp_path):
 
 
 @pytest.mark.parametrize("limit", [-1, 1.5, "64MB", True, [1]])
-def test_a_limit_that_is_no_number_of_bytes_is_refused(limit):
+def test_a_limit_that_is_no_number_of_bytes_is_refused(limit: Any):
     with pytest.raises(ArgumentError, match="memory_limit is a number of bytes"):
         weft.make_transformer("numpy", memory_limit=limit)
 

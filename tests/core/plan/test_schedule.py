@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise, permutations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +16,9 @@ from weft.plan.dataflow import Dataflow
 from weft.plan.liveness import Liveness
 from weft.plan.plan import STATE, make_plan
 from weft.plan.schedule import peak_lower_bound, schedules
+from weft.plan.steps import Plan
 from weft.testing.imitation import imitated_ranks
-from weft.testing.random_graphs import programs
+from weft.testing.random_graphs import RandomProgram, programs
 from weft.testing.reference import evaluate
 
 pytestmark = pytest.mark.slow
@@ -26,15 +28,15 @@ thorough = settings(
 )
 
 
-def flow_of(results, *parameters, **options):
+def flow_of(results: list[Any] | weft.TensorOp, *parameters: Any, **options: Any):
     return Dataflow(with_copies(graph_of(results, *parameters)), target(**options))
 
 
-def kinds(plan):
+def kinds(plan: Plan):
     return [type(step.op).__name__ for step in plan.steps]
 
 
-def is_in_order(flow, order):
+def is_in_order(flow: Dataflow, order: list[int]):
     """Whether an order of steps respects what must come first, joints included."""
     places = {node: place for place, node in enumerate(order)}
     for node, first in enumerate(flow.before):
@@ -45,7 +47,7 @@ def is_in_order(flow, order):
     return sorted(order) == flow.order
 
 
-def live_bytes(liveness):
+def live_bytes(liveness: Liveness):
     """Count the bytes in use at each step from the values alone, each in its own memory."""
     found = [0] * (len(liveness.order) + len(liveness.late))
     for number in liveness.arena:
@@ -56,7 +58,7 @@ def live_bytes(liveness):
 
 @thorough
 @given(program=programs())
-def test_every_schedule_is_an_order_and_the_plan_takes_the_lowest_peak(program):
+def test_every_schedule_is_an_order_and_the_plan_takes_the_lowest_peak(program: RandomProgram):
     graph = weft.capture(program.results, program.placeholders)
     plan = make_plan(graph, target(alignment=8))
     plan.verify()
@@ -73,7 +75,7 @@ def test_every_schedule_is_an_order_and_the_plan_takes_the_lowest_peak(program):
 
 @thorough
 @given(program=training_steps())
-def test_what_runs_in_a_better_order_gives_the_same(program):
+def test_what_runs_in_a_better_order_gives_the_same(program: Any):
     results, x = program
     graph = graph_of(results, x)
     array = np.random.default_rng(0).normal(size=(N, N)).astype("f4")
@@ -103,7 +105,7 @@ def test_an_operand_is_computed_right_before_its_reader():
 def test_the_operand_with_the_larger_need_comes_first():
     x = weft.placeholder((64,))
 
-    def wide(x):
+    def wide(x: weft.TensorOp):
         return weft.sum(weft.tanh(weft.broadcast(x, (100, 64))), 0)
 
     small = weft.exp(weft.broadcast(weft.sin(x), (10, 64)))
@@ -115,7 +117,7 @@ def test_the_operand_with_the_larger_need_comes_first():
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_small_graphs_come_close_to_the_best_order(seed):
+def test_small_graphs_come_close_to_the_best_order(seed: int):
     rng = np.random.default_rng(seed)
     x = weft.placeholder((4, 4))
     pool = [x]
@@ -150,7 +152,7 @@ def test_the_same_graph_gets_the_same_order_each_time():
     assert addresses[0] == addresses[1]
 
 
-def _residual_network(layers):
+def _residual_network(layers: int):
     x = h = weft.placeholder((32, 64))
     for _ in range(layers):
         wide = [weft.tanh(h @ weft.variable((64, 256))) for _ in range(3)]
@@ -169,7 +171,7 @@ def test_equal_layers_come_in_the_same_order():
     assert found == found[:each] * layers
 
 
-def test_effects_keep_their_order(capsys):
+def test_effects_keep_their_order(capsys: pytest.CaptureFixture[str]):
     x = weft.placeholder((64, 64))
     large = weft.tanh(weft.broadcast(x, (50, 64, 64)))
     first = weft.print_op(weft.sum(large), "first")
@@ -209,7 +211,7 @@ def test_what_a_barrier_waits_for_comes_first():
 
 
 @pytest.mark.parametrize("order", [1, -1], ids=["first-layer-first", "last-layer-first"])
-def test_updates_wait_for_the_readers_of_the_old_value(order):
+def test_updates_wait_for_the_readers_of_the_old_value(order: int):
     """Whatever order the user updates weights in, each is updated in place and soon."""
     x = h = weft.placeholder((32, 64))
     weights = [weft.variable((64, 64), initial_value=0.1) for _ in range(8)]
@@ -244,7 +246,7 @@ def test_a_long_chain_is_scheduled_without_recursion():
     assert plan.peak_live <= plan.peak_as_written
 
 
-def perceptron(batch, widths):
+def perceptron(batch: int, widths: tuple[int, ...]):
     """Return the results of a step of training, and an input."""
     x = h = weft.placeholder((batch, widths[0]))
     for inputs, units in pairwise(widths):
@@ -255,7 +257,7 @@ def perceptron(batch, widths):
 
 @pytest.mark.parametrize("batch", [2, 16, 300])
 @pytest.mark.parametrize("widths", [(16,) * 5, (256, 64, 16), (16, 64, 256), (8, 90, 8, 90, 8)])
-def test_what_no_reduction_waits_for_overlaps_with_it(batch, widths):
+def test_what_no_reduction_waits_for_overlaps_with_it(batch: int, widths: tuple[int, ...]):
     with imitated_ranks():
         flow = flow_of(*perceptron(batch, widths))
         for each in schedules(flow):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ CONVERSION_BUFFER = 8192 * 4
 """NumPy converts between dtypes in pieces of 8192 elements, through a buffer of its own."""
 
 
-def transient_bytes(computation, *arguments) -> int:
+def transient_bytes(computation: weft.Computation, *arguments: Any) -> int:
     """Return what a call allocates beyond its results, in the best of a few calls.
 
     Other threads of the test run may allocate at the same time, never less than nothing.
@@ -57,7 +58,7 @@ def test_a_training_step_allocates_its_results_only():
     assert transient_bytes(weft_values(step), images, classes) < limit
 
 
-def weft_values(computation):
+def weft_values(computation: Any):
     """Leave out the None of ops without a value."""
     return lambda *arguments: [v for v in computation(*arguments) if v is not None]
 
@@ -73,7 +74,7 @@ def test_a_chain_of_large_elementwise_ops_needs_no_temporaries():
 
 
 def test_the_measure_notices_an_allocation():
-    def wasteful(x):
+    def wasteful(x: Any):
         return [(x * 2 + x) * 3]
 
     assert transient_bytes(wasteful, np.ones(100_000, np.float32)) > 100_000
@@ -92,7 +93,7 @@ LARGE = {
 @pytest.mark.share(3)
 @pytest.mark.parametrize("name", LARGE)
 @pytest.mark.parametrize("threads", [1, 3])
-def test_a_call_on_large_arrays_allocates_its_result_only(name, threads):
+def test_a_call_on_large_arrays_allocates_its_result_only(name: str, threads: int):
     build, shape = LARGE[name]
     x = weft.placeholder(shape)
     transformer = weft.make_transformer("numpy", threads=threads)

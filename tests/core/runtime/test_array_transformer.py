@@ -24,7 +24,7 @@ def test_a_namespace_is_needed():
 
 @pytest.mark.parametrize("dtype", ["float32", "int8", "uint8", "bool"])
 @pytest.mark.parametrize("descending", [False, True])
-def test_a_namespace_need_not_sort_in_descending_order(dtype, descending):
+def test_a_namespace_need_not_sort_in_descending_order(dtype: str, descending: bool):
     values = np.array([[1, 0, 3, 1, 2], [0, 0, 2, 2, 1]]).astype(dtype)
     sizes = values.astype(int)
     with weft_array_api.ArrayTransformer(np) as transformer:

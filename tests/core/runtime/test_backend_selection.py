@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 import weft
@@ -13,19 +17,19 @@ from weft.plugins.status import status_after
 class Marked(weft.NumPyTransformer):
     """The NumPy backend under another name, with an option of its own."""
 
-    def __init__(self, mark: str = "plain", **options):
+    def __init__(self, mark: str = "plain", **options: Any):
         super().__init__(**options)
         self.mark = mark
 
 
 @pytest.fixture(autouse=True)
-def _marked(monkeypatch):
+def _marked(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("WEFT_BACKEND", raising=False)
 
     class Plugin:
         @staticmethod
         @hookimpl
-        def weft_register_backends(register):
+        def weft_register_backends(register: Callable[..., Any]):
             register("marked", Marked)
 
     plugin = Plugin()
@@ -40,7 +44,11 @@ def _marked(monkeypatch):
     ids=["usable", "no compiler", "broken compiler", "not installed"],
 )
 def test_without_a_choice_it_is_native_where_that_is_usable(
-    monkeypatch, recwarn, steps, is_broken, expected
+    monkeypatch: pytest.MonkeyPatch,
+    recwarn: pytest.WarningsRecorder,
+    steps: int,
+    is_broken: bool,
+    expected: str,
 ):
     found = status_after(steps, "native", "weftc", "the compiler crashed", is_broken)
     monkeypatch.setattr(status, "backend_status", lambda name: found)
@@ -54,17 +62,17 @@ def test_without_a_choice_it_is_native_where_that_is_usable(
         assert not messages
 
 
-def test_without_a_choice_it_is_the_default_backend(monkeypatch):
+def test_without_a_choice_it_is_the_default_backend(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(plugins, "default_backend", lambda: "marked")
     assert isinstance(weft.make_transformer(), Marked)
 
 
-def test_the_environment_chooses(monkeypatch):
+def test_the_environment_chooses(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("WEFT_BACKEND", "marked")
     assert isinstance(weft.make_transformer(), Marked)
 
 
-def test_a_factory_wins_over_the_environment(monkeypatch):
+def test_a_factory_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("WEFT_BACKEND", "numpy")
     weft.set_transformer_factory(weft.make_transformer_factory("marked", mark="factory"))
     try:
@@ -102,7 +110,7 @@ def test_a_class_chooses_too():
 @pytest.mark.parametrize(
     "ask", [weft.make_transformer, weft.backend, weft.make_transformer_factory]
 )
-def test_what_is_no_backend_is_refused(ask, name):
+def test_what_is_no_backend_is_refused(ask: Callable[..., Any], name: Any):
     with pytest.raises(weft.errors.ArgumentError, match="by its name or as a subclass"):
         ask(name)
 
@@ -111,13 +119,13 @@ def test_what_is_no_backend_is_refused(ask, name):
     "ask", [weft.make_transformer, weft.backend, weft.make_transformer_factory]
 )
 @pytest.mark.parametrize("name", ["NUMPY", "nunpy", "Marked"])
-def test_an_unknown_name_is_refused_at_once_with_a_suggestion(ask, name):
+def test_an_unknown_name_is_refused_at_once_with_a_suggestion(ask: Callable[..., Any], name: str):
     meant = "marked" if name == "Marked" else "numpy"
     with pytest.raises(weft.errors.UnknownPluginError, match=f"Did you mean '{meant}'"):
         ask(name)
 
 
-def test_the_variable_is_named_where_its_backend_is_unknown(monkeypatch):
+def test_the_variable_is_named_where_its_backend_is_unknown(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("WEFT_BACKEND", "nmba")
     message = "^WEFT_BACKEND=nmba: There is no backend named 'nmba'. "
     with pytest.raises(weft.errors.UnknownPluginError, match=message):
@@ -139,7 +147,7 @@ def test_passes_are_checked_when_the_transformer_is_made():
         weft.make_transformer("numpy", passes=["simple-pruning"])
 
 
-def test_graphs_are_written_around_each_pass(tmp_path, monkeypatch):
+def test_graphs_are_written_around_each_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("WEFT_DUMP", str(tmp_path / "dump"))
     x = weft.placeholder((3,))
     weft.make_transformer().computation(x * 1 + 0, x, name="a/b")([1, 2, 3])
@@ -150,7 +158,9 @@ def test_graphs_are_written_around_each_pass(tmp_path, monkeypatch):
     assert "MultiplyOp" not in text.split("# after")[1]
 
 
-def test_dumps_have_a_file_each_whatever_the_computations_are_called(tmp_path, monkeypatch):
+def test_dumps_have_a_file_each_whatever_the_computations_are_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("WEFT_DUMP", str(tmp_path / "dump"))
     names = [
         "long" * 100,
@@ -172,7 +182,9 @@ def test_dumps_have_a_file_each_whatever_the_computations_are_called(tmp_path, m
     assert [each.name for each in tmp_path.iterdir()] == ["dump"]
 
 
-def test_a_folder_for_dumps_that_cannot_be_written_is_named(tmp_path, monkeypatch):
+def test_a_folder_for_dumps_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("WEFT_DUMP", str(tmp_path / "file" / "dump"))
     x = weft.placeholder((3,))
@@ -192,11 +204,11 @@ def test_a_closed_transformer_says_so():
 def test_visitors_of_one_name_add_up():
     class Swap(weft.PeepholeGraphPass):
         @weft.visit.on_type(weft.ops.SinOp)
-        def visit(self, op):
+        def visit(self, op: weft.TensorOp):
             self.replace_op(op, weft.cos(op.args[0]))
 
         @weft.visit.on_type(weft.ops.TanhOp)
-        def visit(self, op):  # noqa: F811
+        def visit(self, op: weft.TensorOp):  # noqa: F811
             self.replace_op(op, weft.exp(op.args[0]))
 
     x = weft.placeholder(())
@@ -206,7 +218,7 @@ def test_visitors_of_one_name_add_up():
     assert "exp(" in source
 
 
-def test_choosing_a_backend(monkeypatch):
+def test_choosing_a_backend(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("WEFT_BACKEND", raising=False)
     assert weft.make_transformer().transformer_name in ("native", "numpy")
     assert "numpy" in weft.transformer_choices()

@@ -49,7 +49,7 @@ CALLS = {
 
 @pytest.mark.parametrize("case", CALLS)
 @pytest.mark.parametrize("warm", [False, True], ids=["first call", "later call"])
-def test_a_call_that_does_not_fit(transformer, case, warm):
+def test_a_call_that_does_not_fit(transformer: weft.Transformer, case: str, warm: bool):
     arguments, options, error, words = CALLS[case]
     a, b = x(3), x(dtype="int32")
     state = weft.variable((), initial_value=0)
@@ -66,7 +66,7 @@ def test_a_call_that_does_not_fit(transformer, case, warm):
     assert transformer.get_value(state).item() == 1 + warm
 
 
-def test_feed_dict_that_does_not_fit(transformer):
+def test_feed_dict_that_does_not_fit(transformer: weft.Transformer):
     a, b, other = x(), x(), x()
     c = transformer.computation(a + b, a, b)
     with pytest.raises(ArgumentError, match="no parameters") as caught:
@@ -79,7 +79,7 @@ def test_feed_dict_that_does_not_fit(transformer):
         c(1, 2, color=3)
 
 
-def test_an_unknown_length_that_is_not_given(transformer):
+def test_an_unknown_length_that_is_not_given(transformer: weft.Transformer):
     n = weft.Axis(None, "N")
     state = weft.variable((n,))
     c = transformer.computation(state + 1)
@@ -89,7 +89,7 @@ def test_an_unknown_length_that_is_not_given(transformer):
     assert transformer.computation(state + 1, axes={n: 3})().tolist() == [1, 1, 1]
 
 
-def test_lengths_that_conflict(transformer):
+def test_lengths_that_conflict(transformer: weft.Transformer):
     n = weft.Axis(None, "N")
     a, b = x(n), x(n)
     c = transformer.computation(a + b, a, b)
@@ -111,19 +111,19 @@ def test_a_length_above_its_maximum_is_refused(transformer: Any) -> None:
         transformer.computation(x + 1, x, axes={n: 5})
 
 
-def test_a_length_that_is_given_but_not_unknown(transformer):
+def test_a_length_that_is_given_but_not_unknown(transformer: weft.Transformer):
     with pytest.raises(ArgumentError, match="not unknown") as caught:
         transformer.computation(x(H), axes={H: 3})
     assert f'File "{__file__}", line' in str(caught.value)
 
 
-def test_results_that_are_no_ops(transformer):
+def test_results_that_are_no_ops(transformer: weft.Transformer):
     with pytest.raises(ArgumentError, match="returns ops, not 3"):
         transformer.computation([x(), 3])
     assert len(transformer.computations) == 0
 
 
-def test_a_value_of_another_shape_or_dtype_for_a_state(transformer):
+def test_a_value_of_another_shape_or_dtype_for_a_state(transformer: weft.Transformer):
     state = weft.variable((2,), dtype="int32", initial_value=[1, 2])
     for wrong, error in (
         ([1, 2, 3], AxesError), ([np.nan, 1], DTypeError), ([1.5, 1], DTypeError)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 import types
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,7 +47,7 @@ def test_an_executor_may_be_any_callable():
         def __init__(self):
             self.calls = 0
 
-        def __call__(self, x):
+        def __call__(self, x: np.ndarray):
             self.calls += 1
             return x * 3
 
@@ -89,7 +90,7 @@ def test_the_generated_source_is_in_tracebacks():
         pass
 
     class Failing:
-        def __call__(self, *_args):
+        def __call__(self, *_args: Any):
             raise Broken
 
     x = weft.placeholder((3,))
@@ -106,7 +107,7 @@ def test_the_generated_source_is_in_tracebacks():
     assert any("<weft numpy" in line and "perform" in line for line in lines)
 
 
-def test_two_transformers_share_a_graph_and_not_its_state(backend):
+def test_two_transformers_share_a_graph_and_not_its_state(backend: str):
     w = weft.variable((), initial_value=5)
     weft.assign(w, w + 1)
     first = weft.make_transformer(backend).computation(w)
@@ -115,7 +116,7 @@ def test_two_transformers_share_a_graph_and_not_its_state(backend):
     assert [second().item(), first().item(), second().item()] == [6, 8, 7]
 
 
-def test_a_computation_after_the_first_call_sees_the_state(transformer):
+def test_a_computation_after_the_first_call_sees_the_state(transformer: weft.Transformer):
     w = weft.variable((2,), initial_value=[1, 2])
     with weft.saved_user_deps():
         double = weft.assign(w, w * 2)
@@ -128,7 +129,7 @@ def test_a_computation_after_the_first_call_sees_the_state(transformer):
     assert len(transformer.device_buffers) <= buffers + 1
 
 
-def test_results_belong_to_the_caller(transformer):
+def test_results_belong_to_the_caller(transformer: weft.Transformer):
     w = weft.variable((2,), initial_value=[1, 2])
     weft.assign(w, w + 1)
     c = transformer.computation(w)
@@ -141,7 +142,7 @@ def test_results_belong_to_the_caller(transformer):
     assert c().tolist() == [4, 5]
 
 
-def test_constants_and_parameters_are_not_handed_out(transformer):
+def test_constants_and_parameters_are_not_handed_out(transformer: weft.Transformer):
     c, x = weft.constant([1.0, 2.0]), weft.placeholder((2,))
     value = np.array([5, 6], np.float32)
     first = transformer.computation([c, x, c], x)(value)
@@ -150,7 +151,7 @@ def test_constants_and_parameters_are_not_handed_out(transformer):
     assert transformer.computation(c)().tolist() == [1, 2]
 
 
-def test_results_come_in_the_structure_that_was_asked_for(transformer):
+def test_results_come_in_the_structure_that_was_asked_for(transformer: weft.Transformer):
     x = weft.placeholder(())
     y = x + 1
     assert transformer.computation(y, x)(1).item() == 2
@@ -161,7 +162,7 @@ def test_results_come_in_the_structure_that_was_asked_for(transformer):
     assert transformer.computation([])() == ()
 
 
-def test_out_receives_the_results(transformer):
+def test_out_receives_the_results(transformer: weft.Transformer):
     x = weft.placeholder((2,))
     c = transformer.computation([x + 1, x * 2], x)
     out = [np.empty(2, np.float32), np.empty(2, np.float32)]
@@ -170,7 +171,7 @@ def test_out_receives_the_results(transformer):
     assert [a.tolist() for a in out] == [[2, 3], [2, 4]]
 
 
-def test_out_may_be_the_memory_of_an_argument(transformer):
+def test_out_may_be_the_memory_of_an_argument(transformer: weft.Transformer):
     x = weft.placeholder((4,))
     y = weft.tanh(x)
     c = transformer.computation([y + 1, x * y], x)
@@ -181,7 +182,7 @@ def test_out_may_be_the_memory_of_an_argument(transformer):
         np.testing.assert_array_equal(mine, theirs)
 
 
-def test_feed_dict_gives_arguments_by_placeholder(transformer):
+def test_feed_dict_gives_arguments_by_placeholder(transformer: weft.Transformer):
     x, y = weft.placeholder(()), weft.placeholder(())
     c = transformer.computation(x - y, "all")
     assert c.parameters == (x, y)
@@ -189,7 +190,7 @@ def test_feed_dict_gives_arguments_by_placeholder(transformer):
     assert c(5, feed_dict={y: 2}).item() == 3
 
 
-def test_calls_from_several_threads_do_not_meet(transformer):
+def test_calls_from_several_threads_do_not_meet(transformer: weft.Transformer):
     from concurrent.futures import ThreadPoolExecutor
 
     x = weft.placeholder((50, 50))
@@ -202,7 +203,7 @@ def test_calls_from_several_threads_do_not_meet(transformer):
         np.testing.assert_array_equal(array, expected[number % 16])
 
 
-def test_a_shared_operand_is_fused_and_takes_no_memory(transformer):
+def test_a_shared_operand_is_fused_and_takes_no_memory(transformer: weft.Transformer):
     x = weft.placeholder((2,))
     x1 = x + x
     y = x1 * x1 - x

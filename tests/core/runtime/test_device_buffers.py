@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -12,19 +15,19 @@ from weft.ir.description import TensorDescription, contiguous
 PLACE = contiguous((3, 4), np.dtype("float32"))
 
 
-def buffer(transformer, name="mine"):
+def buffer(transformer: weft.Transformer, name: str = "mine"):
     storage = transformer.device_buffer_storage(48, name)
     return storage, storage.device_tensor(PLACE)
 
 
-def works(storage, tensor):
+def works(storage: weft.DeviceBufferStorage, tensor: weft.DeviceTensor):
     assert storage.allocated
     assert not tensor.get().any()
     tensor[...] = np.arange(12).reshape(3, 4)
     assert tensor[1, ::2].tolist() == [4, 6]
 
 
-def test_a_buffer_is_allocated_by_whatever_comes_next(backend):
+def test_a_buffer_is_allocated_by_whatever_comes_next(backend: str):
     x = weft.placeholder((2,))
     with weft.make_transformer(backend) as transformer:
         early = buffer(transformer)
@@ -43,7 +46,7 @@ def test_a_buffer_is_allocated_by_whatever_comes_next(backend):
         assert not transformer.unallocated
 
 
-def test_a_buffer_without_memory_says_so(backend):
+def test_a_buffer_without_memory_says_so(backend: str):
     if backend.startswith("array-api"):
         pytest.skip("its arrays are made when they are asked for")
     with weft.make_transformer(backend) as transformer:
@@ -61,7 +64,7 @@ NO_SIZE = [-1, 2.5, "a", None, True, np.True_, np.float32(8), [8], (8,), -(2**70
 
 
 @pytest.mark.parametrize("size", NO_SIZE, ids=repr)
-def test_the_size_of_a_buffer_is_a_number_of_bytes(backend, size):
+def test_the_size_of_a_buffer_is_a_number_of_bytes(backend: str, size: Any):
     with weft.make_transformer(backend) as transformer:
         with pytest.raises(ArgumentError, match=r"buffer odd: its size .*at least 0") as caught:
             transformer.device_buffer_storage(size, "odd")
@@ -109,7 +112,7 @@ NO_DESCRIPTION = {
 }
 
 
-def test_a_tensor_fits_into_its_buffer(backend):
+def test_a_tensor_fits_into_its_buffer(backend: str):
     with weft.make_transformer(backend) as transformer:
         storage = transformer.device_buffer_storage(48, "mine")
         for allocate in (lambda: None, transformer.initialize):
@@ -129,7 +132,7 @@ def test_a_tensor_fits_into_its_buffer(backend):
                 assert (tensor.get() == 1).all()
 
 
-def test_nothing_is_left_of_a_closed_transformer(backend):
+def test_nothing_is_left_of_a_closed_transformer(backend: str):
     state = weft.variable((2,), initial_value=[1, 2])
     with weft.make_transformer(backend) as transformer:
         storage, tensor = buffer(transformer)
@@ -149,7 +152,7 @@ def test_nothing_is_left_of_a_closed_transformer(backend):
     assert not transformer.device_buffers
 
 
-def uses_of(tensor):
+def uses_of(tensor: weft.DeviceTensor):
     return [
         tensor.get,
         lambda: tensor.get(np.zeros(tensor.shape, tensor.dtype)),
@@ -164,7 +167,7 @@ class NoCode(weft.NumPyTransformer):
 
     fails = True
 
-    def transform_ordered_ops(self, program, ordered_ops, name):
+    def transform_ordered_ops(self, program: weft.Program, ordered_ops: list[Any], name: str):
         if self.fails:
             raise RuntimeError("no code")
         return super().transform_ordered_ops(program, ordered_ops, name)
@@ -188,14 +191,14 @@ class Doubled(weft.PeepholeGraphPass):
     """Takes twice the constants."""
 
     @weft.visit.on_type(weft.ops.AddOp)
-    def visit(self, op):
+    def visit(self, op: weft.TensorOp):
         self.replace_op(op, weft.subtract(op.args[0], op.args[1] * -2))
 
 
 class Own(weft.NumPyTransformer):
     """Builds its list of passes in the constructor, as the document on transformers has it."""
 
-    def __init__(self, passes_of_mine, **options):
+    def __init__(self, passes_of_mine: Any, **options: Any):
         super().__init__(**options)
         self.graph_passes = passes_of_mine
 
@@ -213,7 +216,7 @@ def test_a_constructor_builds_the_list_of_passes():
 
 
 @pytest.mark.parametrize("wrong", [None, "decompose", Doubled(), [Doubled], [3]])
-def test_a_list_of_passes_holds_passes(wrong):
+def test_a_list_of_passes_holds_passes(wrong: Any):
     with pytest.raises(ArgumentError, match=r"graph_passes|passes="):
         Own(wrong)
 
@@ -229,7 +232,7 @@ TOO_EARLY = {
 
 
 @pytest.mark.parametrize("use", TOO_EARLY.values(), ids=TOO_EARLY)
-def test_a_constructor_makes_the_transformer_first(use):
+def test_a_constructor_makes_the_transformer_first(use: Callable[..., Any]):
     class Hasty(weft.NumPyTransformer):
         def __init__(self):
             use(self)
@@ -252,7 +255,7 @@ def test_a_constructor_makes_the_transformer_first(use):
         "get_value(self)",
     ],
 )
-def test_a_method_with_other_parameters_is_refused_when_the_class_is_defined(method):
+def test_a_method_with_other_parameters_is_refused_when_the_class_is_defined(method: str):
     with pytest.raises(BackendError, match="takes other parameters than") as caught:
         exec(f"class Old(weft.NumPyTransformer):\n    def {method}: ...", {"weft": weft})
     assert f"Old.{method}" in str(caught.value)
@@ -260,7 +263,9 @@ def test_a_method_with_other_parameters_is_refused_when_the_class_is_defined(met
 
 
 @pytest.mark.parametrize("values", [([1, 2],), ([1, 2], "computed")], ids=["copied", "both"])
-def test_the_computation_of_initial_values_does_not_claim_to_be_pending(values, transformer):
+def test_the_computation_of_initial_values_does_not_claim_to_be_pending(
+    values: tuple[Any, ...], transformer: weft.Transformer
+):
     computed = weft.exp(weft.constant([0.0, 0.0]))
     states = [
         weft.variable((2,), initial_value=computed if value == "computed" else value)
@@ -276,7 +281,7 @@ def test_the_computation_of_initial_values_does_not_claim_to_be_pending(values, 
     assert transformer.get_value(states[0]).tolist() == [1, 2]
 
 
-def device_buffer(transformer, nbytes=48):
+def device_buffer(transformer: weft.Transformer, nbytes: int = 48):
     storage = transformer.device_buffer_storage(nbytes, "test")
     assert storage in transformer.device_buffers
     assert not storage.allocated
@@ -284,7 +289,7 @@ def device_buffer(transformer, nbytes=48):
     return storage
 
 
-def test_device_tensors_copy_to_and_from_numpy(transformer):
+def test_device_tensors_copy_to_and_from_numpy(transformer: weft.Transformer):
     storage = device_buffer(transformer)
     tensor = storage.device_tensor(contiguous((3, 4), weft.float32))
     storage.transform_allocate()
@@ -304,7 +309,7 @@ def test_device_tensors_copy_to_and_from_numpy(transformer):
     assert kept[1, 1] == 100
 
 
-def test_views_of_one_buffer_see_each_others_writes(transformer):
+def test_views_of_one_buffer_see_each_others_writes(transformer: weft.Transformer):
     storage = device_buffer(transformer)
     whole = contiguous((3, 4), weft.float32)
     turned = whole.slice([(0, 2, 2), (1, 2, 1)]).transpose((1, 0))

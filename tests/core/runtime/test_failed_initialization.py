@@ -39,7 +39,7 @@ class UnruledOp(weft.TensorOp):
         return self.args[0].axes, self.args[0].dtype
 
 
-def test_ops_without_a_rule_are_all_listed_and_stop_nobody_else(transformer):
+def test_ops_without_a_rule_are_all_listed_and_stop_nobody_else(transformer: weft.Transformer):
     a = x(2)
     first, second = UnruledOp(a), UnruledOp(a * 2)
     bad = transformer.computation([first, second], a)
@@ -54,7 +54,9 @@ def test_ops_without_a_rule_are_all_listed_and_stop_nobody_else(transformer):
     assert transformer.computation(a * 3, a)([1, 2]).tolist() == [3, 6]
 
 
-def test_a_second_try_has_memory_of_its_own(transformer, monkeypatch):
+def test_a_second_try_has_memory_of_its_own(
+    transformer: weft.Transformer, monkeypatch: pytest.MonkeyPatch
+):
     a = x(300)
     twice = transformer.computation(a * np.arange(300, dtype="float32"), a)
     program = twice.programs[()]
@@ -79,7 +81,12 @@ STEPS = [
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("warm", [False, True], ids=["first", "later"])
 def test_an_exception_in_the_middle_of_initialization(
-    transformer, monkeypatch, error, step, after, warm
+    transformer: weft.Transformer,
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[Any],
+    step: str,
+    after: bool,
+    warm: bool,
 ):
     a = x(64)
     state = weft.variable((64,), initial_value=1)
@@ -128,7 +135,9 @@ ATTEMPTS = {
 
 @pytest.mark.parametrize("others", [0, 1])
 @pytest.mark.parametrize("name", ATTEMPTS)
-def test_nobody_keeps_an_error(name, others, transformer, monkeypatch):
+def test_nobody_keeps_an_error(
+    name: str, others: int, transformer: weft.Transformer, monkeypatch: pytest.MonkeyPatch
+):
     """Its traceback holds the frames of all who called; the collector need not run to free them."""
     length, attempt = ATTEMPTS[name]
     a = x(length)
@@ -156,7 +165,9 @@ def test_nobody_keeps_an_error(name, others, transformer, monkeypatch):
         gc.enable()
 
 
-def test_an_initializer_that_fails_runs_again(transformer, monkeypatch):
+def test_an_initializer_that_fails_runs_again(
+    transformer: weft.Transformer, monkeypatch: pytest.MonkeyPatch
+):
     state = weft.variable((2,), initial_value=weft.constant([1.0, 2.0]) + 0)
     c = transformer.computation(state * 2)
     real = transformer.transform_ordered_ops

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -54,7 +55,9 @@ def counter() -> Any:
     return count
 
 
-def test_threads_that_call_first_compile_once(transformer, lock, monkeypatch):
+def test_threads_that_call_first_compile_once(
+    transformer: weft.Transformer, lock: WatchedLock, monkeypatch: pytest.MonkeyPatch
+):
     computation = transformer.computation(counter())
     compiled = []
     transform = transformer.transform_ordered_ops
@@ -87,13 +90,19 @@ def product() -> tuple[Any, Any]:
     ids=["state", "no-state"],
 )
 def test_a_call_waits_for_the_thread_that_compiles(
-    transformer, lock, monkeypatch, step, parts, argument, wanted
+    transformer: weft.Transformer,
+    lock: WatchedLock,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+    parts: Callable[..., Any],
+    argument: tuple[Any, ...],
+    wanted: set[int],
 ):
     computation = transformer.computation(*parts())
     original = getattr(transformer, step)
     others = []
 
-    def interrupted(*args):
+    def interrupted(*args: Any):
         if not others:
             others.append(call_in_another(lambda: computation(*argument), lock))
         return original(*args)
@@ -107,7 +116,9 @@ def test_a_call_waits_for_the_thread_that_compiles(
 
 
 @pytest.mark.parametrize("step", ["finish_transform", "allocate_storage"])
-def test_a_state_is_ready_when_another_thread_asks_for_it(transformer, lock, monkeypatch, step):
+def test_a_state_is_ready_when_another_thread_asks_for_it(
+    transformer: weft.Transformer, lock: WatchedLock, monkeypatch: pytest.MonkeyPatch, step: str
+):
     state = counter()
     computation = transformer.computation(state)
     original = getattr(transformer, step)

@@ -191,7 +191,7 @@ def test_a_backend_that_knows_nothing_of_this_copies() -> None:
     assert (weft_array_api.ArrayTransformer(np).computation(w)() == values).all()
 
 
-def test_initializers_run_once(transformer):
+def test_initializers_run_once(transformer: weft.Transformer):
     calls = []
 
     def first_value():
@@ -210,7 +210,7 @@ def test_initializers_run_once(transformer):
     assert transformer.init_computation.name.startswith("init")
 
 
-def test_a_later_computation_brings_only_its_own_initializers(transformer):
+def test_a_later_computation_brings_only_its_own_initializers(transformer: weft.Transformer):
     w = weft.variable((), initial_value=3)
     with weft.saved_user_deps():
         up = weft.assign(w, w + 1)
@@ -221,7 +221,7 @@ def test_a_later_computation_brings_only_its_own_initializers(transformer):
     assert transformer.get_value(w).item() == 4
 
 
-def test_an_initial_value_may_depend_on_another_variable(transformer):
+def test_an_initial_value_may_depend_on_another_variable(transformer: weft.Transformer):
     w = weft.variable((), initial_value=3)
     v = weft.variable((), initial_value=w * 2)
     u = weft.variable((), initial_value=v + w)

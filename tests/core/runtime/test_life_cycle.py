@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,9 +13,9 @@ from weft import plugins
 from weft.plugins import hookimpl
 
 
-def broken(x, label):
+def broken(x: weft.TensorOp, label: str):
     class Failing(weft.GraphPass):
-        def do_pass(self, graph, target):
+        def do_pass(self, graph: weft.Graph, target: weft.Target):
             if any(op.label == label for op in graph.ops):
                 raise ValueError(f"refused {label}")
             return graph
@@ -82,7 +85,7 @@ def test_a_closed_transformer_refuses_everything():
 def test_a_hook_that_fails_is_named():
     class Observer:
         @hookimpl
-        def weft_computation_compiled(self, computation):
+        def weft_computation_compiled(self, computation: weft.Computation):
             raise ValueError("the observer stumbles")
 
     observer = Observer()
@@ -109,7 +112,7 @@ def test_a_hook_that_fails_is_named():
         (lambda t, x: weft.make_transformer("numpy", passes="decompose"), r"\['decompose'\]"),
     ],
 )
-def test_what_a_wrong_use_says(use, message):
+def test_what_a_wrong_use_says(use: Callable[..., Any], message: str):
     with pytest.raises(weft.errors.ArgumentError, match=message):
         use(weft.make_transformer("numpy"), weft.placeholder((2,)))
 
@@ -117,7 +120,7 @@ def test_what_a_wrong_use_says(use, message):
 def test_an_error_in_a_visitor_names_pass_and_op():
     class Careless(weft.PeepholeGraphPass):
         @weft.visit.on_type(weft.ops.ExpOp)
-        def visit(self, op):
+        def visit(self, op: weft.TensorOp):
             raise KeyError("oops")
 
     x = weft.placeholder(())
@@ -153,7 +156,7 @@ def test_buffers_are_allocated_once_by_the_first_call():
     assert len(seen) == 1
 
 
-def test_a_transformer_without_computations_can_be_initialized(transformer):
+def test_a_transformer_without_computations_can_be_initialized(transformer: weft.Transformer):
     transformer.initialize()
     transformer.initialize()
     assert transformer.initialized
@@ -163,16 +166,16 @@ def test_a_transformer_without_computations_can_be_initialized(transformer):
 class Recorder(weft.NumPyTransformer):
     """Notes the steps of the life cycle."""
 
-    def __init__(self, **options):
+    def __init__(self, **options: Any):
         super().__init__(**options)
         self.log = []
 
-    def run_registered_graph_passes(self, programs):
+    def run_registered_graph_passes(self, programs: list[Any]):
         programs = list(programs)
         self.log.append(("passes", [program.name for program in programs]))
         super().run_registered_graph_passes(programs)
 
-    def initialize_tensor_descriptions(self, program):
+    def initialize_tensor_descriptions(self, program: weft.Program):
         before = set(self.device_buffers)
         super().initialize_tensor_descriptions(program)
         new = [storage for storage in self.device_buffers if storage not in before]
@@ -184,7 +187,7 @@ class Recorder(weft.NumPyTransformer):
     def finish_transform_allocate(self):
         self.log.append(("finish allocation", len(self.allocations)))
 
-    def transform_ordered_ops(self, program, ordered_ops, name):
+    def transform_ordered_ops(self, program: weft.Program, ordered_ops: list[Any], name: str):
         place = {step.op: number for number, step in enumerate(ordered_ops)}
         for op, number in place.items():
             assert all(place.get(arg, -1) < number for arg in op.args)
@@ -200,7 +203,7 @@ class Recorder(weft.NumPyTransformer):
         super().allocate_storage()
 
 
-def computed(*values):
+def computed(*values: Any):
     """Return what a program computes; constants are copied without one."""
     return weft.exp(weft.log(weft.constant(np.array(values, np.float32))))
 

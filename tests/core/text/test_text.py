@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import os
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,14 +16,14 @@ from weft.errors import ParseError
 from weft.ir.storage import AssignableTensorOp
 
 
-def round_trip(graph):
+def round_trip(graph: weft.Graph):
     text = graph.text(full=True)
     parsed = weft.parse(text)
     assert parsed.text(full=True) == text
     return parsed
 
 
-def run(graph, *arguments):
+def run(graph: weft.Graph, *arguments: Any):
     return weft.make_transformer("numpy").computation(graph)(*arguments)
 
 
@@ -125,7 +126,7 @@ SCALARS = [
     [(dtype, value) for dtype, values in SCALARS for value in (*values, values)],
     ids=str,
 )
-def test_constants_survive_to_the_bit(dtype, value):
+def test_constants_survive_to_the_bit(dtype: str, value: Any):
     constant = weft.constant(value, dtype=dtype)
     (parsed,) = round_trip(weft.capture([constant])).outputs
     assert parsed.dtype == constant.dtype
@@ -134,7 +135,7 @@ def test_constants_survive_to_the_bit(dtype, value):
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (17,), (40, 50), (1, 1, 1)])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int16", "bool"])
-def test_large_and_empty_constants_survive(shape, dtype):
+def test_large_and_empty_constants_survive(shape: tuple[int, ...], dtype: str):
     value = np.random.default_rng(0).normal(size=shape) * 10
     constant = weft.constant(np.rint(value), dtype=dtype)
     (parsed,) = round_trip(weft.capture([constant])).outputs
@@ -157,7 +158,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_names_of_any_kind_survive(name):
+def test_names_of_any_kind_survive(name: str):
     axis, unknown = weft.Axis(2, name), weft.Axis(None, name + "?")
     x = weft.placeholder((axis, unknown), name=name)
     w = weft.variable((axis,), name=name)
@@ -172,7 +173,7 @@ def test_names_of_any_kind_survive(name):
 @pytest.mark.parametrize(
     "filename", ["a b#c:7.py", "x\nstate('evil', 'variable', float32())", "\r"]
 )
-def test_file_names_of_any_kind_stay_on_their_line(filename):
+def test_file_names_of_any_kind_stay_on_their_line(filename: str):
     scope = {"weft": weft}
     exec(compile("x = weft.placeholder((2,))\ny = x + 1", filename, "exec"), scope)
     text = weft.capture([scope["y"]], [scope["x"]]).text()
@@ -184,7 +185,7 @@ def test_file_names_of_any_kind_stay_on_their_line(filename):
 
 @given(name=st.text(max_size=20))
 @settings(max_examples=60, deadline=None)
-def test_random_names_survive(name):
+def test_random_names_survive(name: str):
     x = weft.placeholder((weft.Axis(3, name or "x"),), name=name or "x")
     parsed = round_trip(weft.capture([x * 2], [x], name=name))
     assert parsed.inputs[0].axes == x.axes
@@ -251,7 +252,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("text", MALFORMED, ids=lambda text: repr(text)[:60])
-def test_malformed_text_is_an_error_with_line_and_column(text):
+def test_malformed_text_is_an_error_with_line_and_column(text: str):
     with pytest.raises(ValueError, match=MALFORMED[text]) as caught:
         weft.parse(text)
     assert isinstance(caught.value, ParseError)
@@ -263,7 +264,7 @@ def test_malformed_text_is_an_error_with_line_and_column(text):
     "call",
     ["__import__('os').system('x')", "eval('boom()')", "exec('boom()')", "boom()", "print(boom)"],
 )
-def test_nothing_is_executed(call, monkeypatch):
+def test_nothing_is_executed(call: str, monkeypatch: pytest.MonkeyPatch):
     ran = []
     for name in ("eval", "exec", "open"):
         monkeypatch.setattr(builtins, name, lambda *args: ran.append(args))
@@ -302,7 +303,7 @@ def test_maxima_of_lengths_are_in_the_text() -> None:
 
 @given(st.data())
 @settings(max_examples=100, deadline=None)
-def test_a_text_with_a_flaw_is_a_parse_error_or_a_graph(data):
+def test_a_text_with_a_flaw_is_a_parse_error_or_a_graph(data: st.DataObject):
     w, x = weft.variable((2,), name="w"), weft.placeholder((2, weft.symbol("n")), name="x")
     weft.assign(w, weft.sum(x, 1) + w)
     text = weft.capture([w, x * 2], [x]).text(full=True)

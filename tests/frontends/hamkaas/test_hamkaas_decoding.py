@@ -15,12 +15,13 @@ from weft.kernels import FusedOp
 from weft.plan.plan import STATE
 from weft.plugins.entrypoints import DEFAULT_PIPELINE
 from weft_hamkaas import HamKaasModel, HamKaasPlugin
+from weft_hamkaas.nodes import SumNode
 
 SIZES = Sizes()
 WORDS = [(5 * position + 3) % SIZES.words for position in range(SIZES.positions)]
 
 
-def test_decoding_equals_a_plain_transformer_over_32_positions(backend):
+def test_decoding_equals_a_plain_transformer_over_32_positions(backend: str):
     values = weights(SIZES)
     model = HamKaasPlugin(backend).compile_model(decode_step(SIZES, values))
     transformer = model.computation.transformer
@@ -56,13 +57,13 @@ into memory that is there before.
 """
 
 
-def device_bytes(transformer):
+def device_bytes(transformer: weft.Transformer):
     """Return the memory that is taken from a device, which Python does not see; 0 without one."""
     device = getattr(transformer, "device", None)
     return device.live_bytes if device else 0
 
 
-def test_a_token_compiles_nothing_and_allocates_its_logits_only(backend):
+def test_a_token_compiles_nothing_and_allocates_its_logits_only(backend: str):
     values = weights(LARGE)
     model = HamKaasPlugin(backend).compile_model(decode_step(LARGE, values))
     inputs = step_inputs(LARGE, values, 1, 0)
@@ -92,7 +93,7 @@ def test_a_token_compiles_nothing_and_allocates_its_logits_only(backend):
     np.testing.assert_allclose(logits, first, rtol=0, atol=1e-5)
 
 
-def unfused(node):
+def unfused(node: SumNode):
     passes = [name for name in DEFAULT_PIPELINE if name != "fusion"]
     return HamKaasModel(node, weft.make_transformer("numpy", passes=passes))
 
@@ -121,6 +122,6 @@ def test_a_decoder_becomes_fewer_kernels_and_each_layer_has_the_same_ones():
 
 
 @pytest.mark.parametrize("flag", [True, False])
-def test_products_are_fused_with_what_follows_them_whether_asked_for_or_not(flag):
+def test_products_are_fused_with_what_follows_them_whether_asked_for_or_not(flag: bool):
     model = HamKaasPlugin().compile_model(mnist(), use_cudnn=flag)
     assert model.fusion_statistics.kernels == 2

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from hamkaas_models import floats, index
@@ -24,7 +27,7 @@ def filling():
     return BufferTensor("float32", [5]).replace(InputTensor("x", "float32", [2]), *ends())
 
 
-def test_a_buffer_keeps_what_is_written_over_five_evaluations(backend):
+def test_a_buffer_keeps_what_is_written_over_five_evaluations(backend: str):
     model = HamKaasPlugin(backend).compile_model(filling())
     expected = np.zeros(5, np.float32)
     for run in range(5):
@@ -49,7 +52,9 @@ def test_models_of_one_buffer_do_not_share_it():
     ("begin", "end"),
     [(-1, 1), (4, 6), (5, 7), (0, 1), (0, 3), (2, 0), (-3, -1), (2**62, 2**62 + 2)],
 )
-def test_bounds_out_of_range_end_the_call_and_write_nothing(begin, end, backend, models):
+def test_bounds_out_of_range_end_the_call_and_write_nothing(
+    begin: int, end: int, backend: str, models: Callable[..., Any]
+):
     model, kept = models(backend)
     given = {"x": floats(2), "begin": index(begin), "end": index(end)}
     with pytest.raises(
@@ -66,7 +71,7 @@ def models():
     """Return a function from a backend to a model, compiled once, and what is written to it."""
     found = {}
 
-    def model(backend):
+    def model(backend: str):
         if backend not in found:
             found[backend] = HamKaasPlugin(backend).compile_model(filling())
         return found[backend], floats(2, seed=9)
@@ -74,7 +79,7 @@ def models():
     return model
 
 
-def test_a_prefix_out_of_range_ends_the_call_and_writes_nothing(backend):
+def test_a_prefix_out_of_range_ends_the_call_and_writes_nothing(backend: str):
     x = InputTensor("x", "float32", [3])
     length = InputTensor("length", "int64", [1])
     kept = BufferTensor("float32", [3]).replace(x, 0, 3)
@@ -86,7 +91,7 @@ def test_a_prefix_out_of_range_ends_the_call_and_writes_nothing(backend):
     np.testing.assert_array_equal(found, 2 * floats(3))
 
 
-def test_what_reads_later_sees_the_new_elements_through_any_handle(backend):
+def test_what_reads_later_sees_the_new_elements_through_any_handle(backend: str):
     buffer = BufferTensor("float32", [4])
     flat = buffer.reshape([2, 2])
     before = flat.relu()
@@ -101,7 +106,7 @@ def test_what_reads_later_sees_the_new_elements_through_any_handle(backend):
         np.testing.assert_allclose(model.evaluate(), aliased(root, {}, {buffer: state}), rtol=1e-6)
 
 
-def test_writes_into_views_of_views_land_in_the_buffer(backend):
+def test_writes_into_views_of_views_land_in_the_buffer(backend: str):
     buffer = BufferTensor("float32", [4, 3, 2])
     view = buffer[1:4].reshape([9, 2])[2:8].reshape([3, 2, 2])[1:3]
     new = InputTensor("x", "float32", [1, 2, 2])
@@ -129,7 +134,7 @@ def test_an_input_is_replaced_in_a_copy():
 
 
 @pytest.mark.parametrize("kind", [InputTensor, BufferTensor, ConstantTensor])
-def test_the_result_may_be_a_leaf(kind):
+def test_the_result_may_be_a_leaf(kind: type[Any]):
     arguments = {InputTensor: ("x", "float32", [3]), BufferTensor: ("float32", [3])}
     node = kind(*arguments.get(kind, (floats(3),)))
     model = HamKaasPlugin().compile_model(node)
@@ -142,7 +147,7 @@ def test_the_result_may_be_a_leaf(kind):
     )
 
 
-def chain_of_writes(count, size=1000):
+def chain_of_writes(count: int, size: int = 1000):
     """Return products with parts of a buffer, each read before one more write to another part."""
     buffer = BufferTensor("float32", [count * size])
     weights = ConstantTensor(floats(size, 8))
@@ -155,7 +160,7 @@ def chain_of_writes(count, size=1000):
     return root
 
 
-def test_many_writes_to_a_buffer_are_all_made_in_place(backend):
+def test_many_writes_to_a_buffer_are_all_made_in_place(backend: str):
     model = HamKaasPlugin(backend).compile_model(chain_of_writes(6))
     plan = model.computation.plan
     plan.verify()
@@ -171,7 +176,7 @@ def test_many_writes_to_a_buffer_are_all_made_in_place(backend):
 
 
 @pytest.mark.parametrize("kind", [BufferTensor, InputTensor])
-def test_a_hundred_numbers_of_fibonacci_are_written_one_by_one(kind, backend):
+def test_a_hundred_numbers_of_fibonacci_are_written_one_by_one(kind: type[Any], backend: str):
     x = kind("float32", [100]) if kind is BufferTensor else kind("x", "float32", [100])
     given = {} if kind is BufferTensor else {"x": floats(100)}
     one = ConstantTensor(np.ones(1, np.float32))
@@ -197,7 +202,7 @@ def test_bounds_are_read_by_the_program():
     assert not any(type(step.op).__name__ == "AssertOp" for step in plan.steps), "nor by the host"
 
 
-def aliased(root, inputs, buffers):
+def aliased(root: hk.HamKaasNode, inputs: dict[str, Any], buffers: dict[Any, Any]):
     """Evaluate nodes as the lab does: one by one, with NumPy's views for what lies in other memory.
 
     `buffers` are arrays, which are written to.
@@ -230,7 +235,7 @@ def aliased(root, inputs, buffers):
 
 
 @st.composite
-def programs(draw):
+def programs(draw: st.DrawFn):
     """Return a node with effects on two buffers and an input, of 12 elements, and the buffers."""
     buffers = [BufferTensor("float32", [12]), BufferTensor("float32", [3, 4])]
     pool = [*buffers, InputTensor("x", "float32", [2, 6])]
@@ -261,28 +266,28 @@ def programs(draw):
     return total(root, pool[-1]), buffers
 
 
-def shapes_of(node):
+def shapes_of(node: hk.HamKaasNode):
     size = int(np.prod(node.get_shape()))
     return [(size,), (1, size), *((n, size // n) for n in (2, 3) if size % n == 0)]
 
 
-def parts(pool, new):
+def parts(pool: list[Any], new: np.ndarray):
     """Return what may replace elements like these: a constant, or nodes of the same shape."""
     return [ConstantTensor(new), *(n for n in pool if n.get_shape() == list(new.shape))]
 
 
-def total(root, node):
+def total(root: hk.MatMulNode | None, node: hk.HamKaasNode):
     """Return the sum of all elements so far, as far as they fit into twelve, and a node's."""
     flat = node.reshape([int(np.prod(node.get_shape()))])
     ones = ConstantTensor(np.ones((len_of(flat), 12), np.float32))
     return flat @ ones if root is None else root + flat @ ones
 
 
-def len_of(node):
+def len_of(node: hk.ReshapeNode):
     return node.get_shape()[0]
 
 
-def evaluate_and_compare(backend, program, runs=2):
+def evaluate_and_compare(backend: str, program: tuple[Any, ...], runs: int = 2):
     root, buffers = program
     model = HamKaasPlugin(backend).compile_model(root)
     model.computation.plan.verify()
@@ -299,13 +304,13 @@ def evaluate_and_compare(backend, program, runs=2):
 
 @settings(deadline=None, max_examples=60)
 @given(programs())
-def test_any_order_of_effects_is_that_of_the_lab(program):
+def test_any_order_of_effects_is_that_of_the_lab(program: Any):
     evaluate_and_compare("numpy", program)
 
 
 @settings(deadline=None, max_examples=3)
 @given(program=programs())
-def test_effects_on_devices_are_the_same(backend, program):
+def test_effects_on_devices_are_the_same(backend: str, program: tuple[Any, ...]):
     evaluate_and_compare(backend, program)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import runpy
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,24 +26,35 @@ DECODER = Path(__file__).with_name("hamkaas_decoder.py")
 PAGE = (ROOT / "docs" / "hamkaas.md").read_text()
 
 
-def run(monkeypatch, capsys, *arguments, program=EXAMPLE):
+def run(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *arguments: Any,
+    program: Path = EXAMPLE,
+):
     monkeypatch.setattr(sys, "argv", [str(program), *arguments])
     runpy.run_path(str(program), run_name="__main__")
     return capsys.readouterr().out
 
 
-def test_the_example_prints_the_listing_to_the_byte(monkeypatch, capsys):
+def test_the_example_prints_the_listing_to_the_byte(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     assert run(monkeypatch, capsys) == MNIST
 
 
-def test_the_example_is_computed_and_close_to_numpy(monkeypatch, capsys):
+def test_the_example_is_computed_and_close_to_numpy(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     said = run(monkeypatch, capsys, "--evaluate")
     assert said.startswith(MNIST)
     assert "arena 512000 bytes" in said
     assert float(said.split()[-1]) < 1e-4
 
 
-def test_the_page_shows_what_the_command_prints_of_the_example(monkeypatch, capsys, tmp_path):
+def test_the_page_shows_what_the_command_prints_of_the_example(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
     (tmp_path / "digits.hk").write_text(run(monkeypatch, capsys))
     command = ["run", str(tmp_path / "digits.hk"), "--plan", "--backend", "numpy"]
     account = CliRunner().invoke(app, command).stdout.rpartition("\n\n")[2]
@@ -51,7 +63,12 @@ def test_the_page_shows_what_the_command_prints_of_the_example(monkeypatch, caps
 
 
 @pytest.mark.parametrize("program", [EXAMPLE, DECODER], ids=["digits", "decoder"])
-def test_the_page_shows_which_steps_became_which_kernels(program, monkeypatch, capsys, tmp_path):
+def test_the_page_shows_which_steps_became_which_kernels(
+    program: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+):
     model = tmp_path / "model.hk"
     model.write_text(run(monkeypatch, capsys, program=program))
     done = CliRunner().invoke(app, ["run", str(model), "--steps", "--backend", "numpy"])
@@ -64,7 +81,7 @@ def test_the_page_shows_which_steps_became_which_kernels(program, monkeypatch, c
     ("columns", "kernels"),
     [(4, ["multiply_add_relu_matmul"]), (4000, ["multiply_add_relu", "matmul_relu"])],
 )
-def test_what_stands_before_a_narrow_product_is_in_its_kernel(columns, kernels):
+def test_what_stands_before_a_narrow_product_is_in_its_kernel(columns: int, kernels: list[str]):
     x = InputTensor("x", "float32", [2, 3])
     product = (x + x * x).relu() @ ConstantTensor(np.ones((3, columns), np.float32))
     model = hk.HamKaasPlugin("numpy").compile_model(product.relu())

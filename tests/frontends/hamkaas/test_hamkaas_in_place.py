@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hamkaas_models import floats, index
@@ -20,46 +22,46 @@ def parts():
     return BufferTensor("float32", [ROWS, COLUMNS]), new, ends
 
 
-def relu(x):
+def relu(x: np.ndarray):
     return np.maximum(x, 0)
 
 
-def beside(buffer, new, ends):
+def beside(buffer: BufferTensor, new: InputTensor, ends: tuple[Any, ...]):
     return buffer[0:1].relu() + buffer.replace(new, *ends)[0:1]
 
 
-def beside_in_numpy(buffer, new, at):
+def beside_in_numpy(buffer: np.ndarray, new: np.ndarray, at: int):
     old = relu(buffer[0:1])
     buffer[at] = new
     return old + buffer[0:1]
 
 
-def of_itself(buffer, new, ends):
+def of_itself(buffer: BufferTensor, new: InputTensor, ends: tuple[Any, ...]):
     return buffer.replace(buffer[5:6], *ends)[5:6].relu() + new
 
 
-def of_itself_in_numpy(buffer, new, at):
+def of_itself_in_numpy(buffer: np.ndarray, new: np.ndarray, at: int):
     buffer[at] = buffer[5].copy()
     return relu(buffer[5:6]) + new
 
 
-def twice(buffer, new, ends):
+def twice(buffer: BufferTensor, new: InputTensor, ends: tuple[Any, ...]):
     first = buffer.replace(new, *ends)[0:1].relu()
     return first + buffer.replace(buffer[0:1] + new, 3, 4)[3:4]
 
 
-def twice_in_numpy(buffer, new, at):
+def twice_in_numpy(buffer: np.ndarray, new: np.ndarray, at: int):
     buffer[at] = new
     first = relu(buffer[0:1])
     buffer[3] = buffer[0] + new
     return first + buffer[3:4]
 
 
-def the_buffer(buffer, new, ends):
+def the_buffer(buffer: BufferTensor, new: InputTensor, ends: tuple[Any, ...]):
     return buffer.replace(new, *ends)
 
 
-def the_buffer_in_numpy(buffer, new, at):
+def the_buffer_in_numpy(buffer: np.ndarray, new: np.ndarray, at: int):
     buffer[at] = new
     return buffer
 
@@ -73,7 +75,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_buffer_is_written_where_it_lies(backend, case):
+def test_a_buffer_is_written_where_it_lies(backend: str, case: str):
     build, computed, kinds = CASES[case]
     model = HamKaasPlugin(backend).compile_model(build(*parts()))
     plan = model.computation.plan

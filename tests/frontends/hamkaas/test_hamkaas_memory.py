@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +23,7 @@ TRACES = [(1, 1), (1, 10), (10, 10), (10, 100)]
 """The least and the most blocks that are alive at one time, as in the lab's tests."""
 
 
-def trace(least, most, events=1000, seed=0):
+def trace(least: int, most: int, events: int = 1000, seed: int = 0):
     """Return blocks of some bytes, from the event of their birth to that of their death.
 
     One in ten has no bytes at all.
@@ -39,7 +41,7 @@ def trace(least, most, events=1000, seed=0):
     return done + [placement.Block(size, born, events) for size, born in alive]
 
 
-def replay(allocator, blocks):
+def replay(allocator: Allocator, blocks: list[Any]):
     """Allocate and free in the order of events, and check that no two blocks overlap."""
     events = [(block.first, 1, number) for number, block in enumerate(blocks)]
     events += [(block.last + 1, 0, number) for number, block in enumerate(blocks)]
@@ -59,7 +61,7 @@ def replay(allocator, blocks):
 
 
 @pytest.mark.parametrize("live", TRACES, ids=str)
-def test_the_allocator_reuses_memory_and_the_planner_needs_hardly_more(live):
+def test_the_allocator_reuses_memory_and_the_planner_needs_hardly_more(live: tuple[int, ...]):
     blocks = trace(*live)
     rounded = [block._replace(size=aligned(block.size)) for block in blocks]
     bound = placement.lower_bound(rounded)
@@ -73,7 +75,7 @@ def test_the_allocator_reuses_memory_and_the_planner_needs_hardly_more(live):
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 30), st.integers(0, 30))))
-def test_no_two_live_blocks_overlap(spans):
+def test_no_two_live_blocks_overlap(spans: list[Any]):
     blocks = [placement.Block(size, min(a, b), max(a, b)) for size, a, b in spans]
     for fit in ("first", "best"):
         replay(Allocator(fit), blocks)
@@ -101,7 +103,7 @@ def test_the_smallest_hole_that_fits_is_the_best():
 
 
 @pytest.mark.parametrize("wrong", [(0, 100), (256, 200), (512, 200)])
-def test_only_what_was_allocated_is_freed(wrong):
+def test_only_what_was_allocated_is_freed(wrong: tuple[int, ...]):
     allocator = Allocator()
     allocator.allocate(200)
     with pytest.raises(ValueError, match="there is no block"):
@@ -112,7 +114,7 @@ def test_only_what_was_allocated_is_freed(wrong):
 
 
 @pytest.mark.parametrize("wrong", [-1, np.int64(-1), 1.5, True, "1", None, 2**70])
-def test_a_block_has_a_whole_size(wrong):
+def test_a_block_has_a_whole_size(wrong: Any):
     with pytest.raises(ArgumentError, match="0 bytes or more, a whole number, not"):
         Allocator().allocate(wrong)
     with pytest.raises(ArgumentError, match=r"a whole number, not|no block"):
@@ -120,7 +122,7 @@ def test_a_block_has_a_whole_size(wrong):
 
 
 @pytest.mark.parametrize("kind", [int, np.int64, np.uint8])
-def test_a_size_is_an_integer_of_any_kind(kind):
+def test_a_size_is_an_integer_of_any_kind(kind: type[Any]):
     allocator = Allocator()
     for offset in (0, 256):
         assert allocator.allocate(kind(200)) == offset
@@ -147,14 +149,14 @@ def stories():
         (stories, True, 602_624),
     ],
 )
-def test_a_model_needs_what_is_in_use_at_once(build, in_place, size):
+def test_a_model_needs_what_is_in_use_at_once(build: Callable[..., Any], in_place: bool, size: int):
     plan = plan_memory(build(), in_place)
     plan.verify()
     assert plan.size == plan.lower_bound == size
 
 
 @pytest.mark.parametrize("build", [mnist, fibonacci, stories])
-def test_what_the_backend_runs_needs_no_more(build, backend):
+def test_what_the_backend_runs_needs_no_more(build: Callable[..., Any], backend: str):
     node = build()
     model = hk.HamKaasPlugin(backend).compile_model(node)
     plan = model.computation.plan
@@ -197,7 +199,9 @@ def test_a_view_keeps_its_owner_alive():
         (lambda x: x[0:1] + x[1:2], 2),
     ],
 )
-def test_an_operand_that_is_read_otherwise_too_is_not_written_over(build, count):
+def test_an_operand_that_is_read_otherwise_too_is_not_written_over(
+    build: Callable[..., Any], count: int
+):
     plan = plan_memory(build(InputTensor("x", "float32", [4, 4]).relu()))
     plan.verify()
     assert len(plan.blocks) == count

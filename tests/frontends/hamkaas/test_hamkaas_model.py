@@ -9,8 +9,10 @@ import subprocess
 import sys
 import types
 import weakref
+from collections.abc import Callable
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,7 +40,7 @@ def scaled():
 GIVEN = {"x": floats(2, 3), "y": floats(1, 1)}
 
 
-def test_the_network_of_the_document_is_computed(backend):
+def test_the_network_of_the_document_is_computed(backend: str):
     values = [floats(784, 1000), floats(1, 1000), floats(1000, 10), floats(1, 10)]
     w1, b1, w2, b2 = values
     images = floats(128, 28, 28)
@@ -68,14 +70,14 @@ def model():
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_inputs_are_refused(name, model):
+def test_wrong_inputs_are_refused(name: str, model: HamKaasModel):
     inputs, words = WRONG[name]
     with pytest.raises(NodeError, match=words):
         model.evaluate(inputs)
 
 
 @pytest.mark.parametrize("given", [None, 3, [("x", GIVEN["x"])]], ids=["None", "number", "list"])
-def test_inputs_are_a_mapping_of_names(given, model):
+def test_inputs_are_a_mapping_of_names(given: int | list[Any] | None, model: HamKaasModel):
     words = rf"mapping of names to tensors, not {re.escape(repr(given)[:4])}.*\(there are x, y\)"
     with pytest.raises(KindError, match=f"(?s){words}"):
         model.evaluate(given)
@@ -89,7 +91,7 @@ def test_a_model_without_inputs_needs_none_to_be_given():
         np.testing.assert_array_equal(model.evaluate(*given), np.maximum(floats(2), 0))
 
 
-def test_inputs_may_have_gaps_and_results_are_new(model):
+def test_inputs_may_have_gaps_and_results_are_new(model: HamKaasModel):
     wide = floats(3, 4)
     given = GIVEN | {"x": wide.T[1:3]}
     results = [model.evaluate(given) for _ in range(2)]
@@ -100,8 +102,8 @@ def test_inputs_may_have_gaps_and_results_are_new(model):
 
 
 @pytest.mark.parametrize("order", [">", "<"])
-def test_tensors_in_either_order_of_bytes_are_taken(order, backend):
-    def there(array):
+def test_tensors_in_either_order_of_bytes_are_taken(order: str, backend: str):
+    def there(array: np.ndarray):
         return array.astype(array.dtype.newbyteorder(order))
 
     begin, end = (ConstantTensor(there(index(bound))) for bound in (1, 2))
@@ -125,7 +127,7 @@ def test_a_script_that_was_read_without_values_is_not_compiled():
 
 
 @pytest.mark.parametrize("node", [None, 1.0, floats(2)])
-def test_a_model_is_compiled_from_a_node(node):
+def test_a_model_is_compiled_from_a_node(node: float | np.ndarray | None):
     with pytest.raises(NodeError, match="node"):
         HamKaasPlugin().compile_model(node)
     with pytest.raises(NodeError, match="node"):
@@ -140,7 +142,7 @@ def test_two_inputs_of_one_name_are_refused_when_the_model_is_compiled():
 
 @pytest.mark.long
 @pytest.mark.parametrize("order", list(permutations(["plugin", "model", "node"])))
-def test_plugin_model_and_node_are_let_go_in_any_order(order):
+def test_plugin_model_and_node_are_let_go_in_any_order(order: Any):
     alive = {"node": BufferTensor("float32", [2]).replace(InputTensor("x", "float32", [2]), 0, 2)}
     alive["plugin"] = HamKaasPlugin("numpy")
     alive["model"] = alive["plugin"].compile_model(alive["node"])
@@ -196,14 +198,16 @@ FAILING = {
 
 @pytest.mark.share(9)
 @pytest.mark.parametrize("name", FAILING)
-def test_a_model_that_is_not_compiled_leaves_nothing_behind(name, backend, monkeypatch):
+def test_a_model_that_is_not_compiled_leaves_nothing_behind(
+    name: Any, backend: str, monkeypatch: pytest.MonkeyPatch
+):
     """Neither what it is made of, nor memory of the device, where it got a buffer."""
     options, build, expected = FAILING[name]
     plugin = HamKaasPlugin(backend, **options)
     transformers = []
     make = weft.make_transformer
 
-    def noted(*arguments, **options):
+    def noted(*arguments: Any, **options: Any):
         transformers.append(weakref.ref(made := make(*arguments, **options)))
         return made
 
@@ -234,7 +238,9 @@ def virtual_bytes():
 
 
 @pytest.mark.parametrize("path", ["../cpp/libhamkaas.so", "libhamkaas.so", "/nowhere/lib", None])
-def test_a_path_is_accepted_and_nothing_is_loaded_from_it(path, monkeypatch):
+def test_a_path_is_accepted_and_nothing_is_loaded_from_it(
+    path: str | None, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("WEFT_BACKEND", "numpy")
     model = HamKaasPlugin(path).compile_model(scaled())
     assert model.computation.transformer.transformer_name == "numpy"
@@ -267,7 +273,7 @@ def test_a_gpu_is_used_or_the_error_says_what_is_missing():
         )
 
 
-def test_evaluations_of_several_threads_do_not_disturb_each_other(model):
+def test_evaluations_of_several_threads_do_not_disturb_each_other(model: HamKaasModel):
     from concurrent.futures import ThreadPoolExecutor
 
     inputs = [GIVEN | {"x": floats(2, 3, seed=seed)} for seed in range(50)]
@@ -281,7 +287,7 @@ def test_evaluations_of_several_threads_do_not_disturb_each_other(model):
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3), (2, 0), (1, 2, 3, 4, 5)])
-def test_elements_of_any_shape_are_inverted(shape):
+def test_elements_of_any_shape_are_inverted(shape: tuple[int, ...]):
     found = HamKaasPlugin().inverse_elements(floats(*shape))
     np.testing.assert_array_equal(found, np.float32(1) / floats(*shape))
     assert (found.shape, found.dtype) == (shape, np.float32)
@@ -304,7 +310,7 @@ def test_the_inverse_of_a_subnormal_number_is_infinite():
         ([1.0], "float32 tensor, not list"),
     ],
 )
-def test_what_has_no_inverse_is_refused(tensor, words):
+def test_what_has_no_inverse_is_refused(tensor: list[float] | np.ndarray, words: str):
     with pytest.raises(ValueError, match=words):
         HamKaasPlugin().inverse_elements(tensor)
 
@@ -315,7 +321,7 @@ def test_what_has_no_inverse_is_refused(tensor, words):
 class Tensor:
     """What the bridge uses of a tensor of torch."""
 
-    def __init__(self, array):
+    def __init__(self, array: np.ndarray):
         self._array = array
         self.shape = array.shape
         self.dtype = Dtype(array.dtype.name)
@@ -336,7 +342,7 @@ class Tensor:
 class Dtype:
     """Prints as a dtype of torch does."""
 
-    def __init__(self, name):
+    def __init__(self, name: str):
         self.name = name
 
     def __str__(self):
@@ -344,7 +350,7 @@ class Dtype:
 
 
 @pytest.fixture
-def imitation(monkeypatch):
+def imitation(monkeypatch: pytest.MonkeyPatch):
     module = types.ModuleType("imitated_torch")
     module.from_numpy = Tensor
     monkeypatch.setitem(sys.modules, "imitated_torch", module)
@@ -393,7 +399,9 @@ def torch_indices():
 
 @pytest.mark.usefixtures("imitation")
 @pytest.mark.parametrize("build", [torch_inputs, torch_buffers, torch_indices])
-def test_a_model_with_dtypes_of_torch_returns_tensors_of_torch(build, monkeypatch):
+def test_a_model_with_dtypes_of_torch_returns_tensors_of_torch(
+    build: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(Dtype, "__module__", "imitated_torch")
     node, inputs = build()
     found = HamKaasPlugin().compile_model(node).evaluate(inputs)
@@ -403,7 +411,7 @@ def test_a_model_with_dtypes_of_torch_returns_tensors_of_torch(build, monkeypatc
 
 @pytest.mark.usefixtures("imitation")
 @pytest.mark.parametrize("type", ["torch.float32", "float32", np.float32, np.dtype("f4")])
-def test_a_name_is_no_dtype_of_torch(type):
+def test_a_name_is_no_dtype_of_torch(type: Any):
     model = HamKaasPlugin().compile_model(InputTensor("x", type, [2]).relu())
     assert isinstance(model.evaluate({"x": floats(2)}), np.ndarray)
     assert isinstance(model.evaluate({"x": Tensor(floats(2))}), Tensor)

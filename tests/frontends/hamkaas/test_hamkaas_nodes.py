@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from itertools import permutations, product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,15 +17,15 @@ from weft.errors import WeftError
 from weft_hamkaas import BufferTensor, ConstantTensor, InputTensor
 
 
-def x(*shape, type="float32", name="x"):
+def x(*shape: Any, type: Any = "float32", name: str = "x"):
     return InputTensor(name, type, shape)
 
 
-def const(*shape, seed=0):
+def const(*shape: Any, seed: int = 0):
     return ConstantTensor(floats(*shape, seed=seed))
 
 
-def number(value):
+def number(value: int):
     return ConstantTensor(index(value))
 
 
@@ -168,7 +170,7 @@ INVALID = {
 
 
 @pytest.mark.parametrize("name", INVALID)
-def test_what_a_node_cannot_take_is_refused_while_it_is_built(name):
+def test_what_a_node_cannot_take_is_refused_while_it_is_built(name: str):
     build, words = INVALID[name]
     with pytest.raises(ValueError, match=words) as caught:
         build()
@@ -187,7 +189,7 @@ def test_what_a_node_cannot_take_is_refused_while_it_is_built(name):
         lambda x: floats(2, 2) @ x,
     ],
 )
-def test_operators_take_nodes_and_tensors_on_the_right_only(apply):
+def test_operators_take_nodes_and_tensors_on_the_right_only(apply: Callable[..., Any]):
     with pytest.raises(TypeError):
         apply(x(2))
 
@@ -213,7 +215,7 @@ REFUSED_OPERANDS = {
 
 
 @pytest.mark.parametrize("name", REFUSED_OPERANDS)
-def test_operands_that_nodes_do_not_take_are_named_with_what_to_write(name):
+def test_operands_that_nodes_do_not_take_are_named_with_what_to_write(name: str):
     apply, words = REFUSED_OPERANDS[name]
     with pytest.raises(hk.KindError, match=words) as caught:
         apply(x(2))
@@ -240,14 +242,14 @@ def test_nodes_are_not_iterated_over():
         (lambda value: x(2, 3).reshape(value), "a list of integers is wanted, .* not 5"),
     ],
 )
-def test_a_value_of_another_kind_is_a_type_error_that_says_what_is_wanted(call, words):
+def test_a_value_of_another_kind_is_a_type_error_that_says_what_is_wanted(call: Any, words: str):
     with pytest.raises(TypeError, match=words) as caught:
         call(5)
     assert isinstance(caught.value, hk.NodeError)
 
 
 @pytest.mark.parametrize("type", ["float32", np.float32, np.dtype("f4"), "torch.float32"])
-def test_a_type_is_named_in_any_way(type):
+def test_a_type_is_named_in_any_way(type: Any):
     node = x(2, 3, type=type).relu() + floats(2, 3)
     assert (node.get_type(), node.get_shape()) == (type, [2, 3])
     assert "InputTensor(x, float32, [2, 3])" in hk.traverse_node(node).script
@@ -283,7 +285,7 @@ OWNERS = {
 
 
 @pytest.mark.parametrize("kind", hk.nodes.KINDS)
-def test_a_value_lies_in_memory_of_its_own_or_in_that_of_the_first_input(kind):
+def test_a_value_lies_in_memory_of_its_own_or_in_that_of_the_first_input(kind: str):
     node, owner = OWNERS[kind]
     assert type(node).__name__ == kind
     assert node.owner is (node if owner == "itself" else node.inputs[0])
@@ -294,7 +296,7 @@ def test_a_value_lies_in_memory_of_its_own_or_in_that_of_the_first_input(kind):
     assert any(len(node_and_inputs(node)) in block.nodes for block in blocks) == lies_alone
 
 
-def node_and_inputs(node):
+def node_and_inputs(node: hk.HamKaasNode):
     return hk.traversal.evaluation_order(node)
 
 
@@ -305,22 +307,22 @@ def test_a_constant_is_made_contiguous():
         assert value.shape == (4, 3)
 
 
-def silu(v):
+def silu(v: np.ndarray):
     return v / (1 + np.exp(-v.astype("f8")))
 
 
-def sliced(v, prefix):
+def sliced(v: np.ndarray, prefix: int):
     v = v.astype("f8")
     e = np.exp(v[..., :prefix])
     return np.concatenate([e / e.sum(-1, keepdims=True), v[..., prefix:]], -1) if prefix else v
 
 
-def normal(v, w):
+def normal(v: np.ndarray, w: np.ndarray):
     v = v.astype("f8")
     return w * v / np.sqrt(np.mean(v**2) + 1e-5)
 
 
-def complex_product(a, b):
+def complex_product(a: np.ndarray, b: np.ndarray):
     found = (a[..., 0] + 1j * a[..., 1]) * (b[..., 0] + 1j * b[..., 1])
     return np.stack([found.real, found.imag], -1)
 
@@ -355,7 +357,7 @@ VALID = [
 ]  # fmt: skip
 
 
-def test_every_node_computes_what_it_should(backend):
+def test_every_node_computes_what_it_should(backend: str):
     nodes = [
         build(ConstantTensor(A)) if number < 13 else build(x(3, 4))
         for number, (build, _) in enumerate(VALID)
@@ -366,7 +368,7 @@ def test_every_node_computes_what_it_should(backend):
         np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6, err_msg=str(number))
 
 
-def test_silu_and_softmax_stay_finite_far_out(backend):
+def test_silu_and_softmax_stay_finite_far_out(backend: str):
     far = np.array([-1e4, -100, 0, 100, 1e4], np.float32)
     silu_of, softmax_of = values_of(backend, [x(5).silu(), x(5).sliced_softmax(5)], {"x": far})
     np.testing.assert_allclose(silu_of, [0, 0, 0, 100, 1e4], atol=1e-30)
@@ -381,7 +383,7 @@ def grid():
         yield from product(shapes, shapes)
 
 
-def test_the_right_side_is_broadcast_as_by_numpy_and_the_left_is_not(backend):
+def test_the_right_side_is_broadcast_as_by_numpy_and_the_left_is_not(backend: str):
     nodes, expected = [], []
     for left, right in grid():
         a, b = floats(*left), floats(*right, seed=1)
@@ -400,11 +402,11 @@ def test_the_right_side_is_broadcast_as_by_numpy_and_the_left_is_not(backend):
         np.testing.assert_array_equal(value, wanted)
 
 
-def str_of(shape):
+def str_of(shape: tuple[int, ...]):
     return "x" + "_".join(map(str, shape))
 
 
-def test_every_permutation_and_every_slice(backend):
+def test_every_permutation_and_every_slice(backend: str):
     shapes = [(4,), (4, 3), (4, 3, 2)]
     nodes, expected = [], []
     for shape in shapes:

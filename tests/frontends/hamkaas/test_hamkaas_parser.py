@@ -61,7 +61,7 @@ MALFORMED = {
 
 @pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["", "BOM"])
 @pytest.mark.parametrize("name", MALFORMED)
-def test_an_error_has_line_and_column(name, mark):
+def test_an_error_has_line_and_column(name: str, mark: str):
     script, line, column, words = MALFORMED[name]
     if "result" not in script and not words.startswith("Output node"):
         script += DONE
@@ -88,7 +88,7 @@ ACCEPTED = {
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
-def test_what_the_grammar_allows_is_read(name):
+def test_what_the_grammar_allows_is_read(name: str):
     assert parse_script(ACCEPTED[name]).get_shape() == [2, 3]
     assert parse_script(ACCEPTED[name].encode()).get_shape() == [2, 3]
 
@@ -126,7 +126,7 @@ LARGE = {
 @pytest.mark.share(6)
 @pytest.mark.parametrize("end", ["", ";" + DONE], ids=["without a result", "with a result"])
 @pytest.mark.parametrize("name", LARGE)
-def test_ten_megabytes_of_anything_are_refused_quickly(name, end):
+def test_ten_megabytes_of_anything_are_refused_quickly(name: str, end: str):
     script = LARGE[name] + end
     began = time.thread_time()
     with pytest.raises(ScriptError) as caught:
@@ -147,19 +147,19 @@ def test_a_chain_without_a_result_is_refused_before_a_node_is_built():
 @given(
     st.text(st.sampled_from("$=();,[] \n019resultReLUNodeInputTensorfloat32x") | st.characters())
 )
-def test_any_text_is_read_or_refused(text):
+def test_any_text_is_read_or_refused(text: str):
     refused_or_read(text)
 
 
 @settings(deadline=None)
 @given(st.binary())
-def test_any_bytes_are_read_or_refused(data):
+def test_any_bytes_are_read_or_refused(data: bytes):
     refused_or_read(data)
 
 
 @settings(deadline=None, max_examples=200)
 @given(st.data())
-def test_a_script_with_a_mistake_is_read_or_refused(data):
+def test_a_script_with_a_mistake_is_read_or_refused(data: st.DataObject):
     script = list(data.draw(st.sampled_from([MNIST, X + DONE, ACCEPTED["spaces in words"]])))
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(script)))
@@ -168,7 +168,7 @@ def test_a_script_with_a_mistake_is_read_or_refused(data):
     refused_or_read("".join(script))
 
 
-def refused_or_read(script):
+def refused_or_read(script: bytes | str):
     node, error = parsed(script)
     if error is None:
         written = hk.traverse_node(node).script
@@ -180,7 +180,7 @@ def refused_or_read(script):
         assert 1 <= error.column <= len(lines[error.line - 1]) + 1
 
 
-def parsed(script):
+def parsed(script: bytes | str):
     try:
         return parse_script(script), None
     except ScriptError as error:

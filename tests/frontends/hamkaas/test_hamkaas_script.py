@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,14 +66,14 @@ def test_every_kind_of_node_is_written():
 
 
 @pytest.mark.parametrize("script", [MNIST, EVERY_NODE], ids=["mnist", "every node"])
-def test_a_script_that_was_read_is_written_as_it_was(script):
+def test_a_script_that_was_read_is_written_as_it_was(script: str):
     constants = {"constant_0": index_or_floats(script, 0), "constant_1": index_or_floats(script, 1)}
     constants |= {"constant_2": floats(1000, 10), "constant_3": floats(1, 10)}
     assert traverse_node(hk.parse_script(script, constants)).script == script
     assert traverse_node(hk.parse_script(script)).script == script
 
 
-def index_or_floats(script, number):
+def index_or_floats(script: str, number: int):
     if script is EVERY_NODE:
         return np.array([0, 8][number : number + 1])
     return [floats(784, 1000), floats(1, 1000)][number]
@@ -107,12 +109,12 @@ def test_a_constant_may_be_part_of_another_model():
         ("constant", lambda: named_constant("a")),
     ],
 )
-def test_two_tensors_of_one_name_are_refused(kind, make):
+def test_two_tensors_of_one_name_are_refused(kind: str, make: Callable[..., Any]):
     with pytest.raises(hk.NodeError, match=f"Multiple {kind} tensors with name a were found"):
         traverse_node(make() + make())
 
 
-def named_constant(name):
+def named_constant(name: str):
     constant = ConstantTensor(floats(2))
     constant.set_name(name)
     return constant
@@ -121,7 +123,7 @@ def named_constant(name):
 @pytest.mark.parametrize(
     "name", ["my input", "a,b", "a)", "", "1x", "x;", "$1", "ü", "a\nb", None, 3]
 )
-def test_a_name_that_a_script_cannot_hold_is_refused(name):
+def test_a_name_that_a_script_cannot_hold_is_refused(name: int | str | None):
     for build in (
         lambda: InputTensor(name, "float32", [2]),
         lambda: ConstantTensor(floats(2)).set_name(name),
@@ -131,7 +133,7 @@ def test_a_name_that_a_script_cannot_hold_is_refused(name):
 
 
 @pytest.mark.parametrize("name", ["x", "_", "layers.0.weight", "A1_b"])
-def test_other_names_are_taken(name):
+def test_other_names_are_taken(name: str):
     assert f"({name}, float32, [2])" in traverse_node(InputTensor(name, "float32", (2,))).script
 
 

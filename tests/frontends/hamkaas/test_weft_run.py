@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from weft.plugins import hookimpl
 from weft.runtime.importers import ImportedGraph, Importer, importer_for
 
 
-def test_a_script_is_computed_and_the_result_written(folder, backend):
+def test_a_script_is_computed_and_the_result_written(folder: Path, backend: str):
     status, said, wrong = run(folder, *WHOLE, "--output", "y.npy", "--backend", backend)
     assert (status, said, wrong) == (0, "", "")
     expected = np.maximum(floats(2, 3) @ floats(3, 4), 0)
@@ -27,7 +28,7 @@ def test_a_script_is_computed_and_the_result_written(folder, backend):
     assert not list(folder.glob("*.new"))
 
 
-def test_results_are_printed_or_written_by_name(folder):
+def test_results_are_printed_or_written_by_name(folder: Path):
     status, said, _ = run(folder, *WHOLE)
     assert status == 0
     assert said.startswith("result: float32[2, 4]\n[[")
@@ -36,7 +37,7 @@ def test_results_are_printed_or_written_by_name(folder):
         assert list(found) == ["result"]
 
 
-def test_the_plan_of_a_script_needs_no_values(folder):
+def test_the_plan_of_a_script_needs_no_values(folder: Path):
     status, said, _ = run(folder, "model.hk", "--plan")
     assert status == 0
     assert "4 nodes: constants 48 bytes, buffers 0 bytes, outputs 512 bytes" in said
@@ -45,7 +46,7 @@ def test_the_plan_of_a_script_needs_no_values(folder):
     assert re.search(r"^kernels +1$", said, re.MULTILINE)
 
 
-def test_plan_and_steps_are_printed_together(folder):
+def test_plan_and_steps_are_printed_together(folder: Path):
     status, said, _ = run(folder, "model.hk", "--plan", "--steps", "--backend", "numpy")
     assert status == 0
     assert said.endswith(
@@ -80,7 +81,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_said_in_a_line_or_two(folder, name):
+def test_what_is_wrong_is_said_in_a_line_or_two(folder: Path, name: str):
     arguments, words = WRONG[name]
     status, said, wrong = run(folder, *arguments)
     assert (status, said) == (1, "")
@@ -89,14 +90,14 @@ def test_what_is_wrong_is_said_in_a_line_or_two(folder, name):
     assert not list(folder.glob("y.*"))
 
 
-def test_a_malformed_script_is_refused_with_its_line(folder):
+def test_a_malformed_script_is_refused_with_its_line(folder: Path):
     (folder / "bad.hk").write_bytes(SCRIPT.encode() + b"$9 = \xff;")
     status, _, wrong = run(folder, "bad.hk", "--plan")
     assert status == 1
     assert wrong.rstrip().endswith("bad.hk:7:6: byte 0xff is not text in UTF-8")
 
 
-def test_where_a_result_is_to_go_is_looked_at_before_anything_is_computed(folder):
+def test_where_a_result_is_to_go_is_looked_at_before_anything_is_computed(folder: Path):
     (folder / "weights.npz").write_bytes(b"nothing")
     status, _, wrong = run(folder, *WHOLE, "--output", "missing/y.npy")
     assert status == 1
@@ -104,7 +105,7 @@ def test_where_a_result_is_to_go_is_looked_at_before_anything_is_computed(folder
 
 
 @pytest.mark.parametrize("x", [floats(3, 2), floats(6), np.ones((2, 3)), np.ones((2, 3), "i8")])
-def test_an_input_that_does_not_fit_is_refused_in_the_words_of_a_model(folder, x):
+def test_an_input_that_does_not_fit_is_refused_in_the_words_of_a_model(folder: Path, x: np.ndarray):
     np.save(folder / "x.npy", x)
     weights = {"layer.weight": floats(3, 4)}
     model = hk.HamKaasPlugin("numpy").compile_model(hk.parse_script(SCRIPT, weights))
@@ -123,7 +124,7 @@ result = $5;
 """
 
 
-def test_bounds_that_are_out_of_range_are_named_by_node_and_line(folder, backend):
+def test_bounds_that_are_out_of_range_are_named_by_node_and_line(folder: Path, backend: str):
     (folder / "model.hk").write_text(REPLACING)
     given = {"new": floats(1), "begin": np.array([7]), "end": np.array([8])}
     for name, value in given.items():
@@ -140,7 +141,7 @@ class GemImporter:
 
     suffixes = (".gem",)
 
-    def read(self, path, constants):
+    def read(self, path: Path, constants: dict[Any, Any]):
         x = weft.placeholder((2,), name="x")
         counter = weft.persistent_tensor((2,))
         return ImportedGraph(
@@ -164,7 +165,7 @@ def _gems():
 
 
 @pytest.mark.usefixtures("_gems")
-def test_another_importer_is_found_by_the_suffix_of_its_files(folder):
+def test_another_importer_is_found_by_the_suffix_of_its_files(folder: Path):
     (folder / "three.GEM").write_text("3")
     np.save(folder / "x.npy", floats(2))
     assert isinstance(importer_for(folder / "three.GEM"), GemImporter)

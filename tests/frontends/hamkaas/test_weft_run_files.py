@@ -6,6 +6,8 @@ import io
 import pickle
 import tracemalloc
 import zipfile
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ from weft.runtime.array_files import read_array, stored_arrays
 
 @pytest.mark.parametrize("kept", [0, 1, 50, 200])
 @pytest.mark.parametrize("name", ["x.npy", "weights.npz"])
-def test_files_that_are_cut_off_are_named(folder, name, kept):
+def test_files_that_are_cut_off_are_named(folder: Path, name: str, kept: int):
     (folder / name).write_bytes((folder / name).read_bytes()[:-50][:kept])
     status, _, wrong = run(folder, *WHOLE)
     assert status == 1
@@ -27,7 +29,7 @@ def test_files_that_are_cut_off_are_named(folder, name, kept):
     assert "Traceback" not in wrong
 
 
-def header(shape, fill=b""):
+def header(shape: tuple[int, ...], fill: bytes = b""):
     """Return the beginning of a .npy file that claims a shape."""
     file = io.BytesIO()
     described = {"descr": "<f4", "fortran_order": False, "shape": shape}
@@ -35,7 +37,7 @@ def header(shape, fill=b""):
     return file.getvalue() + fill
 
 
-def archive(*entries):
+def archive(*entries: Any):
     """Return an .npz file with entries of any bytes."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as made:
@@ -63,18 +65,18 @@ ENTRIES = {
 
 @pytest.mark.parametrize("name", GARBAGE)
 @pytest.mark.parametrize("file", ["x.npy", "weights.npz"])
-def test_a_file_without_arrays_is_named(folder, file, name):
+def test_a_file_without_arrays_is_named(folder: Path, file: str, name: str):
     (folder / file).write_bytes(GARBAGE[name])
     refused_by_name(folder, file)
 
 
 @pytest.mark.parametrize("name", ENTRIES)
-def test_a_file_with_an_entry_that_is_no_array_is_named(folder, name):
+def test_a_file_with_an_entry_that_is_no_array_is_named(folder: Path, name: str):
     (folder / "weights.npz").write_bytes(ENTRIES[name])
     refused_by_name(folder, "weights.npz")
 
 
-def refused_by_name(folder, file):
+def refused_by_name(folder: Path, file: str):
     status, said, wrong = run(folder, *WHOLE)
     assert (status, said) == (1, "")
     assert wrong.startswith(str(folder / file))
@@ -83,7 +85,7 @@ def refused_by_name(folder, file):
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_a_file_with_mistakes_is_read_or_refused_by_its_name(folder, data):
+def test_a_file_with_mistakes_is_read_or_refused_by_its_name(folder: Any, data: Any):
     file = data.draw(st.sampled_from(["x.npy", "weights.npz"]))
     whole = (folder / file).read_bytes()
     content = bytearray(whole)
@@ -99,14 +101,14 @@ def test_a_file_with_mistakes_is_read_or_refused_by_its_name(folder, data):
     assert status == 0 or any(each in wrong for each in words)
 
 
-def test_only_constants_that_the_script_needs_are_read(folder):
+def test_only_constants_that_the_script_needs_are_read(folder: Path):
     weights = [("layer.weight.npy", header((3, 4), floats(3, 4).tobytes())), ("other.npy", b"x")]
     (folder / "weights.npz").write_bytes(archive(*weights))
     assert run(folder, *WHOLE)[0] == 0
 
 
 @pytest.mark.parametrize("file", ["x.npy", "weights.npz"])
-def test_a_file_that_asks_for_more_memory_than_there_is_is_named(folder, file):
+def test_a_file_that_asks_for_more_memory_than_there_is_is_named(folder: Path, file: str):
     huge = header((10**13,))
     entry = archive(("layer.weight.npy", huge))
     (folder / file).write_bytes(entry if file == "weights.npz" else huge)
@@ -116,7 +118,7 @@ def test_a_file_that_asks_for_more_memory_than_there_is_is_named(folder, file):
     assert "Traceback" not in wrong
 
 
-def deflated(name, *parts):
+def deflated(name: str, *parts: Any):
     """Return an .npz file of few bytes, however many an entry has."""
     file = io.BytesIO()
     with (
@@ -138,7 +140,7 @@ STARTS = {
 
 
 @pytest.mark.parametrize("name", STARTS)
-def test_an_entry_that_does_not_fit_is_refused_by_its_header(folder, name):
+def test_an_entry_that_does_not_fit_is_refused_by_its_header(folder: Path, name: str):
     bomb = deflated("layer.weight.npy", STARTS[name], *MILLIONS)
     assert len(bomb) < 2**18
     (folder / "weights.npz").write_bytes(bomb)
@@ -154,7 +156,7 @@ def test_an_entry_that_does_not_fit_is_refused_by_its_header(folder, name):
     assert most < 2**24
 
 
-def test_an_input_that_does_not_fit_is_refused_by_its_header(folder):
+def test_an_input_that_does_not_fit_is_refused_by_its_header(folder: Path):
     with (folder / "x.npy").open("wb") as file:
         file.write(header((10**12,)))
         file.truncate(file.tell() + 4 * 10**12)
@@ -165,7 +167,7 @@ def test_an_input_that_does_not_fit_is_refused_by_its_header(folder):
 
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (2, 3), (3, 0, 2), (2, 1, 3)])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_arrays_are_read_as_numpy_reads_them(tmp_path, shape, order):
+def test_arrays_are_read_as_numpy_reads_them(tmp_path: Path, shape: tuple[int, ...], order: str):
     array = np.asarray(np.arange(np.prod(shape)).reshape(shape), ">f8", order=order)
     np.save(tmp_path / "x.npy", array)
     with (tmp_path / "y.npy").open("wb") as file:
@@ -179,7 +181,7 @@ def test_arrays_are_read_as_numpy_reads_them(tmp_path, shape, order):
 
 
 @pytest.mark.parametrize("order", [">", "<"])
-def test_numbers_in_either_order_of_bytes_are_read(folder, order, backend):
+def test_numbers_in_either_order_of_bytes_are_read(folder: Path, order: str, backend: str):
     np.save(folder / "x.npy", floats(2, 3).astype(f"{order}f4"))
     np.savez(folder / "weights.npz", **{"layer.weight": floats(3, 4).astype(f"{order}f4")})
     assert run(folder, *WHOLE, "--output", "y.npy", "--backend", backend)[0] == 0
@@ -188,13 +190,13 @@ def test_numbers_in_either_order_of_bytes_are_read(folder, order, backend):
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_an_input_is_one_array(folder):
+def test_an_input_is_one_array(folder: Path):
     status, _, wrong = run(folder, *WHOLE[:1], "--input", "x=weights.npz", *WHOLE[3:])
     assert status == 1
     assert "holds several arrays" in wrong
 
 
-def test_nothing_is_unpickled(folder):
+def test_nothing_is_unpickled(folder: Path):
     np.save(folder / "x.npy", np.array([print]), allow_pickle=True)
     status, _, wrong = run(folder, *WHOLE)
     assert status == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ result = $13;
 """
 
 
-def test_a_plan_takes_no_memory_for_constants_and_buffers(folder, backend):
+def test_a_plan_takes_no_memory_for_constants_and_buffers(folder: Path, backend: str):
     (folder / "model.hk").write_text(STACKED)
     tracemalloc.start()
     try:
@@ -44,7 +45,7 @@ def test_a_plan_takes_no_memory_for_constants_and_buffers(folder, backend):
     assert most < 50e6
 
 
-def test_a_plan_without_values_is_that_of_the_values(folder):
+def test_a_plan_without_values_is_that_of_the_values(folder: Path):
     """What holds for numbers that are not known, that they are equal or 0, changes nothing."""
     (folder / "model.hk").write_text(
         "$1 = InputTensor(x, float32, [3]);\n"
@@ -61,7 +62,7 @@ def test_a_plan_without_values_is_that_of_the_values(folder):
     assert plain[0] == plain[1]
 
 
-def test_a_plan_speaks_of_nodes_as_the_script_does(folder):
+def test_a_plan_speaks_of_nodes_as_the_script_does(folder: Path):
     numbered = SCRIPT.replace("$1", "$70").replace("$3 ", "$9 ").replace("($3)", "($9)")
     (folder / "model.hk").write_text(numbered.replace("$4", "$0005"))
     _, said, _ = run(folder, "model.hk", "--plan")
@@ -81,7 +82,7 @@ result = $3;
 """
 
 
-def test_a_buffer_that_there_is_no_memory_for_is_named_with_its_line(folder, backend):
+def test_a_buffer_that_there_is_no_memory_for_is_named_with_its_line(folder: Path, backend: str):
     (folder / "model.hk").write_text(VAST)
     status, _, wrong = run(folder, "model.hk", "--backend", backend)
     assert status == 1
@@ -91,7 +92,7 @@ def test_a_buffer_that_there_is_no_memory_for_is_named_with_its_line(folder, bac
     assert 'of 4,000,000,000,000 bytes, File "model.hk", line 2' in "".join(caught.value.__notes__)
 
 
-def test_a_result_that_there_is_no_memory_for_is_named_with_its_line(folder, backend):
+def test_a_result_that_there_is_no_memory_for_is_named_with_its_line(folder: Path, backend: str):
     (folder / "model.hk").write_text(VAST_PRODUCT)
     np.save(folder / "x.npy", floats(1_000_000, 1))
     status, _, wrong = run(folder, "model.hk", "--input", "x=x.npy", "--backend", backend)
@@ -105,7 +106,7 @@ def test_a_result_that_there_is_no_memory_for_is_named_with_its_line(folder, bac
 
 def test_a_constant_that_there_is_no_memory_for_is_named_with_its_line():
     class Vast(dict):
-        def __getitem__(self, name):
+        def __getitem__(self, name: str):
             raise MemoryError
 
         get = __getitem__

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,24 +11,24 @@ import numpy as np
 erf = np.vectorize(math.erf, otypes=[float])
 
 
-def sigmoid(x):
+def sigmoid(x: np.ndarray):
     return 1 / (1 + np.exp(-x))
 
 
-def gelu(x):
+def gelu(x: np.ndarray):
     return 0.5 * x * (1 + erf(x / math.sqrt(2)))
 
 
-def tanh_gelu(x):
+def tanh_gelu(x: np.ndarray):
     return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
-def softmax(x, axis=-1):
+def softmax(x: np.ndarray, axis: int = -1):
     e = np.exp(x - x.max(axis, keepdims=True))
     return e / e.sum(axis, keepdims=True)
 
 
-def wide(x):
+def wide(x: np.ndarray):
     return None if x is None else np.asarray(x, np.float64)
 
 
@@ -47,7 +47,14 @@ ACTIVATIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def convolution(x, w, pads=(0, 0, 0, 0), strides=(1, 1), dilations=(1, 1), group=1):
+def convolution(
+    x: np.ndarray,
+    w: np.ndarray,
+    pads: Sequence[int] = (0, 0, 0, 0),
+    strides: Sequence[int] = (1, 1),
+    dilations: Sequence[int] = (1, 1),
+    group: int = 1,
+):
     """Return a convolution of images, element by element of the filter."""
     x = np.pad(x, [(0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])])
     filters, depth, rows, columns = w.shape
@@ -71,27 +78,43 @@ def convolution(x, w, pads=(0, 0, 0, 0), strides=(1, 1), dilations=(1, 1), group
     return y
 
 
-def fused_conv(x, w, b=None, z=None, activation="", activation_params=(), **window):
+def fused_conv(
+    x: np.ndarray,
+    w: np.ndarray,
+    b: np.ndarray | None = None,
+    z: np.ndarray | None = None,
+    activation: str = "",
+    activation_params: tuple[float, ...] = (),
+    **window: Any,
+):
     y = convolution(wide(x), wide(w), **window)
     y = y if b is None else y + b[:, None, None]
     y = y if z is None else y + z
     return [ACTIVATIONS[activation](y, *activation_params) if activation else y]
 
 
-def turned_over(a, b, more):
+def turned_over(a: np.ndarray, b: np.ndarray, more: dict[str, Any]):
     """Return matrices, each transposed if the attributes say so; takes these out of them."""
     return (x.T if more.pop(f"trans{side}", 0) else x for x, side in ((a, "A"), (b, "B")))
 
 
-def fused_gemm(a, b, c=None, activation="", alpha=1.0, beta=1.0, **more):
+def fused_gemm(
+    a: np.ndarray,
+    b: np.ndarray,
+    c: np.ndarray | None = None,
+    activation: str = "",
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    **more: Any,
+):
     a, b = turned_over(wide(a), wide(b), more)
     y = alpha * (a @ b) + (0 if c is None else beta * c)
     keys = {"activation_alpha": "a", "activation_beta": "b", "activation_gamma": "g"}
     return [ACTIVATIONS[activation](y, **{keys[k]: v for k, v in more.items()})]
 
 
-def fused_matmul(a, b, alpha=1.0, **turns):
-    def turned(x, side):
+def fused_matmul(a: np.ndarray, b: np.ndarray, alpha: float = 1.0, **turns: Any):
+    def turned(x: np.ndarray, side: str):
         x = wide(x)
         x = np.moveaxis(x, 0, -2) if turns.get(f"transBatch{side}") and x.ndim > 1 else x
         return np.swapaxes(x, -1, -2) if turns.get(f"trans{side}") and x.ndim > 1 else x
@@ -99,39 +122,53 @@ def fused_matmul(a, b, alpha=1.0, **turns):
     return [alpha * (turned(a, "A") @ turned(b, "B"))]
 
 
-def nhwc_conv(x, w, b=None, z=None, **more):
+def nhwc_conv(x: Any, w: Any, b: Any = None, z: Any = None, **more: Any):
     z = None if z is None else np.moveaxis(z, -1, 1)
     (y,) = fused_conv(np.moveaxis(x, -1, 1), w, b, z, **more)
     return [np.moveaxis(y, 1, -1)]
 
 
-def layer_norm(x, scale, bias, epsilon):
+def layer_norm(x: np.ndarray, scale: np.ndarray, bias: np.ndarray, epsilon: float):
     mean = x.mean(-1, keepdims=True)
     inverse = 1 / np.sqrt(x.var(-1, keepdims=True) + epsilon)
     y = (x - mean) * inverse * scale
     return y if bias is None else y + bias
 
 
-def skip_layer_norm(x, skip, scale, shift=None, bias=None, epsilon=1e-12):
+def skip_layer_norm(
+    x: np.ndarray,
+    skip: np.ndarray,
+    scale: np.ndarray,
+    shift: np.ndarray | None = None,
+    bias: np.ndarray | None = None,
+    epsilon: float = 1e-12,
+):
     total = wide(x) + skip + (0 if bias is None else bias)
     return [layer_norm(total, scale, shift, epsilon), None, None, total]
 
 
-def rms_norm(x, scale, axis=-1, epsilon=1e-5):
+def rms_norm(x: np.ndarray, scale: np.ndarray, axis: int = -1, epsilon: float = 1e-5):
     x = wide(x)
     axes = tuple(range(axis % x.ndim, x.ndim))
     inverse = 1 / np.sqrt((x * x).mean(axes, keepdims=True) + epsilon)
     return [x * inverse * scale, inverse]
 
 
-def skip_rms_norm(x, skip, scale, bias=None, epsilon=1e-12):
+def skip_rms_norm(
+    x: np.ndarray,
+    skip: np.ndarray,
+    scale: np.ndarray,
+    bias: np.ndarray | None = None,
+    epsilon: float = 1e-12,
+):
     total = wide(x) + skip + (0 if bias is None else bias)
     return [rms_norm(total, scale, epsilon=epsilon)[0], None, None, total]
 
 
 def embed_layer_norm(
-    words, segments, table, places, kinds, scale, shift, mask=None, positions=None,
-    epsilon=1e-12, mask_index_type=0,
+    words: np.ndarray, segments: Any, table: np.ndarray, places: np.ndarray, kinds: Any,
+    scale: np.ndarray, shift: np.ndarray, mask: Any = None, positions: np.ndarray | None = None,
+    epsilon: float = 1e-12, mask_index_type: int = 0,
 ):  # fmt: skip
     batch, length = words.shape
     at = np.arange(length)[None] if positions is None else positions
@@ -141,7 +178,15 @@ def embed_layer_norm(
     return [layer_norm(total, scale, shift, epsilon), counts, total]
 
 
-def group_norm(x, scale, shift, groups, activation, epsilon=1e-5, channels_last=1):
+def group_norm(
+    x: np.ndarray,
+    scale: np.ndarray,
+    shift: np.ndarray,
+    groups: int,
+    activation: int,
+    epsilon: float = 1e-5,
+    channels_last: int = 1,
+):
     x = wide(x)
     images = np.moveaxis(x, -1, 1) if channels_last else x
     flat = images.reshape(len(images), groups, -1)
@@ -151,13 +196,13 @@ def group_norm(x, scale, shift, groups, activation, epsilon=1e-5, channels_last=
     return [np.moveaxis(y, 1, -1) if channels_last else y]
 
 
-def skip_group_norm(x, scale, shift, skip, bias=None, **more):
+def skip_group_norm(x: Any, scale: Any, shift: Any, skip: Any, bias: Any = None, **more: Any):
     skip = skip[:, None, None] if skip.ndim == 2 else skip
     total = wide(x) + skip + (0 if bias is None else bias)
     return [*group_norm(total, scale, shift, **more), total]
 
 
-def attend(query, key, value, scale, added):
+def attend(query: np.ndarray, key: np.ndarray, value: np.ndarray, scale: float, added: np.ndarray):
     """Return one head's result for each sample: row by row."""
     batch, _, length, depth = query.shape
     scale = scale or 1 / math.sqrt(depth)
@@ -165,12 +210,14 @@ def attend(query, key, value, scale, added):
     return np.einsum("bhqk,bhkd->bqhd", softmax(logits), value).reshape(batch, length, -1)
 
 
-def heads_of(x, count):
+def heads_of(x: np.ndarray, count: int):
     x = wide(x)
     return np.moveaxis(x.reshape(*x.shape[:2], count, -1), 2, 1)
 
 
-def mask_added(mask, batch, queries, keys, filled, unidirectional):
+def mask_added(
+    mask: np.ndarray | None, batch: int, queries: int, keys: int, filled: float, unidirectional: int
+):
     """Return what a mask adds, written out for each sample, query and key."""
     added = np.zeros((batch, 1, queries, keys))
     for b in range(batch):
@@ -190,8 +237,10 @@ def mask_added(mask, batch, queries, keys, filled, unidirectional):
 
 
 def attention(
-    x, weights, bias=None, mask=None, past=None, extra=None, num_heads=1, unidirectional=0,
-    qkv_hidden_sizes=None, scale=0.0, mask_filter_value=-10000.0,
+    x: np.ndarray, weights: np.ndarray, bias: np.ndarray | None = None,
+    mask: np.ndarray | None = None, past: np.ndarray | None = None, extra: np.ndarray | None = None,
+    num_heads: int = 1, unidirectional: int = 0, qkv_hidden_sizes: list[int] | None = None,
+    scale: float = 0.0, mask_filter_value: float = -10000.0,
 ):  # fmt: skip
     projected = wide(x) @ weights + (0 if bias is None else bias)
     sizes = qkv_hidden_sizes or [projected.shape[2] // 3] * 3
@@ -209,8 +258,10 @@ def attention(
 
 
 def multi_head_attention(
-    query, key=None, value=None, bias=None, mask=None, extra=None, past_key=None,
-    past_value=None, num_heads=1, unidirectional=0, scale=0.0, mask_filter_value=-10000.0,
+    query: np.ndarray, key: np.ndarray | None = None, value: np.ndarray | None = None,
+    bias: np.ndarray | None = None, mask: Any = None, extra: np.ndarray | None = None,
+    past_key: Any = None, past_value: Any = None, num_heads: int = 1, unidirectional: int = 0,
+    scale: float = 0.0, mask_filter_value: float = -10000.0,
 ):  # fmt: skip
     if query.ndim == 5:
         query, key, value = (np.moveaxis(wide(query)[:, :, :, n], 2, 1) for n in range(3))
@@ -234,7 +285,8 @@ def multi_head_attention(
 
 
 def rotary(
-    x, positions, cos, sin, interleaved=0, num_heads=0, rotary_embedding_dim=0
+    x: np.ndarray, positions: np.ndarray, cos: np.ndarray, sin: np.ndarray, interleaved: int = 0,
+    num_heads: int = 0, rotary_embedding_dim: int = 0,
 ):  # fmt: skip
     """Rotate pair by pair."""
     size = 2 * cos.shape[1]
@@ -255,10 +307,13 @@ def rotary(
 
 
 def group_query_attention(
-    query, key, value, past_key, past_value, ends, total, cos=None, sin=None, positions=None,
-    extra=None, sinks=None, q_weight=None, k_weight=None, num_heads=1, kv_num_heads=1, scale=0.0,
-    do_rotary=0, rotary_interleaved=0, local_window_size=-1, softcap=0.0, smooth_softmax=0,
-    q_norm_epsilon=1e-6, k_norm_epsilon=1e-6,
+    query: np.ndarray, key: np.ndarray | None, value: np.ndarray | None, past_key: np.ndarray,
+    past_value: np.ndarray, ends: np.ndarray, total: np.ndarray, cos: np.ndarray | None = None,
+    sin: np.ndarray | None = None, positions: Any = None, extra: np.ndarray | None = None,
+    sinks: Any = None, q_weight: Any = None, k_weight: Any = None, num_heads: int = 1,
+    kv_num_heads: int = 1, scale: float = 0.0, do_rotary: int = 0, rotary_interleaved: int = 0,
+    local_window_size: int = -1, softcap: float = 0.0, smooth_softmax: int = 0,
+    q_norm_epsilon: float = 1e-06, k_norm_epsilon: float = 1e-06,
 ):  # fmt: skip
     """Attend sample by sample, head by head and query by query."""
     if key is None:

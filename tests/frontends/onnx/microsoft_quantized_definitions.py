@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
 from microsoft_definitions import (
     convolution,
@@ -13,57 +16,68 @@ from microsoft_definitions import (
 )
 
 
-def dequantized(x, scale, zero=None):
+def dequantized(x: np.ndarray, scale: Any, zero: Any = None):
     """Return numbers; scales and zero points of several numbers are of the last axis."""
     origin = 0 if zero is None else np.asarray(zero, np.int64)
     return (np.asarray(x, np.int64) - origin) * np.float64(scale)
 
 
-def quantized(y, scale, zero, kind):
+def quantized(y: np.ndarray, scale: Any, zero: Any, kind: Any):
     limits = np.iinfo(kind)
     origin = 0 if zero is None else int(zero)
     return np.clip(np.rint(y / np.float64(scale)) + origin, limits.min, limits.max)
 
 
-def quantized_sum(y, scale, zero, kind):
+def quantized_sum(y: np.ndarray, scale: np.ndarray, zero: np.ndarray, kind: Any):
     limits = np.iinfo(kind)
     origin = 0 if zero is None else int(zero)
     return np.clip(np.rint(y / np.float64(scale) + origin), limits.min, limits.max)
 
 
-def qlinear(function):
+def qlinear(function: np.ufunc):
     """Return the definition of a function of two quantized operands."""
 
-    def defined(a, a_scale, a_zero, b, b_scale, b_zero, scale, zero=None):
+    def defined(
+        a: Any,
+        a_scale: Any,
+        a_zero: Any,
+        b: Any,
+        b_scale: Any,
+        b_zero: Any,
+        scale: Any,
+        zero: Any = None,
+    ):
         y = function(dequantized(a, a_scale, a_zero), dequantized(b, b_scale, b_zero))
         return [quantized_sum(y, scale, zero, a.dtype)]
 
     return defined
 
 
-def qlinear_of(function, ending=quantized):
+def qlinear_of(function: Callable[..., Any], ending: Callable[..., Any] = quantized):
     """Return the definition of a function of one quantized operand."""
 
-    def defined(x, x_scale, x_zero, scale, zero=None, **attributes):
+    def defined(
+        x: np.ndarray, x_scale: Any, x_zero: Any, scale: Any, zero: Any = None, **attributes: Any
+    ):
         y = function(dequantized(x, x_scale, x_zero), **attributes)
         return [ending(y, scale, zero, x.dtype)]
 
     return defined
 
 
-def q_softmax(x, axis=-1, opset=13):
+def q_softmax(x: np.ndarray, axis: int = -1, opset: int = 13):
     if opset >= 13:
         return softmax(x, axis)
     axis %= x.ndim
     return softmax(x.reshape(*x.shape[:axis], -1)).reshape(x.shape)
 
 
-def global_average(x, channels_last=0):
+def global_average(x: np.ndarray, channels_last: int = 0):
     axes = tuple(range(1, x.ndim - 1)) if channels_last else tuple(range(2, x.ndim))
     return x.mean(axes, keepdims=True)
 
 
-def windows(x, kernel, strides, pads):
+def windows(x: np.ndarray, kernel: list[int], strides: list[int], pads: list[int]):
     """Yield the place and the slice of each window of images that are padded with NaN."""
     x = np.pad(x, [(0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])], constant_values=np.nan)
     height, width = ((n - k) // s + 1 for n, k, s in zip(x.shape[2:], kernel, strides, strict=True))
@@ -73,7 +87,13 @@ def windows(x, kernel, strides, pads):
             yield (i, j), x[:, :, top : top + kernel[0], left : left + kernel[1]]
 
 
-def pooled(x, function, kernel_shape, strides=(1, 1), pads=(0, 0, 0, 0)):
+def pooled(
+    x: np.ndarray,
+    function: Any,
+    kernel_shape: list[int],
+    strides: Sequence[Any] = (1, 1),
+    pads: Sequence[Any] = (0, 0, 0, 0),
+):
     found = {
         place: function(part, (2, 3)) for place, part in windows(x, kernel_shape, strides, pads)
     }
@@ -81,7 +101,7 @@ def pooled(x, function, kernel_shape, strides=(1, 1), pads=(0, 0, 0, 0)):
     return np.stack([np.stack([found[i, j] for j in range(width)], -1) for i in range(height)], -2)
 
 
-def average_pool(x, channels_last=0, count_include_pad=0, **window):
+def average_pool(x: np.ndarray, channels_last: int = 0, count_include_pad: int = 0, **window: Any):
     x = np.moveaxis(x, -1, 1) if channels_last else x
     if count_include_pad:
         y = pooled(x, np.nansum, **window) / np.prod(window["kernel_shape"])
@@ -90,22 +110,34 @@ def average_pool(x, channels_last=0, count_include_pad=0, **window):
     return np.moveaxis(y, 1, -1) if channels_last else y
 
 
-def nhwc_max_pool(x, **window):
+def nhwc_max_pool(x: Any, **window: Any):
     return [np.moveaxis(pooled(np.moveaxis(wide(x), -1, 1), np.nanmax, **window), 1, -1)]
 
 
-def qlinear_where(c, x, x_scale, x_zero, y, y_scale, y_zero, scale, zero):
+def qlinear_where(
+    c: Any,
+    x: Any,
+    x_scale: Any,
+    x_zero: Any,
+    y: Any,
+    y_scale: Any,
+    y_zero: Any,
+    scale: Any,
+    zero: Any,
+):
     z = np.where(c, dequantized(x, x_scale, x_zero), dequantized(y, y_scale, y_zero))
     return [quantized(z, scale, zero, x.dtype)]
 
 
-def qlinear_concat(scale, zero, *parts, axis):
+def qlinear_concat(scale: np.ndarray, zero: np.ndarray, *parts: Any, axis: int):
     given = [dequantized(*parts[at : at + 3]) for at in range(0, len(parts), 3)]
     return [quantized(np.concatenate(given, axis), scale, zero, parts[0].dtype)]
 
 
 def qlinear_conv(
-    x, x_scale, x_zero, w, w_scale, w_zero, scale, zero, b=None, channels_last=0, **window
+    x: np.ndarray, x_scale: np.ndarray, x_zero: np.ndarray, w: np.ndarray, w_scale: np.ndarray,
+    w_zero: np.ndarray, scale: np.float32, zero: np.ndarray, b: np.ndarray | None = None,
+    channels_last: int = 0, **window: Any
 ):  # fmt: skip
     x = dequantized(x, x_scale, x_zero)
     x = np.moveaxis(x, -1, 1) if channels_last else x
@@ -118,7 +150,9 @@ def qlinear_conv(
 
 
 def qgemm(
-    a, a_scale, a_zero, b, b_scale, b_zero, c=None, scale=None, zero=None, alpha=1.0, **turns
+    a: np.ndarray, a_scale: np.ndarray, a_zero: np.ndarray, b: np.ndarray, b_scale: np.ndarray,
+    b_zero: np.ndarray, c: np.ndarray | None = None, scale: np.float32 | None = None,
+    zero: np.ndarray | None = None, alpha: float = 1.0, **turns: Any
 ):  # fmt: skip
     a, b = turned_over(a, b, turns)
     y = alpha * (dequantized(a, a_scale, a_zero) @ dequantized(b, b_scale, b_zero))
@@ -126,12 +160,20 @@ def qgemm(
     return [y if scale is None else quantized(y, scale, zero, zero.dtype)]
 
 
-def integer_to_float(a, b, a_scale, b_scale, a_zero=None, b_zero=None, bias=None):
+def integer_to_float(
+    a: Any,
+    b: Any,
+    a_scale: Any,
+    b_scale: Any,
+    a_zero: Any = None,
+    b_zero: Any = None,
+    bias: Any = None,
+):
     y = dequantized(a, a_scale, a_zero) @ dequantized(b, b_scale, b_zero)
     return [y if bias is None else y + bias]
 
 
-def by_range(x):
+def by_range(x: np.ndarray):
     """Return what the eight bits of dynamic quantization stand for."""
     x = np.asarray(x, np.float32)
     low, high = min(x.min(), np.float32(0)), max(x.max(), np.float32(0))
@@ -140,14 +182,21 @@ def by_range(x):
     return (np.clip(np.rint(x / scale) + zero, 0, 255) - zero) * np.float64(scale)
 
 
-def dynamic_matmul(a, b, b_scale, b_zero=None, bias=None):
+def dynamic_matmul(
+    a: np.ndarray,
+    b: np.ndarray,
+    b_scale: np.ndarray,
+    b_zero: np.ndarray | None = None,
+    bias: np.ndarray | None = None,
+):
     y = by_range(a) @ dequantized(b, b_scale, b_zero)
     return [y if bias is None else y + bias]
 
 
 def dynamic_lstm(
-    x, w, r, b, lengths, h, c, p, w_scale, w_zero, r_scale, r_zero, hidden_size,
-    direction="forward",
+    x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray, lengths: Any, h: Any, c: Any,
+    p: Any, w_scale: np.ndarray, w_zero: np.ndarray, r_scale: np.ndarray, r_zero: np.ndarray,
+    hidden_size: int, direction: str = "forward",
 ):  # fmt: skip
     """Run one direction after the other, step by step."""
     x = by_range(x)
@@ -171,7 +220,18 @@ def dynamic_lstm(
     return [outputs, last[0], last[1]]
 
 
-def n_bits(a, packed, scales, zeros=None, g_idx=None, bias=None, *, block_size, bits=4, **more):
+def n_bits(
+    a: np.ndarray,
+    packed: np.ndarray,
+    scales: np.ndarray,
+    zeros: np.ndarray | None = None,
+    g_idx: Any = None,
+    bias: Any = None,
+    *,
+    block_size: int,
+    bits: int = 4,
+    **more: Any,
+):
     """Multiply by a matrix that is read code by code."""
     rows, columns = more["K"], more["N"]
     blocks = -(-rows // block_size)
@@ -200,13 +260,13 @@ NF4 = (
 )  # fmt: skip
 
 
-def fp4(code):
+def fp4(code: Any):
     """Return the number of a sign, two bits of exponent and one of mantissa, at most 1."""
     size = {0: 0, 1: 0.0052083333, 2: 2 / 3, 3: 1, 4: 1 / 3, 5: 0.5, 6: 1 / 6, 7: 0.25}[code & 7]
     return -size if code & 8 else size
 
 
-def bnb4(a, packed, largest, *, block_size, quant_type, **more):
+def bnb4(a: Any, packed: Any, largest: Any, *, block_size: Any, quant_type: Any, **more: Any):
     """Multiply by a matrix that is read code by code."""
     rows, columns = more["K"], more["N"]
     matrix = np.zeros((rows, columns))
@@ -219,7 +279,8 @@ def bnb4(a, packed, largest, *, block_size, quant_type, **more):
 
 
 def gather_blocks(
-    data, indices, scales, zeros=None, block_size=128, bits=4, gather_axis=0, quantize_axis=1
+    data: Any, indices: Any, scales: Any, zeros: Any = None, block_size: Any = 128, bits: Any = 4,
+    gather_axis: Any = 0, quantize_axis: Any = 1,
 ):  # fmt: skip
     """Take rows of a matrix that is quantized in blocks along its rows."""
     per_byte = 8 // bits
@@ -237,7 +298,8 @@ def gather_blocks(
 
 
 def q_embed_layer_norm(
-    words, segments, table, places, kinds, scale, shift, mask, *rest, epsilon=1e-12
+    words: Any, segments: Any, table: Any, places: Any, kinds: Any, scale: Any, shift: Any,
+    mask: Any, *rest: Any, epsilon: Any = 1e-12,
 ):  # fmt: skip
     """Embed with tables that are quantized, whose scales and zero points come last."""
     given = [

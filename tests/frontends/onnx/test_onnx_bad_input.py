@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -26,67 +29,67 @@ SIMPLE = made(
 )
 
 
-def changed(change):
+def changed(change: Callable[..., Any]):
     model = onnx.ModelProto()
     model.CopyFrom(SIMPLE)
     change(model)
     return model
 
 
-def future(model):
+def future(model: onnx.ModelProto):
     model.opset_import[0].version = 99
 
 
-def cycle(model):
+def cycle(model: onnx.ModelProto):
     model.graph.node[0].input[1] = "y"
 
 
-def unknown_name(model):
+def unknown_name(model: onnx.ModelProto):
     model.graph.node[0].input[0] = "nothing"
 
 
-def unknown_result(model):
+def unknown_result(model: onnx.ModelProto):
     model.graph.output[0].name = "nothing"
 
 
-def twice(model):
+def twice(model: onnx.ModelProto):
     model.graph.node[1].output[0] = "h"
 
 
-def unknown_op(model):
+def unknown_op(model: onnx.ModelProto):
     model.graph.node[0].op_type = "Quux"
     model.graph.node[1].op_type = "Corge"
 
 
-def gigantic(model):
+def gigantic(model: onnx.ModelProto):
     model.graph.initializer[0].dims[:] = [1 << 40, 1 << 20]
 
 
-def gigantic_input(model):
+def gigantic_input(model: onnx.ModelProto):
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1 << 60
 
 
-def negative(model):
+def negative(model: onnx.ModelProto):
     model.graph.initializer[0].dims[:] = [-3, 4]
 
 
-def few_bytes(model):
+def few_bytes(model: onnx.ModelProto):
     model.graph.initializer[0].raw_data = b"123"
 
 
-def unknown_type(model):
+def unknown_type(model: onnx.ModelProto):
     model.graph.initializer[0].data_type = 99
 
 
-def unknown_attribute(model):
+def unknown_attribute(model: onnx.ModelProto):
     model.graph.node[1].attribute.append(helper.make_attribute("slope", 1.0))
 
 
-def too_many_operands(model):
+def too_many_operands(model: onnx.ModelProto):
     model.graph.node[1].input.append("w")
 
 
-def future_format(model):
+def future_format(model: onnx.ModelProto):
     model.ir_version = 99
 
 
@@ -108,7 +111,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("change", BAD, ids=lambda change: change.__name__)
-def test_a_model_that_contradicts_itself_is_refused(change):
+def test_a_model_that_contradicts_itself_is_refused(change: Callable[..., Any]):
     with pytest.raises(weft_onnx.ModelError, match=BAD[change]):
         weft_onnx.load(changed(change))
 
@@ -119,7 +122,7 @@ def test_all_unknown_ops_are_listed_at_once():
 
 
 @pytest.mark.parametrize("data", [b"", b"no model", b"\x08\x07\x12", bytes(range(256))])
-def test_bytes_that_are_no_model_are_refused(data, tmp_path):
+def test_bytes_that_are_no_model_are_refused(data: bytes, tmp_path: Path):
     with pytest.raises(weft_onnx.ModelError):
         weft_onnx.load(data)
     path = tmp_path / "model.onnx"
@@ -172,7 +175,7 @@ VERSIONS = {
 
 
 @pytest.mark.parametrize("name", VERSIONS)
-def test_versions_that_nothing_has_are_refused(name):
+def test_versions_that_nothing_has_are_refused(name: str):
     with pytest.raises(weft_onnx.ModelError, match=r"version|opset"):
         weft_onnx.load(changed(VERSIONS[name]))
 
@@ -208,7 +211,7 @@ LARGE = {
 
 
 @pytest.mark.parametrize("op", LARGE)
-def test_results_that_no_memory_holds_are_refused_at_once(op):
+def test_results_that_no_memory_holds_are_refused_at_once(op: str):
     operands, values, attributes = LARGE[op]
     model = made([node(op, operands, "y", **attributes)], [], ["y"], values, opset=17)
     with pytest.raises(WeftError, match=f"{op}.*memory holds"):
@@ -228,7 +231,7 @@ LONG_CASES = [
 
 
 @pytest.mark.parametrize(("op", "more"), LONG_CASES, ids=str)
-def test_a_long_axis_takes_no_time(op, more):
+def test_a_long_axis_takes_no_time(op: str, more: dict[str, Any]):
     operands, values, attributes = LARGE[op]
     shorter = {}
     for name, value in values.items():
@@ -240,7 +243,7 @@ def test_a_long_axis_takes_no_time(op, more):
     assert time.process_time() - start < SECONDS
 
 
-def loop_without_an_end(condition, counts, taken="n c v"):
+def loop_without_an_end(condition: list[Any], counts: dict[str, Any], taken: str = "n c v"):
     """Return a model of a loop whose body computes the next condition with `condition`."""
     kinds = {"n": ([], "i"), "c": ([], "b"), "v": ([2],)}
     body = helper.make_graph(
@@ -254,7 +257,7 @@ def loop_without_an_end(condition, counts, taken="n c v"):
 
 
 @pytest.mark.parametrize("trips", [1 << 62, 10_001, None])
-def test_a_loop_without_an_end_is_refused_at_once(trips):
+def test_a_loop_without_an_end_is_refused_at_once(trips: int | None):
     counts = {"c": np.array(True)} if trips is None else {"m": np.int64(trips)}
     condition = [node("Identity", "c", "k"), node("Identity", "k", "d")]
     model = loop_without_an_end(condition, counts)
@@ -264,7 +267,9 @@ def test_a_loop_without_an_end_is_refused_at_once(trips):
     assert time.process_time() - start < SECONDS
 
 
-def test_a_loop_whose_condition_is_computed_is_refused_after_the_most_iterations(monkeypatch):
+def test_a_loop_whose_condition_is_computed_is_refused_after_the_most_iterations(
+    monkeypatch: pytest.MonkeyPatch,
+):
     monkeypatch.setattr(control, "MOST_ITERATIONS", 50)
     condition = [node("Not", "c", "k"), node("Not", "k", "d")]
     model = loop_without_an_end(condition, {"c": np.array(True)})
@@ -296,7 +301,7 @@ def test_a_cast_to_an_unknown_type_is_refused():
         weft_onnx.load(model).run({"x": np.ones(2, "float32")})
 
 
-def external(location, offset=None):
+def external(location: str, offset: int | str | None = None):
     model = changed(lambda model: None)
     tensor = model.graph.initializer[0]
     tensor.ClearField("raw_data")
@@ -308,7 +313,7 @@ def external(location, offset=None):
     return model.SerializeToString()
 
 
-def test_external_data_is_read_from_the_folder_of_the_model_alone(tmp_path):
+def test_external_data_is_read_from_the_folder_of_the_model_alone(tmp_path: Path):
     folder = tmp_path / "model"
     folder.mkdir()
     weights = np.full((3, 4), 2, "float32")
@@ -339,7 +344,7 @@ BYTES = SIMPLE.SerializeToString()
     st.lists(st.tuples(st.integers(0, len(BYTES) - 1), st.integers(0, 255)), max_size=6),
     st.integers(0, len(BYTES)),
 )
-def test_mutated_models_run_or_are_refused(changes, length):
+def test_mutated_models_run_or_are_refused(changes: Any, length: Any):
     data = bytearray(BYTES)
     for place, value in changes:
         data[place] = value
@@ -369,7 +374,9 @@ def test_a_function_that_calls_itself_is_refused():
 
 
 @pytest.mark.parametrize("unknown", [-1, "?", "-1", "None", "unknown", " ", None])
-def test_what_stands_for_an_unknown_length_may_be_several(unknown, tmp_path):
+def test_what_stands_for_an_unknown_length_may_be_several(
+    unknown: int | str | None, tmp_path: Path
+):
     shapes = [unknown, 3, unknown], [unknown, 3]
     inputs = [declared(name, shape) for name, shape in zip("xy", shapes, strict=True)]
     model = made([node("Identity", "x", "a"), node("Identity", "y", "b")], inputs, ["a", "b"])

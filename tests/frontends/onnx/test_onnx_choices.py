@@ -105,7 +105,7 @@ def least_node(schema: Any, name: str, value: Any) -> Any:
 
 
 @pytest.mark.parametrize("attribute", sorted({name for _, _, name in CHOICES}))
-def test_a_value_outside_of_the_set_is_refused(attribute):
+def test_a_value_outside_of_the_set_is_refused(attribute: str):
     for schema, opset, each, closed in closed_sets():
         if each.name == attribute:
             require_refusals(schema, opset, attribute, each.type, closed)
@@ -226,7 +226,7 @@ EVERY_OP = [
 
 @pytest.mark.parametrize(("domain", "op"), EVERY_OP)
 @pytest.mark.filterwarnings("ignore")
-def test_each_value_is_computed_as_its_definition_says(domain, op):
+def test_each_value_is_computed_as_its_definition_says(domain: str, op: str):
     cases = ALL_CASES[domain, op]
     opset = max(each for case in cases for each in versions(op, case.since, case.until, domain))
     case = next(each for each in cases if opset in versions(op, each.since, each.until, domain))
@@ -238,7 +238,7 @@ def test_each_value_is_computed_as_its_definition_says(domain, op):
 @pytest.mark.long
 @pytest.mark.parametrize(("domain", "op"), EVERY_OP)
 @pytest.mark.filterwarnings("ignore")
-def test_values_in_all_versions_and_combinations(domain, op):
+def test_values_in_all_versions_and_combinations(domain: Any, op: Any):
     for case in ALL_CASES[domain, op]:
         for opset in versions(op, case.since, case.until, domain):
             for attributes in variations(op, domain, opset, case, 60):
@@ -277,7 +277,9 @@ UNFIT: list[tuple[str, list[Any], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("op", "operands", "attributes", "message"), UNFIT)
-def test_attributes_that_do_not_fit_are_refused(op, operands, attributes, message):
+def test_attributes_that_do_not_fit_are_refused(
+    op: str, operands: list[Any], attributes: dict[str, Any], message: str
+):
     model, arrays = node_model(op, 22, attributes, operands)
     with pytest.raises(NodeError, match=f"the {op}.*{message}"):
         weft_onnx.load(model).run(arrays, backend="numpy")
@@ -300,7 +302,7 @@ def scan_model(opset: int, **attributes: Any) -> Any:
 
 
 @pytest.mark.parametrize("opset", versions("Scan", 9, 99))
-def test_directions_of_scans(opset):
+def test_directions_of_scans(opset: int):
     i, x, y = numbers(3), numbers(4, 3, seed=1), numbers(4, 3, seed=2)
     for inputs, outputs in itertools.product(itertools.product((0, 1), repeat=2), repeat=2):
         model = scan_model(opset, scan_input_directions=inputs, scan_output_directions=outputs)
@@ -317,7 +319,7 @@ def test_directions_of_scans(opset):
 
 
 @pytest.mark.parametrize("new_axis", [0, 1])
-def test_sequences_are_joined_along_an_axis_or_a_new_one(new_axis):
+def test_sequences_are_joined_along_an_axis_or_a_new_one(new_axis: int):
     nodes = [
         helper.make_node("SequenceConstruct", ["x", "y"], ["s"]),
         helper.make_node("ConcatFromSequence", ["s"], ["z"], axis=-1, new_axis=new_axis),
@@ -329,7 +331,7 @@ def test_sequences_are_joined_along_an_axis_or_a_new_one(new_axis):
 
 
 @pytest.mark.parametrize("op", [op for _, op in RANDOM])
-def test_random_numbers_have_the_dtype_that_is_asked_for(op):
+def test_random_numbers_have_the_dtype_that_is_asked_for(op: str):
     for opset in versions(op, 6, 99):
         fixed = {"shape": [2, 3]} if not op.endswith(("Like", "ial", "lli")) else {}
         operands = [] if fixed else [np.full((2, 3), 0.5, np.float32)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +15,11 @@ from typer.testing import CliRunner
 
 from weft.cli.app import app
 from weft.report import progress
+from weft.report.progress import Stage
 
 
 @pytest.fixture
-def path(tmp_path):
+def path(tmp_path: Path):
     model = made(
         [node("MatMul", "x w", "h"), node("Relu", "h", "y")],
         [declared("x", ["batch", 3])],
@@ -28,20 +31,20 @@ def path(tmp_path):
     return found
 
 
-def command(*arguments, code=0):
+def command(*arguments: Any, code: int = 0):
     found = CliRunner().invoke(app, list(map(str, arguments)), catch_exceptions=False)
     assert found.exit_code == code, found.output
     return found.output
 
 
-def test_a_model_is_run(path, tmp_path):
+def test_a_model_is_run(path: Path, tmp_path: Path):
     np.save(tmp_path / "x.npy", np.ones((1, 3), "float32"))
     output = tmp_path / "y.npy"
     command("run", path, "--input", f"x={tmp_path / 'x.npy'}", "--output", output)
     np.testing.assert_array_equal(np.load(output), np.full((1, 4), 6))
 
 
-def test_a_model_is_shown(path):
+def test_a_model_is_shown(path: Path):
     found = json.loads(command("show", path, "--backend", "numpy", "--json"))
     assert found == {
         "inputs": [{"name": "x", "dtype": "float32", "shape": [1, 3]}],
@@ -65,11 +68,13 @@ def test_a_model_is_shown(path):
         ("profile", ["tracing nodes", "compiling run", "calling run"]),
     ],
 )
-def test_what_a_command_is_at_can_be_shown(path, tmp_path, monkeypatch, name, steps):
+def test_what_a_command_is_at_can_be_shown(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, steps: list[str]
+):
     entered = []
     enter = progress._board.enter
 
-    def note(stage):
+    def note(stage: Stage):
         entered.append(stage)
         enter(stage)
 
@@ -84,7 +89,7 @@ def test_what_a_command_is_at_can_be_shown(path, tmp_path, monkeypatch, name, st
     assert traced.done == traced.total == 2
 
 
-def test_a_model_is_timed(path):
+def test_a_model_is_timed(path: Path):
     found = json.loads(command("bench", path, "--backend", "numpy", "--repeat", 3, "--json"))
     assert found["backend"] == "numpy"
     assert 0 < found["fastest"] <= found["median"] <= found["first"]
@@ -93,7 +98,7 @@ def test_a_model_is_timed(path):
     assert "matmul_relu" in command("bench", path, "--backend", "numpy", "--repeat", 3)
 
 
-def test_a_model_is_profiled(path, tmp_path):
+def test_a_model_is_profiled(path: Path, tmp_path: Path):
     trace = tmp_path / "trace.json"
     options = ("--backend", "numpy", "--repeat", 2)
     found = json.loads(command("profile", path, *options, "--trace", trace, "--json"))
@@ -107,7 +112,7 @@ def test_a_model_is_profiled(path, tmp_path):
     assert "is a folder" in refused
 
 
-def test_a_model_is_shown_as_a_page(path, tmp_path):
+def test_a_model_is_shown_as_a_page(path: Path, tmp_path: Path):
     page = tmp_path / "report.html"
     command("show", path, "--backend", "numpy", "--html", page)
     assert "matmul_relu" in page.read_text()
@@ -116,7 +121,7 @@ def test_a_model_is_shown_as_a_page(path, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["show", "bench", "profile"])
-def test_what_cannot_be_read_is_one_line(name, tmp_path):
+def test_what_cannot_be_read_is_one_line(name: str, tmp_path: Path):
     path = tmp_path / "broken.onnx"
     path.write_bytes(b"\x00\x01")
     output = command(name, path, code=1)
@@ -125,7 +130,7 @@ def test_what_cannot_be_read_is_one_line(name, tmp_path):
     assert "No such file" in command(name, tmp_path / "none.onnx", code=1)
 
 
-def written(tmp_path, *arguments, **options):
+def written(tmp_path: Path, *arguments: Any, **options: Any):
     found = tmp_path / "other.onnx"
     model = made(*arguments)
     helper.set_model_props(model, options)
@@ -134,7 +139,7 @@ def written(tmp_path, *arguments, **options):
 
 
 @pytest.fixture
-def pooled(tmp_path):
+def pooled(tmp_path: Path):
     """A model whose second axis must have 32 to 63 elements, and the third at least one."""
     nodes = [
         node("AveragePool", "x", "a", kernel_shape=[32, 1], strides=[32, 1]),
@@ -144,12 +149,12 @@ def pooled(tmp_path):
     return written(tmp_path, nodes, [declared("x", ["N", 1, "?", "?"])], ["y"], {"to": to})
 
 
-def shown(path, *options):
+def shown(path: Path, *options: Any):
     found = json.loads(command("show", path, "--backend", "numpy", "--json", *options))
     return [each["shape"] for each in found["inputs"]], found["lengths"]
 
 
-def test_lengths_that_fit_are_found(pooled, tmp_path):
+def test_lengths_that_fit_are_found(pooled: Path, tmp_path: Path):
     assert shown(pooled) == ([[1, 1, 32, 32]], {"N": 1, "x:2": 32, "x:3": 32})
     given = ("--length", "x:3=5", "--length", "N=2")
     assert shown(pooled, *given) == ([[2, 1, 32, 5]], {"N": 2, "x:2": 32, "x:3": 5})
@@ -178,13 +183,13 @@ def test_lengths_that_fit_are_found(pooled, tmp_path):
         (["--input", "x"], "write name=file.npy or name=number"),
     ],
 )
-def test_lengths_that_do_not_fit_are_named(pooled, options, problem):
+def test_lengths_that_do_not_fit_are_named(pooled: Path, options: list[str], problem: str):
     output = command("show", pooled, "--backend", "numpy", *options, code=1)
     assert re.search(problem, output, re.DOTALL), output
     assert "typer" not in output
 
 
-def test_lengths_are_those_of_arrays(pooled, tmp_path):
+def test_lengths_are_those_of_arrays(pooled: Any, tmp_path: Path):
     x = np.arange(2 * 40 * 3, dtype="float32").reshape(2, 1, 40, 3)
     np.save(tmp_path / "x.npy", x)
     output = tmp_path / "y.npy"
@@ -198,7 +203,7 @@ def test_lengths_are_those_of_arrays(pooled, tmp_path):
     assert "33" in refused
 
 
-def test_a_length_of_an_array_holds_for_other_inputs_too(tmp_path):
+def test_a_length_of_an_array_holds_for_other_inputs_too(tmp_path: Path):
     inputs = [declared("x", ["N", 2]), declared("y", [2, "N"])]
     nodes = [node("Transpose", "y", "t"), node("Add", "x t", "z")]
     path = written(tmp_path, nodes, inputs, ["z"])
@@ -211,7 +216,7 @@ def test_a_length_of_an_array_holds_for_other_inputs_too(tmp_path):
 
 
 @pytest.fixture
-def branching(tmp_path):
+def branching(tmp_path: Path):
     """A model that chooses a branch by its second input."""
     branches = [
         made([node("Mul", f"x {factor}", "z")], [], ["z"], {factor: np.float32(value)}).graph
@@ -226,7 +231,9 @@ def branching(tmp_path):
 
 
 @pytest.mark.parametrize(("rate", "factor"), [(16000, 2), (8000, 3)])
-def test_an_input_that_chooses_a_branch_is_part_of_the_graph(branching, tmp_path, rate, factor):
+def test_an_input_that_chooses_a_branch_is_part_of_the_graph(
+    branching: Path, tmp_path: Path, rate: int, factor: int
+):
     output = tmp_path / "y.npy"
     command("run", branching, "--input", f"rate={rate}", "--input", "x=1.5", "--output", output)
     np.testing.assert_array_equal(np.load(output), np.full((1, 2), 1.5 * factor))
@@ -236,7 +243,7 @@ def test_an_input_that_chooses_a_branch_is_part_of_the_graph(branching, tmp_path
         assert "multiply" in command(name, branching, *given, "--repeat", 2)
 
 
-def test_what_an_unknown_input_decides_is_an_error_that_names_it(branching, tmp_path):
+def test_what_an_unknown_input_decides_is_an_error_that_names_it(branching: Path, tmp_path: Path):
     output = command("show", branching, code=1)
     assert "Give the value of rate, as in --input rate=1" in output
     assert "takes int64" in command(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -16,26 +19,26 @@ from weft.testing.table.rows import INTEGERS, NARROW
 RNG = np.random.default_rng(3)
 
 
-def numbers(*shape):
+def numbers(*shape: Any):
     return RNG.standard_normal(shape).astype("float32")
 
 
-def dense(x):
+def dense(x: weft.TensorOp):
     return weft.relu(x @ numbers(6, 5) + numbers(5)) @ numbers(5, 3)
 
 
-def network(x):
+def network(x: weft.TensorOp):
     images = weft.reshape(x, (2, 1, 4, 9))
     y = weft.max_pool(weft.relu(weft.conv(images, numbers(4, 1, 3, 3), padding=1)), 2)
     return weft.softmax(weft.reshape(y, (2, -1)) @ numbers(32, 5))
 
 
-def block(x):
+def block(x: weft.TensorOp):
     h = weft.layer_norm(weft.reshape(x, (1, 2, 6, 6)))
     return weft.attention(h, weft.gelu(h), h, is_causal=True)
 
 
-def cropped(x):
+def cropped(x: weft.TensorOp):
     padding = {"stride": (1,), "padding": ((-1, 2),), "dilation": (1,)}
     y = weft.ConvolutionOp(x, weft.constant(numbers(2, 2, 3)), **padding, groups=1)
     return weft.MaxPoolOp(y, kernel=(3,), **padding)
@@ -57,7 +60,7 @@ GRAPHS = {
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_a_graph_comes_back_from_a_file(name, tmp_path):
+def test_a_graph_comes_back_from_a_file(name: str, tmp_path: Path):
     shape, build = GRAPHS[name]
     x = weft.placeholder(shape)
     y = build(x)
@@ -112,7 +115,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_dtype_that_onnx_lacks_is_named_with_its_op_and_line(name):
+def test_a_dtype_that_onnx_lacks_is_named_with_its_op_and_line(name: str):
     build, dtype = REFUSED[name]
     x = weft.placeholder((4, 4), dtype)
     before = weft.reshape(weft.transpose(x), (4, 4))
@@ -137,7 +140,7 @@ def test_rows_in_all_dtypes_are_exported_or_refused():
     assert exported > 5000
 
 
-def test_writes_and_unknown_lengths_are_refused(tmp_path):
+def test_writes_and_unknown_lengths_are_refused(tmp_path: Path):
     v = weft.variable((2,))
     with pytest.raises(ArgumentError, match="writes states"):
         weft_onnx.export({"y": weft.assign(v, v + 1)}, {}, tmp_path / "no.onnx")

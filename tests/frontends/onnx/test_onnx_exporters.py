@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from onnx_models import declared, made, node
 
@@ -10,15 +12,15 @@ import weft_onnx
 RNG = np.random.default_rng(11)
 
 
-def numbers(*shape):
+def numbers(*shape: Any):
     return RNG.standard_normal(shape).astype("float32")
 
 
-def run(model, backend, **inputs):
+def run(model: Any, backend: str, **inputs: Any):
     return weft_onnx.load(model).run(inputs, backend)
 
 
-def test_a_layer_norm_in_small_ops(backend):
+def test_a_layer_norm_in_small_ops(backend: str):
     scale, bias = numbers(8), numbers(8)
     model = made(
         [
@@ -43,7 +45,7 @@ def test_a_layer_norm_in_small_ops(backend):
     np.testing.assert_allclose(run(model, backend, x=x)["y"], expected, 1e-4, 1e-5)
 
 
-def test_attention_with_shapes_taken_from_the_input(backend):
+def test_attention_with_shapes_taken_from_the_input(backend: str):
     """Batch and time are open; heads are split by shape arithmetic, as PyTorch writes it."""
     weights = {name: numbers(8, 8) / 3 for name in ("wq", "wk", "wv", "wo")}
     nodes = [
@@ -93,7 +95,7 @@ def test_attention_with_shapes_taken_from_the_input(backend):
     program.transformer.close()
 
 
-def test_a_dense_layer_as_gemm(backend):
+def test_a_dense_layer_as_gemm(backend: str):
     w, b = numbers(5, 8), numbers(5)
     model = made(
         [node("Flatten", "x", "f"), node("Gemm", "f w b", "y", transB=1)],
@@ -104,7 +106,7 @@ def test_a_dense_layer_as_gemm(backend):
     np.testing.assert_allclose(run(model, backend, x=x)["y"], expected, 1e-5, 1e-5)
 
 
-def test_an_lstm_whose_states_are_filled_by_shape(backend):
+def test_an_lstm_whose_states_are_filled_by_shape(backend: str):
     """The initial states are zeros of a shape that is computed from the input."""
     w, r, bias = numbers(1, 12, 4) / 2, numbers(1, 12, 3) / 2, numbers(1, 24) / 2
     model = made(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from onnx import helper
@@ -20,11 +22,11 @@ X = RNG.standard_normal((40, 4)).astype("float32")
 LABELS = (X @ np.array([1, -2, 0.5, 0])).round().clip(-1, 1).astype(int)
 
 
-def ml(op, inputs, outputs, **attributes):
+def ml(op: str, inputs: list[str], outputs: list[str], **attributes: Any):
     return helper.make_node(op, inputs, outputs, domain="ai.onnx.ml", **attributes)
 
 
-def run(nodes, *outputs):
+def run(nodes: list[Any], *outputs: Any):
     model = made(nodes, [declared("x", ["N", 4])], outputs)
     return weft_onnx.load(model).run({"x": X})
 
@@ -74,7 +76,7 @@ def test_a_linear_regression_of_several_targets():
 
 
 @pytest.mark.parametrize("norm", ["max", "l1", "l2"])
-def test_a_normalizer(norm):
+def test_a_normalizer(norm: str):
     expected = preprocessing.normalize(np.abs(X), norm)
     nodes = [
         helper.make_node("Abs", ["x"], ["a"]), ml("Normalizer", ["a"], ["y"], norm=norm.upper())
@@ -90,7 +92,7 @@ def test_columns_are_extracted():
     np.testing.assert_array_equal(run(nodes, "y")["y"], X[:, [2, 0]])
 
 
-def zip_map(kind, keys, shape, scores):
+def zip_map(kind: str, keys: list[Any], shape: list[Any], scores: np.ndarray):
     model = made([ml("ZipMap", ["x"], ["maps"], **{kind: keys})], [declared("x", shape)], ["maps"])
     return weft_onnx.load(model).run({"x": scores})["maps"]
 
@@ -98,7 +100,7 @@ def zip_map(kind, keys, shape, scores):
 @pytest.mark.parametrize(
     ("kind", "keys"), [("classlabels_strings", ["a", "b"]), ("classlabels_int64s", [3, -1])]
 )
-def test_scores_are_a_list_with_a_map_for_each_sample(kind, keys):
+def test_scores_are_a_list_with_a_map_for_each_sample(kind: str, keys: list[Any]):
     scores = np.array([[0.25, 0.75], [1, 0], [0.5, 0.5]], "float32")
     wanted = [dict(zip(keys, row, strict=True)) for row in scores.tolist()]
     assert zip_map(kind, keys, ["N", 2], scores) == wanted
@@ -116,7 +118,7 @@ def test_maps_of_a_model_that_is_built_are_the_matrix_of_their_values():
     {}, {"classlabels_int64s": [1, 2], "classlabels_strings": ["a", "b"]},
     {"classlabels_int64s": [1, 2, 3]},
 ])  # fmt: skip
-def test_classes_that_do_not_fit_are_refused(attributes):
+def test_classes_that_do_not_fit_are_refused(attributes: dict[str, Any]):
     model = made([ml("ZipMap", ["x"], ["maps"], **attributes)], [declared("x", [3, 2])], ["maps"])
     with pytest.raises(weft_onnx.NodeError, match="classes"):
         weft_onnx.load(model).run({"x": np.zeros((3, 2), "float32")})

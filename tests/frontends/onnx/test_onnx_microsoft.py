@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
 from microsoft_cases import CASES as FLOATS
-from microsoft_cases import model_of
+from microsoft_cases import Case, model_of
 from microsoft_quantized_cases import CASES as QUANTIZED
 
 import weft_onnx
@@ -14,7 +16,7 @@ import weft_onnx
 CASES = FLOATS | QUANTIZED
 
 
-def agree(found, wanted, case):
+def agree(found: np.ndarray, wanted: np.ndarray, case: Case):
     assert found.shape == np.shape(wanted)
     if case.steps and found.dtype.kind in "iu":
         assert np.abs(found.astype(int) - np.asarray(wanted, int)).max() <= case.steps
@@ -24,7 +26,7 @@ def agree(found, wanted, case):
         np.testing.assert_allclose(found, wanted, case.tolerance, case.tolerance * largest)
 
 
-def results_of(case, expected):
+def results_of(case: Case, expected: list[Any]):
     """Return the model of a case, its inputs, and the expected results by name."""
     outputs = [f"y{n}" if y is not None else "" for n, y in enumerate(expected)]
     model, inputs = model_of(case, outputs)
@@ -33,7 +35,7 @@ def results_of(case, expected):
 
 @pytest.mark.share(3)
 @pytest.mark.parametrize("name", CASES)
-def test_a_node_gives_what_its_definition_gives(name):
+def test_a_node_gives_what_its_definition_gives(name: str):
     case = CASES[name]
     expected = case.definition(*case.operands, **case.attributes)
     model, inputs, wanted = results_of(case, expected)
@@ -44,7 +46,7 @@ def test_a_node_gives_what_its_definition_gives(name):
 
 @pytest.mark.share(3)
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.judge])
-def test_a_node_gives_what_onnxruntime_gives(name):
+def test_a_node_gives_what_onnxruntime_gives(name: str):
     runtime = pytest.importorskip("onnxruntime")
     case = CASES[name]
     expected = case.definition(*case.operands, **case.attributes)
@@ -64,7 +66,7 @@ OF_ALL = [name for name, case in CASES.items() if not case.steps and case.tolera
 
 
 @pytest.mark.parametrize("half", [0, 1])
-def test_every_backend_gives_what_the_definitions_give(backend, half):
+def test_every_backend_gives_what_the_definitions_give(backend: str, half: Any):
     """Many nodes in one model, since each program is compiled."""
     graph, given, wanted = None, {}, {}
     names = OF_ALL[half::2]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -14,7 +17,9 @@ from weft_onnx.lowering import blocked_channels
 RNG = np.random.default_rng(7)
 
 
-def model_of(nodes, inputs, constants, domain="com.microsoft"):
+def model_of(
+    nodes: list[Any], inputs: list[Any], constants: dict[str, Any], domain: str = "com.microsoft"
+):
     """Return a model whose nodes have different names, with a domain of onnxruntime."""
     for each in nodes:
         each.name = f"{each.op_type} {each.output[0]}"
@@ -23,7 +28,7 @@ def model_of(nodes, inputs, constants, domain="com.microsoft"):
     return model
 
 
-def weights(*shape):
+def weights(*shape: Any):
     return (RNG.standard_normal(shape) * 0.3).astype("float32")
 
 
@@ -54,7 +59,7 @@ def images():
     return model_of(nodes, [declared("x", [1, 3, 8, 8])], constants), (1, 3, 8, 8)
 
 
-def normalized(nodes, name, x, constants, rows):
+def normalized(nodes: Any, name: Any, x: Any, constants: Any, rows: Any):
     constants[f"{name}s"], constants[f"{name}b"] = 1 + weights(rows), weights(rows)
     nodes.append(node("LayerNormalization", f"{x} {name}s {name}b", name, axis=-1))
 
@@ -116,7 +121,7 @@ LEVELS = {
 }  # fmt: skip
 
 
-def written(runtime, model, level, path):
+def written(runtime: Any, model: Any, level: Any, path: Any):
     """Return a model as a level of the optimizer saves it."""
     options = runtime.SessionOptions()
     options.graph_optimization_level = getattr(runtime.GraphOptimizationLevel, LEVELS[level])
@@ -129,7 +134,7 @@ def written(runtime, model, level, path):
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", MODELS)
-def test_an_optimized_model_gives_what_it_gave(name, level, tmp_path):
+def test_an_optimized_model_gives_what_it_gave(name: str, level: str, tmp_path: Path):
     runtime = pytest.importorskip("onnxruntime")
     model, shape = MODELS[name]()
     found = written(runtime, model, level, tmp_path / "optimized.onnx")
@@ -141,7 +146,7 @@ def test_an_optimized_model_gives_what_it_gave(name, level, tmp_path):
 
 @pytest.mark.parametrize("kind", ["dynamic", "QDQ", "QOperator"])
 @pytest.mark.parametrize("name", MODELS)
-def test_a_quantized_model_gives_what_onnxruntime_gives(name, kind, tmp_path):
+def test_a_quantized_model_gives_what_onnxruntime_gives(name: str, kind: str, tmp_path: Path):
     runtime = pytest.importorskip("onnxruntime")
     quantization = pytest.importorskip("onnxruntime.quantization")
     model, shape = MODELS[name]()
@@ -201,7 +206,7 @@ def test_filters_are_put_back_from_blocks():
         np.testing.assert_array_equal(blocked_channels.in_order(given, block, True), few)
 
 
-def blocked(channels, filters):
+def blocked(channels: int, filters: int):
     """Return a model with channels in blocks, whose filters are all 1."""
     domain = "com.microsoft.nchwc"
     nodes = [
@@ -241,7 +246,9 @@ def test_a_node_of_no_schema_is_refused_for_an_attribute_that_is_not_read():
         ("RotaryEmbedding", {"scale": 2.0}, "scale 2.0, only with 1.0"),
     ],
 )
-def test_values_that_are_not_computed_are_refused(op, attributes, problem):
+def test_values_that_are_not_computed_are_refused(
+    op: str, attributes: dict[str, Any], problem: str
+):
     made_node = helper.make_node(op, ["x"] * 4, ["y"], domain="com.microsoft", **attributes)
     model = model_of([made_node], [declared("x", [1, 1, 2, 2])], {})
     with pytest.raises(weft_onnx.NodeError, match=problem):
@@ -293,7 +300,7 @@ def test_what_the_optimizer_puts_into_older_opsets_is_taken():
         ("GatherBlockQuantized", {"block_size": 1 << 50}),
     ],
 )
-def test_blocks_that_no_memory_holds_are_refused(op, attributes):
+def test_blocks_that_no_memory_holds_are_refused(op: str, attributes: dict[str, int]):
     node = helper.make_node(op, ["x", "b", "s"], ["y"], domain="com.microsoft", **attributes)
     constants = {"b": np.zeros((2, 1, 8), "uint8"), "s": np.ones((2, 1, 1), "float32")}
     model = model_of([node], [declared("x", [2, 2])], constants)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tracemalloc
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,7 +19,7 @@ from weft.errors import ArgumentError
 X = np.arange(12, dtype="float32").reshape(3, 4)
 
 
-def run(model, backend="numpy", **inputs):
+def run(model: onnx.ModelProto, backend: str = "numpy", **inputs: Any):
     return weft_onnx.load(model).run(inputs, backend)
 
 
@@ -37,7 +39,7 @@ def reshaping():
     )
 
 
-def test_one_program_takes_several_batches_and_finds_them_again(backend):
+def test_one_program_takes_several_batches_and_finds_them_again(backend: str):
     program = weft_onnx.load(reshaping()).prepare(backend)
     for batch in (1, 4, 1, 4):
         x = np.arange(batch * 6, dtype="float32").reshape(batch, 2, 3)
@@ -54,7 +56,7 @@ def test_shape_arithmetic_is_folded():
     assert kinds <= {"ParameterOp", "ReshapeOp"}
 
 
-def test_a_shape_that_arrives_at_run_time_is_specialized_by_value(backend):
+def test_a_shape_that_arrives_at_run_time_is_specialized_by_value(backend: str):
     model = made(
         [node("Relu", "x", "r"), node("Reshape", "r shape", "y")],
         [declared("x", [3, 4]), declared("shape", ["n"], "i")],
@@ -68,7 +70,7 @@ def test_a_shape_that_arrives_at_run_time_is_specialized_by_value(backend):
     program.transformer.close()
 
 
-def test_a_value_computed_from_inputs_fixes_a_shape(backend):
+def test_a_value_computed_from_inputs_fixes_a_shape(backend: str):
     """The number of repetitions is a maximum of the data."""
     model = made(
         [
@@ -90,7 +92,7 @@ def test_a_value_computed_from_inputs_fixes_a_shape(backend):
     program.transformer.close()
 
 
-def test_results_have_the_size_that_follows_from_data(backend):
+def test_results_have_the_size_that_follows_from_data(backend: str):
     model = made(
         [
             node("Relu", "x", "r"),
@@ -113,11 +115,11 @@ def test_results_have_the_size_that_follows_from_data(backend):
     program.transformer.close()
 
 
-def branch(name, op):
+def branch(name: str, op: str):
     return helper.make_graph([node(op, "x", name)], name, [], [onnx.ValueInfoProto(name=name)])
 
 
-def test_a_condition_that_is_computed_chooses_a_branch(backend):
+def test_a_condition_that_is_computed_chooses_a_branch(backend: str):
     model = made(
         [
             node("ReduceSum", "x", "s", keepdims=0),
@@ -141,7 +143,7 @@ def test_each_of_many_branches_runs_its_own_graph():
     """Messages that Python made for a while leave their identity to others."""
     count = 60
 
-    def adding(name, number):
+    def adding(name: str, number: int):
         step = helper.make_node("Constant", [], [f"{name}_n"], value_float=float(number))
         add = node("Add", f"r{number} {name}_n", name)
         return helper.make_graph([step, add], name, [], [onnx.ValueInfoProto(name=name)])
@@ -187,7 +189,7 @@ def collatz():
     )
 
 
-def test_a_loop_goes_on_while_its_condition_holds(backend):
+def test_a_loop_goes_on_while_its_condition_holds(backend: str):
     program = weft_onnx.load(collatz()).prepare(backend)
     for start, path in ((6, [3, 10, 5, 16, 8, 4, 2, 1]), (8, [4, 2, 1])):
         found = program.run({"start": np.int64(start)})
@@ -232,7 +234,7 @@ def test_numpy_scalars_and_python_numbers_are_taken():
         run(model, x=np.zeros(2, "float32"), y=2)
 
 
-def test_weights_are_held_once_and_packed_once(tmp_path, backend):
+def test_weights_are_held_once_and_packed_once(tmp_path: Path, backend: str):
     hidden, steps, words = 128, 12, 4000
     random = np.random.default_rng(0)
     weights = {

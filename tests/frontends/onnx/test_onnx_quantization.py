@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -19,12 +21,19 @@ RANGES = {
 SCALES = [1.0, np.inf, 0.0, np.nan, 1e-45]
 
 
-def run(op, operands, backend="numpy", opset=25, outputs=1, **attributes):
+def run(
+    op: str,
+    operands: list[Any],
+    backend: str = "numpy",
+    opset: int = 25,
+    outputs: int = 1,
+    **attributes: Any,
+):
     model, arrays = node_model(op, opset, attributes, operands, outputs)
     return list(weft_onnx.load(model).run(arrays, backend=backend).values())
 
 
-def quantized(x, scale, zero, low, high):
+def quantized(x: np.ndarray, scale: float, zero: int, low: int, high: int):
     """Return the definition, with the least number for NaN."""
     with np.errstate(all="ignore"):
         ratio = np.rint(x.astype(np.float32) / np.float32(scale)).astype(np.float64)
@@ -33,7 +42,7 @@ def quantized(x, scale, zero, low, high):
 
 @pytest.mark.parametrize("backend", ["numpy", "native", "opencl"])
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int16"])
-def test_nan_is_the_least_number_on_each_backend(backend, dtype):
+def test_nan_is_the_least_number_on_each_backend(backend: str, dtype: str):
     low, high = RANGES[dtype]
     operands = [X, np.array(np.inf, np.float32), np.array(1, dtype)]
     (found,) = run("QuantizeLinear", operands, backend)
@@ -41,7 +50,7 @@ def test_nan_is_the_least_number_on_each_backend(backend, dtype):
 
 
 @pytest.mark.parametrize("dtype", RANGES)
-def test_nan_is_the_least_number_in_each_type_and_for_each_scale(dtype):
+def test_nan_is_the_least_number_in_each_type_and_for_each_scale(dtype: str):
     low, high = RANGES[dtype]
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
     for scale in SCALES:
@@ -53,7 +62,7 @@ def test_nan_is_the_least_number_in_each_type_and_for_each_scale(dtype):
 
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz"])
 @pytest.mark.parametrize("saturate", [0, 1])
-def test_floats_of_8_bits_keep_nan_and_saturate_infinities(dtype, saturate):
+def test_floats_of_8_bits_keep_nan_and_saturate_infinities(dtype: str, saturate: int):
     kind = np.dtype(getattr(ml_dtypes, dtype))
     operands = [X, np.array(1, np.float32), np.array(0, kind)]
     (found,) = run("QuantizeLinear", operands, saturate=saturate)
@@ -88,7 +97,7 @@ DYNAMIC = {
 
 
 @pytest.mark.parametrize("name", DYNAMIC)
-def test_a_range_that_is_no_range(name):
+def test_a_range_that_is_no_range(name: str):
     x, *want = DYNAMIC[name]
     found = run("DynamicQuantizeLinear", [np.array(x, np.float32)], outputs=3)
     assert [each.dtype.name for each in found] == ["uint8", "float32", "uint8"]
@@ -108,7 +117,7 @@ def test_the_division_has_the_precision_that_is_asked_for():
 
 
 @pytest.mark.parametrize("op", ["QuantizeLinear", "DequantizeLinear"])
-def test_scales_that_do_not_fit_are_refused(op):
+def test_scales_that_do_not_fit_are_refused(op: str):
     x = np.zeros((4, 6), np.float32 if op == "QuantizeLinear" else np.int8)
     for shape, attributes in (
         ((3,), {"axis": 1}), ((6,), {"axis": 0}), ((6,), {"axis": 2}), ((4, 6), {}),

@@ -6,6 +6,7 @@ import re
 import unittest
 import warnings
 from functools import cache
+from typing import Any
 
 import pytest
 from onnx.backend.test import BackendTest
@@ -27,7 +28,7 @@ def backend_of(device: str) -> type[weft_onnx.Backend]:
             return name == "CPU"
 
         @classmethod
-        def prepare(cls, model, name="CPU", **options):
+        def prepare(cls, model: Any, name: str = "CPU", **options: Any):
             return super().prepare(model, device, **options)
 
     return Chosen
@@ -58,13 +59,13 @@ def cases() -> list[object]:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", cases())
 @pytest.mark.filterwarnings("ignore")
-def test_onnx(name, backend):
+def test_onnx(name: str, backend: str):
     case = suite(backend)[name](name)
     case.debug()
 
 
 @pytest.mark.parametrize("pattern", REASONS)
-def test_an_exclusion_is_of_a_test(pattern):
+def test_an_exclusion_is_of_a_test(pattern: str):
     assert any(re.search(f"test_({pattern})", name) for name in suite("numpy"))
 
 

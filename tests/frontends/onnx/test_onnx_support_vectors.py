@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,11 +24,17 @@ KERNELS = {
 PARAMETERS = (0.5, 0.25, 2.0)
 
 
-def rounded(*shape):
+def rounded(*shape: Any):
     return RNG.standard_normal(shape).astype(np.float32)
 
 
-def model_of(op, outputs, given, x=X, kind=TensorProto.FLOAT):
+def model_of(
+    op: str,
+    outputs: list[str],
+    given: dict[str, Any],
+    x: np.ndarray = X,
+    kind: int = TensorProto.FLOAT,
+):
     node = helper.make_node(op, ["x"], outputs, domain="ai.onnx.ml", **given)
     graph = helper.make_graph(
         [node], "learnt", [helper.make_tensor_value_info("x", kind, list(x.shape))],
@@ -37,7 +44,7 @@ def model_of(op, outputs, given, x=X, kind=TensorProto.FLOAT):
     return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 
-def both(model, x=X):
+def both(model: Any, x: np.ndarray = X):
     """Return what weft and, if it is installed, onnxruntime give."""
     found = weft_onnx.load(model).run({"x": x}, "numpy")
     try:
@@ -50,11 +57,11 @@ def both(model, x=X):
     return found, dict(zip(found, session.run(list(found), {"x": x}), strict=True))
 
 
-def kernel(name, vectors):
+def kernel(name: str, vectors: np.ndarray):
     return np.array([[KERNELS[name](x, v, *PARAMETERS) for v in vectors] for x in X.astype(float)])
 
 
-def machine(counts, name, **more):
+def machine(counts: list[int], name: str, **more: Any):
     """Return the attributes of a classifier, and the score of each pair of classes."""
     total, number = sum(counts), len(counts)
     vectors, coefficients = rounded(total, 3), rounded(number - 1, total)
@@ -77,7 +84,7 @@ def machine(counts, name, **more):
     return given, scores, pairs
 
 
-def winners(scores, pairs, number):
+def winners(scores: np.ndarray, pairs: list[Any], number: int):
     votes = np.zeros((len(scores), number))
     for place, (i, j) in enumerate(pairs):
         for row, score in enumerate(scores[:, place]):
@@ -85,14 +92,14 @@ def winners(scores, pairs, number):
     return 5 + votes.argmax(1)
 
 
-def agree(found, wanted):
+def agree(found: dict[str, Any], wanted: dict[str, Any]):
     np.testing.assert_array_equal(found["l"], wanted["l"])
     np.testing.assert_allclose(found["y"], wanted["y"], 1e-4, 1e-5)
 
 
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("counts", [[3, 2], [2, 3, 1], [1, 2, 2, 3]])
-def test_a_classifier_by_scores_of_pairs(counts, name):
+def test_a_classifier_by_scores_of_pairs(counts: list[int], name: str):
     given, scores, pairs = machine(counts, name)
     found, judged = both(model_of("SVMClassifier", ["l", "y"], given))
     wanted = np.concatenate([-scores, scores], 1) if len(counts) == 2 else scores
@@ -103,7 +110,7 @@ def test_a_classifier_by_scores_of_pairs(counts, name):
 
 @pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX"])
 @pytest.mark.parametrize("counts", [[3, 2], [2, 3, 1], [1, 2, 2, 3]])
-def test_a_classifier_with_probabilities(counts, transform):
+def test_a_classifier_with_probabilities(counts: list[int], transform: str):
     size = len(counts) * (len(counts) - 1) // 2
     a, b = -abs(rounded(size)), rounded(size)
     given, scores, pairs = machine(counts, "RBF", prob_a=a, prob_b=b, post_transform=transform)
@@ -127,7 +134,7 @@ def test_coupled_probabilities_are_the_nearest_ones():
     found = coupled(shares, count).astype(float)
     np.testing.assert_allclose(found.sum(1), 1, 1e-6)
 
-    def error(p, row):
+    def error(p: np.ndarray, row: np.ndarray):
         total = 0.0
         for place, (i, j) in enumerate(pairs):
             total += (row[place] * p[j] - (1 - row[place]) * p[i]) ** 2
@@ -141,7 +148,7 @@ def test_coupled_probabilities_are_the_nearest_ones():
 
 @pytest.mark.parametrize("one_class", [0, 1])
 @pytest.mark.parametrize("name", KERNELS)
-def test_a_regressor(name, one_class):
+def test_a_regressor(name: str, one_class: int):
     vectors, coefficients, offset = rounded(5, 3), rounded(5), rounded(1)
     given = {
         "support_vectors": vectors.reshape(-1), "n_supports": 5, "coefficients": coefficients,
@@ -200,7 +207,7 @@ ENCODERS = {
 
 
 @pytest.mark.parametrize("name", ENCODERS)
-def test_an_encoder(name):
+def test_an_encoder(name: str):
     op, given, x, wanted = ENCODERS[name]
     kind = TensorProto.STRING if x.dtype == object else helper.np_dtype_to_tensor_dtype(x.dtype)
     found, judged = both(model_of(op, ["y"], given, x, kind), x)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import tree_models
@@ -13,7 +16,13 @@ import weft_onnx
 pytestmark = pytest.mark.share(3)
 
 
-def model_of(op, outputs, given, version=3, kind=TensorProto.FLOAT):
+def model_of(
+    op: str,
+    outputs: list[str],
+    given: dict[str, Any],
+    version: int = 3,
+    kind: int = TensorProto.FLOAT,
+):
     node = helper.make_node(op, ["x"], outputs, domain="ai.onnx.ml", **given)
     graph = helper.make_graph(
         [node], "trees", [helper.make_tensor_value_info("x", kind, ["N", tree_models.COLUMNS])],
@@ -23,7 +32,7 @@ def model_of(op, outputs, given, version=3, kind=TensorProto.FLOAT):
     return helper.make_model(graph, opset_imports=opsets, ir_version=9)
 
 
-def by_runtime(model, x):
+def by_runtime(model: Any, x: np.ndarray):
     """Return what onnxruntime gives, or skip the test."""
     runtime = pytest.importorskip("onnxruntime")
     options = runtime.SessionOptions()
@@ -35,7 +44,7 @@ def by_runtime(model, x):
     return dict(zip(names, session.run(names, {"x": x}), strict=True))
 
 
-def softmax(x):
+def softmax(x: np.ndarray):
     e = np.exp(x - x.max(1, keepdims=True))
     return e / e.sum(1, keepdims=True)
 
@@ -59,7 +68,7 @@ FORESTS = {
 
 @pytest.mark.parametrize("function", ["SUM", "AVERAGE", "MIN", "MAX"])
 @pytest.mark.parametrize("name", FORESTS)
-def test_a_regressor(name, function):
+def test_a_regressor(name: str, function: str):
     options = FORESTS[name]
     targets, trees = options.get("targets", 1), forest(7, **options)
     x = samples(8, with_nan=True)
@@ -75,7 +84,7 @@ def test_a_regressor(name, function):
 
 
 @pytest.mark.parametrize("name", FORESTS)
-def test_a_regressor_gives_what_onnxruntime_gives(name):
+def test_a_regressor_gives_what_onnxruntime_gives(name: str):
     options = FORESTS[name]
     targets, trees = options.get("targets", 1), forest(7, **options)
     x = samples(8, with_nan=True)
@@ -105,7 +114,7 @@ OF_THREE = (
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("name", OF_THREE)
-def test_a_classifier_of_three(name, transform):
+def test_a_classifier_of_three(name: str, transform: str):
     options = FORESTS[name]
     trees, x = forest(7, **options), samples(8, with_nan=True)
     scores, missing = aggregated(trees, x, 3)
@@ -124,7 +133,7 @@ def test_a_classifier_of_three(name, transform):
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
-def test_a_classifier_of_three_gives_what_onnxruntime_gives(transform):
+def test_a_classifier_of_three_gives_what_onnxruntime_gives(transform: str):
     for name in OF_THREE:
         trees, x = forest(7, **FORESTS[name]), samples(8)
         given = {
@@ -137,7 +146,7 @@ def test_a_classifier_of_three_gives_what_onnxruntime_gives(transform):
         np.testing.assert_allclose(found["y"], wanted["y"], 1e-5, 1e-5)
 
 
-def of_one_class(at, is_positive):
+def of_one_class(at: int, is_positive: bool):
     """Return trees whose leaves have weights for one class of two."""
     trees = forest(5)
     for tree in trees:
@@ -157,7 +166,7 @@ BINARY = {
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("name", BINARY)
-def test_a_classifier_of_two_with_the_weights_of_one(name, transform):
+def test_a_classifier_of_two_with_the_weights_of_one(name: str, transform: str):
     at, is_positive, base = BINARY[name]
     trees, x = of_one_class(at, is_positive), samples(8)
     score = aggregated(trees, x, 2)[0][:, at] + sum(base)
@@ -178,7 +187,7 @@ def test_a_classifier_of_two_with_the_weights_of_one(name, transform):
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
-def test_a_classifier_of_two_gives_what_onnxruntime_gives(transform):
+def test_a_classifier_of_two_gives_what_onnxruntime_gives(transform: str):
     for at, is_positive, base in BINARY.values():
         trees, x = of_one_class(at, is_positive), samples(8)
         given = {
@@ -205,7 +214,7 @@ def test_two_classes_with_weights_of_both_are_ranked():
 FUNCTIONS = ("AVERAGE", "SUM", "MIN", "MAX")
 
 
-def with_sets(trees):
+def with_sets(trees: list[Any]):
     """Make every other comparison one with a set, and return the sets in the order of nodes."""
     rng, sets = np.random.default_rng(2), []
     for tree in trees:
@@ -219,7 +228,7 @@ def with_sets(trees):
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.DOUBLE])
-def test_the_newer_op(function, kind, monkeypatch):
+def test_the_newer_op(function: str, kind: int, monkeypatch: pytest.MonkeyPatch):
     trees = forest(7, modes=tuple(MODES), targets=3, one_each=True, tracks=True, trees=6)
     trees = [each for each in trees if not each.is_leaf]
     sets = with_sets(trees)
@@ -237,7 +246,7 @@ def test_the_newer_op(function, kind, monkeypatch):
     np.testing.assert_allclose(found, wanted, 1e-5, 1e-5)
 
 
-def test_it_runs_on_every_backend(backend):
+def test_it_runs_on_every_backend(backend: str):
     trees = forest(7, modes=tuple(MODES), targets=3, tracks=True)
     x = samples(8, with_nan=True)
     given = {**attributes(trees, "target"), "n_targets": 3}
@@ -246,36 +255,36 @@ def test_it_runs_on_every_backend(backend):
     np.testing.assert_allclose(found, aggregated(trees, x, 3)[0], 1e-5, 1e-5)
 
 
-def cyclic(given):
+def cyclic(given: dict[str, Any]):
     inner = [n for n, mode in enumerate(given["nodes_modes"]) if mode != "LEAF"]
     given["nodes_truenodeids"][inner[1]] = 0
 
 
-def unknown_child(given):
+def unknown_child(given: Any):
     given["nodes_truenodeids"][0] = 999
 
 
-def wide_feature(given):
+def wide_feature(given: dict[str, Any]):
     given["nodes_featureids"][0] = 99
 
 
-def twice(given):
+def twice(given: Any):
     given["nodes_nodeids"][1] = 0
 
 
-def few_values(given):
+def few_values(given: Any):
     given["nodes_values"].pop()
 
 
-def unknown_leaf(given):
+def unknown_leaf(given: Any):
     given["target_nodeids"][0] = 999
 
 
-def wide_target(given):
+def wide_target(given: dict[str, Any]):
     given["target_ids"][0] = 5
 
 
-def many_targets(given):
+def many_targets(given: Any):
     given["n_targets"] = 10**15
 
 
@@ -288,7 +297,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("change", WRONG, ids=lambda change: change.__name__)
-def test_trees_that_contradict_themselves_are_refused(change):
+def test_trees_that_contradict_themselves_are_refused(change: Callable[..., Any]):
     given = attributes(forest(7), "target")
     change(given)
     with pytest.raises(weft_onnx.NodeError, match=WRONG[change]):

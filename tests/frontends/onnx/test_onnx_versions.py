@@ -11,7 +11,7 @@ import weft_onnx
 X = np.arange(24, dtype="float32").reshape(2, 3, 4) / 8 - 1
 
 
-def softmax(x, axes):
+def softmax(x: np.ndarray, axes: tuple[int, ...]):
     e = np.exp(x - x.max(axes, keepdims=True))
     return e / e.sum(axes, keepdims=True)
 
@@ -63,7 +63,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_version(name):
+def test_version(name: str):
     opset, op, attributes, more, expected = CASES[name]
     outputs = "y z" if op in ("TopK", "Split") else "y"
     constants = {key: np.asarray(value) for key, value in more.items()}

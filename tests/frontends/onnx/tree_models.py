@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 import numpy as np
 from onnx import TensorProto, helper
@@ -17,7 +18,9 @@ COLUMNS = 4
 class Tree:
     """A node: a comparison with two trees below, or a leaf with weights by target."""
 
-    def __init__(self, rng, depth, modes, targets, tracks, covers):
+    def __init__(
+        self, rng: Any, depth: int, modes: list[str], targets: list[int], tracks: bool, covers: bool
+    ):
         self.is_leaf = depth == 0 or rng.random() < 0.15
         if self.is_leaf:
             chosen = targets if covers else [t for t in targets if rng.random() < 0.6]
@@ -31,7 +34,7 @@ class Tree:
         below = (rng, depth - 1, modes, targets, tracks, covers)
         self.yes, self.no = Tree(*below), Tree(*below)
 
-    def leaf(self, row):
+    def leaf(self, row: np.ndarray):
         node = self
         while not node.is_leaf:
             x = row[node.feature]
@@ -44,15 +47,17 @@ class Tree:
         return [self] if self.is_leaf else [self, *self.yes.nodes(), *self.no.nodes()]
 
 
-def forest(seed, trees=5, depth=4, modes=("BRANCH_LEQ",), targets=1, tracks=False, covers=True,
-           one_each=False):  # fmt: skip
+def forest(
+    seed: int, trees: int = 5, depth: int = 4, modes: tuple[str, ...] = ("BRANCH_LEQ",),
+    targets: int = 1, tracks: bool = False, covers: bool = True, one_each: bool = False,
+):  # fmt: skip
     """Return random trees; each has weights for all targets, for some, or for one of them."""
     rng = np.random.default_rng(seed)
     several = [[n % targets] if one_each else list(range(targets)) for n in range(trees)]
     return [Tree(rng, depth, list(modes), each, tracks, covers) for each in several]
 
 
-def samples(seed, count=23, with_nan=False):
+def samples(seed: int, count: int = 23, with_nan: bool = False):
     """Return samples of numbers that thresholds have too."""
     rng = np.random.default_rng(seed)
     x = (rng.integers(-4, 5, (count, COLUMNS)) / 2).astype(np.float32)
@@ -61,7 +66,7 @@ def samples(seed, count=23, with_nan=False):
     return x
 
 
-def attributes(trees, what, kind=np.float32):
+def attributes(trees: list[Any], what: str, kind: type[Any] = np.float32):
     """Return the attributes of a regressor ("target") or classifier ("class")."""
     names = ["treeids", "nodeids", "featureids", "values", "modes", "truenodeids", "falsenodeids"]
     found = {f"nodes_{name}": [] for name in [*names, "missing_value_tracks_true"]}
@@ -93,7 +98,7 @@ def attributes(trees, what, kind=np.float32):
     return found
 
 
-def newer_attributes(trees, kind=TensorProto.FLOAT):
+def newer_attributes(trees: list[Any], kind: int = TensorProto.FLOAT):
     """Return the attributes of the newer TreeEnsemble, for trees with one weight at each leaf."""
     inner, leaves, roots = [], [], []
     for tree in trees:
@@ -126,7 +131,7 @@ def newer_attributes(trees, kind=TensorProto.FLOAT):
     return found
 
 
-def aggregated(trees, x, targets, function="SUM"):
+def aggregated(trees: list[Any], x: np.ndarray, targets: int, function: str = "SUM"):
     """Return what leaves give put together, and which targets none gives any."""
     found = np.zeros((len(x), targets))
     missing = np.ones(found.shape, bool)

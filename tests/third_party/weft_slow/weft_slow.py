@@ -1,6 +1,9 @@
 """A backend that takes its time to import."""
 
+from __future__ import annotations
+
 import time
+from typing import Any
 
 import weft
 from weft.plugins import hookimpl
@@ -15,5 +18,5 @@ class SlowTransformer(weft.NumPyTransformer):
 
 
 @hookimpl
-def weft_register_backends(register):
+def weft_register_backends(register: Any):
     register("slow", SlowTransformer)

@@ -5,6 +5,8 @@ python -m pytest tests --pyargs weft.testing --weft-backend=toy
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -29,7 +31,7 @@ ROW = Row(
 
 
 @pytest.mark.parametrize("dtype", [*ROW.dtypes, "float16", "bfloat16", "complex64"])
-def test_value_and_gradient_are_those_of_the_reference(transformer, dtype):
+def test_value_and_gradient_are_those_of_the_reference(transformer: weft.Transformer, dtype: Any):
     assert run_cases(transformer, make_cases(ROW, dtype)) == []
 
 
@@ -47,7 +49,7 @@ def test_the_gradient_is_a_central_difference_and_so_is_the_second():
     curvature = weft.deriv(weft.sum(slope), x)
     array = np.array([-1.5, 0.0, 2.0])
 
-    def total(op, values):
+    def total(op: Any, values: Any):
         (value,), _ = evaluate(weft.capture([weft.sum(op)], [x]), [values])
         return value.item()
 
@@ -57,7 +59,9 @@ def test_the_gradient_is_a_central_difference_and_so_is_the_second():
         np.testing.assert_allclose(value, wanted, rtol=ACCURACY, atol=ACCURACY)
 
 
-def test_numpy_runs_the_kernel_and_other_backends_the_decomposition(transformer, backend):
+def test_numpy_runs_the_kernel_and_other_backends_the_decomposition(
+    transformer: weft.Transformer, backend: str
+):
     x = weft.placeholder((3,))
     computation = transformer.computation(polynomial(x, COEFFICIENTS), x)
     assert computation([0, 1, 2]).tolist() == [1, -0.5, 1]
@@ -66,7 +70,7 @@ def test_numpy_runs_the_kernel_and_other_backends_the_decomposition(transformer,
     assert bool(kept) == (backend == "numpy")
 
 
-def test_the_result_does_not_take_the_memory_of_the_operand(transformer):
+def test_the_result_does_not_take_the_memory_of_the_operand(transformer: weft.Transformer):
     x = weft.placeholder((3,))
     computation = transformer.computation(polynomial(x * 2, [1, 1, 1]) * 2, x)
     assert computation([0, 1, 2]).tolist() == [2, 14, 42]
@@ -98,7 +102,9 @@ def test_what_is_no_polynomial_is_refused():
         ("uint8", "int32", "uint8", 2),
     ],
 )
-def test_casts_are_direct_where_the_first_one_widens(source, middle, target, casts):
+def test_casts_are_direct_where_the_first_one_widens(
+    source: Any, middle: Any, target: Any, casts: Any
+):
     x = weft.placeholder((3,), source)
     y = weft.cast(weft.cast(x, middle), target) + 1
     results = []
@@ -114,7 +120,7 @@ def test_casts_are_direct_where_the_first_one_widens(source, middle, target, cas
 
 @settings(deadline=None, derandomize=True, database=None)
 @given(program=programs())
-def test_the_pass_keeps_every_bit_of_random_programs(program):
+def test_the_pass_keeps_every_bit_of_random_programs(program: Any):
     graph = weft.capture(program.results, program.placeholders)
     changed = DirectCasts().do_pass(graph, None)
     before, after = (evaluate(each, program.arrays)[0] for each in (graph, changed))
@@ -122,7 +128,7 @@ def test_the_pass_keeps_every_bit_of_random_programs(program):
         assert one.tobytes() == other.tobytes()
 
 
-def test_the_pass_takes_part_once_the_package_is_installed(transformer):
+def test_the_pass_takes_part_once_the_package_is_installed(transformer: weft.Transformer):
     x = weft.placeholder((3,))
     y = weft.cast(weft.cast(x, "float64"), "float32") * 2
     computation = transformer.computation(y, x)
