@@ -7,8 +7,9 @@ from math import prod
 
 from weft.ir.description import TensorDescription
 from weft.ops.indexing import dynamic_slices, slicing
+from weft.ops.indexing.slicing import Bounds
 from weft.ops.shape import joining
-from weft_c.loops.parallel import parallel_for
+from weft_c.loops.parallel import Body, parallel_for
 from weft_c.loops.vectorized_access import vectorized_move
 from weft_c.lowering import Array, KernelBuilder, Lowering, rules
 from weft_c.ops.copies import copy, move, move_lanes
@@ -17,8 +18,11 @@ from weft_c.ops.work_sharing import launch, share_points, work_items
 from weft_c.source.index_types import index_type, is_wide
 from weft_c.source.values import ValueEmitter, literal
 
-MAX_OPERANDS = 16
-"""The most operands that one kernel concatenates."""
+MAX_PARTS = 16
+"""The most parts of a result that one kernel writes."""
+
+Part = tuple[TensorDescription | str, TensorDescription]
+"""A part of a result, and what it is a copy of, or the value that fills it."""
 
 Span = tuple[str | int, int, int]
 """Start, length and step of a slice along one dimension; dynamic starts are expressions."""
@@ -28,46 +32,18 @@ Span = tuple[str | int, int, int]
 def concat_rule(op: joining.ConcatOp, lowering: Lowering) -> None:
     """Copy each operand to its slice of the result."""
     out = bits(lowering.out)
-    parts = [
-        (bits(arg), out.slice(bounds))
-        for arg, bounds in zip(lowering.args, op.parts(), strict=True)
-        if arg.size
-    ]
-    for first in range(0, len(parts), MAX_OPERANDS):
-        _copy_all(lowering, parts[first : first + MAX_OPERANDS])
-
-
-def _copy_all(
-    lowering: Lowering, parts: Sequence[tuple[TensorDescription, TensorDescription]]
-) -> None:
-    builder = lowering.kernel("concat")
-    moved = []
-    for whole_source, whole_target in parts:
-        (source, target), _ = collapse_dims(whole_source, whole_target)
-        x = builder.array("x", source)
-        out = builder.array("out", target, written=True)
-        kind = index_type(is_wide(source, target))
-        moved.append((kind, *vectorized_move(builder, source.shape, x, out)))
-    items = work_items(sum(prod(shape) for _, shape, _, _ in moved), builder)
-    for kind, shape, x, out in moved:
-
-        def body(
-            at: tuple[str, ...], emitter: ValueEmitter, x: Array = x, out: Array = out
-        ) -> None:
-            indices = at[: len(x.strides)]
-            move(emitter, x.at(*indices), out.at(*indices), out.dtype)
-
-        share_points(builder, shape, items, body, kind, move_lanes(builder, x, out))
-    launch(builder, items)
+    parts = zip(map(bits, lowering.args), map(out.slice, op.parts()), strict=True)
+    _write_parts(lowering, "concat", list(parts))
 
 
 @rules.on_type(joining.PadOp)
 def pad_rule(op: joining.PadOp, lowering: Lowering) -> None:
-    """Select the operand or the fill value at each point."""
+    """Copy the operand to the inside of the result, and fill what is around it."""
     out, x = bits(lowering.out), bits(lowering.args[0])
     fill = literal(bits_of(op.fill, op.dtype), out.dtype)
-    builder = lowering.kernel("pad")
-    _write_update(builder, out, x, op.inner_bounds(op.args[0].axes), lambda at: fill)
+    inner = op.inner_bounds(op.args[0].axes)
+    around = [(fill, out.slice(box)) for box in _boxes_around(inner, out.shape)]
+    _write_parts(lowering, "pad", [(x, out.slice(inner)), *around])
 
 
 @rules.on_type(slicing.UpdateSliceOp)
@@ -76,10 +52,65 @@ def update_slice_rule(op: slicing.UpdateSliceOp, lowering: Lowering) -> None:
     x, update, out = map(bits, (*lowering.args, lowering.out))
     if x == out or x.shape == update.shape:
         copy(lowering, update, out.slice(op.bounds))
-        return
-    builder = lowering.kernel("update slice")
-    old = builder.array("x", x)
-    _write_update(builder, out, update, op.bounds, lambda at: old.get(*at), x)
+    elif all(step == 1 for _, _, step in op.bounds):
+        around = [(x.slice(box), out.slice(box)) for box in _boxes_around(op.bounds, out.shape)]
+        _write_parts(lowering, "update slice", [(update, out.slice(op.bounds)), *around])
+    else:
+        builder = lowering.kernel("update slice")
+        old = builder.array("x", x)
+        _write_update(builder, out, update, op.bounds, lambda at: old.get(*at), x)
+
+
+def _boxes_around(inner: Bounds, shape: Sequence[int]) -> list[Bounds]:
+    """Return slices without steps that make up what is outside another one."""
+    whole = [(0, length, 1) for length in shape]
+    boxes: list[Bounds] = []
+    for axis, ((start, size, _), length) in enumerate(zip(inner, shape, strict=True)):
+        end = start + size
+        spans = (0, start, 1), (end, length - end, 1)
+        boxes += [(*inner[:axis], span, *whole[axis + 1 :]) for span in spans]
+    return boxes
+
+
+def _write_parts(lowering: Lowering, title: str, parts: Sequence[Part]) -> None:
+    """Write the parts of a result, in one kernel if they are few."""
+    wanted = [(source, target) for source, target in parts if target.size]
+    for first in range(0, len(wanted), MAX_PARTS):
+        _write_some(lowering.kernel(title), wanted[first : first + MAX_PARTS])
+
+
+def _write_some(builder: KernelBuilder, parts: Sequence[Part]) -> None:
+    loops: list[tuple[str, tuple[int, ...], Body, int]] = []
+    for source, target in parts:
+        layouts, _ = collapse_dims(target, *(() if isinstance(source, str) else (source,)))
+        wide, out = is_wide(*layouts), builder.array("out", layouts[0], written=True)
+        shape, lanes = layouts[0].shape, 1
+        if isinstance(source, str):
+            body = _filling(builder, out, source)
+        else:
+            x = builder.array("x", layouts[1])
+            shape, x, out = vectorized_move(builder, shape, x, out)
+            body, lanes = _moving(x, out), move_lanes(builder, x, out)
+        loops.append((index_type(wide), shape, body, lanes))
+    items = work_items(sum(prod(shape) for _, shape, _, _ in loops), builder)
+    for kind, shape, body, lanes in loops:
+        share_points(builder, shape, items, body, kind, lanes)
+    launch(builder, items)
+
+
+def _moving(x: Array, out: Array) -> Body:
+    def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
+        indices = at[: len(x.strides)]
+        move(emitter, x.at(*indices), out.at(*indices), out.dtype)
+
+    return body
+
+
+def _filling(builder: KernelBuilder, out: Array, value: str) -> Body:
+    def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
+        builder.code.line(out.set(value, *at[: len(out.strides)]))
+
+    return body
 
 
 @rules.on_type(dynamic_slices.DynamicSliceOp)

@@ -7,8 +7,9 @@ steps of a plan is generated once, and runs in any number of frames.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from weft.ir import scope
 from weft.ir.description import TensorDescription, contiguous
@@ -17,6 +18,7 @@ from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.storage import placeholder
 from weft.ops.control.graph_ops import CallOp, CondOp, LoopOp, WhileOp
+from weft.ops.control.passing_loops import PassingLoopOp, Place, Turn, cycle_of
 from weft.ops.shape.movement import ContiguousOp
 from weft.plan.buffers import ARENA, INPUT, RESULT, Buffer
 from weft.plan.callee_memory import spare_offsets
@@ -152,6 +154,50 @@ def _loop(step: Step) -> tuple[Part, ...]:
     )
 
 
+def _passing_loop(step: Step) -> tuple[Part, ...]:
+    """Repeat the iterations after which carried values are in the same buffers again.
+
+    At the end a result is copied if it is in an operand, or in the buffer of another result.
+    """
+    op = step.op
+    assert isinstance(op, PassingLoopOp)
+    turns, first = cycle_of(op)
+    first = min(first, op.count)
+    cycle = turns[first:]
+    times, rest = divmod(op.count - first, len(cycle)) if cycle else (0, 0)
+    final = turns[first + rest].carried
+    plan, at = plan_of(op.graph), _buffers(step, op, turns, final)
+
+    def call(turn: Turn) -> CallPart:
+        inputs = [*(at[place] for place in turn.carried), *step.args[len(turn.carried) :]]
+        outputs = [at[place] for place in turn.outputs]
+        return CallPart(plan, CallFrame(inputs, outputs, step.workspace))
+
+    calls = list(map(call, turns))
+    repeated = [LoopPart(times, tuple(calls[first:]))] if times else []
+    pairs = zip(final, step.outs, strict=True)
+    copied = {out: at[place] for place, out in pairs if at[place] is not out}
+    copies = _copies(op, list(copied.values()), list(copied))
+    return (*calls[:first], *repeated, *calls[first : first + rest], *copies)
+
+
+def _buffers(
+    step: Step, op: PassingLoopOp, turns: Iterable[Turn], final: Sequence[Place]
+) -> dict[Place, TensorDescription]:
+    """Return the layout of each place: results are in their own buffers at the end."""
+    found: dict[Place, TensorDescription] = dict(enumerate(step.args))
+    free: dict[Any, list[TensorDescription]] = {}
+    for place, out in zip(final, step.outs, strict=True):
+        if found.setdefault(place, out) is not out:
+            free.setdefault((out.shape, out.dtype), []).append(out)
+    for each in _spare(step, op.graph):
+        free.setdefault((each.shape, each.dtype), []).append(each)
+    for place in (place for turn in turns for place in turn.outputs):
+        if place not in found:
+            found[place] = free[place.shape, place.dtype].pop()
+    return found
+
+
 def _cond(step: Step) -> tuple[Part, ...]:
     op = step.op
     assert isinstance(op, CondOp)
@@ -164,28 +210,35 @@ def _cond(step: Step) -> tuple[Part, ...]:
 
 
 def _while(step: Step) -> tuple[Part, ...]:
-    """Carry values in the results; each iteration's are copied there from spare memory."""
+    """Carry values in the results and in spare memory by turns, or copy them after each iteration.
+
+    An odd number of iterations ends in spare memory, from where the results are copied. A body that
+    calls graphs is called once: what it calls would be there twice at each depth.
+    """
     op = step.op
     assert isinstance(op, WhileOp)
     test, body = map(plan_of, op.graphs)
     *spare, flag = _spare(step, op.body, op.condition)
-    args = [*step.outs, *step.args[len(step.outs) :]]
+    fixed = step.args[len(step.outs) :]
+
+    def call(plan: Plan, old: Sequence[TensorDescription], *new: TensorDescription) -> CallPart:
+        return CallPart(plan, CallFrame([*old, *fixed], new, step.workspace))
+
+    one, copies = call(body, step.outs, *spare), tuple(_copies(op, spare, step.outs))
+    turns: tuple[Part, ...] = (one, *copies)
+    if not op.body.called:
+        other = call(body, spare, *step.outs)
+        turns = one, call(test, spare, flag), CondPart(flag, (other,), copies)
     return (
         *_copies(op, step.args, step.outs),
-        WhilePart(
-            CallPart(test, CallFrame(args, [flag], step.workspace)),
-            flag,
-            (
-                CallPart(body, CallFrame(args, spare, step.workspace)),
-                *_copies(op, spare, step.outs),
-            ),
-        ),
+        WhilePart(call(test, step.outs, flag), flag, turns),
     )
 
 
 _PARTS: dict[type[Op], Callable[[Step], tuple[Part, ...]]] = {
     CallOp: _call,
     LoopOp: _loop,
+    PassingLoopOp: _passing_loop,
     CondOp: _cond,
     WhileOp: _while,
 }

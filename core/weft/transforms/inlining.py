@@ -19,6 +19,7 @@ from weft.ir.storage import as_op
 from weft.ir.target import Target
 from weft.ir.traversal import postorder
 from weft.ops.control.graph_ops import CallOp, CondOp, GraphsOp, LoopOp, SavedOp, WhileOp
+from weft.ops.control.passing_loops import passing
 from weft.ops.pointwise.comparison import where
 from weft.transforms.pruning import MANY, Pruning
 
@@ -188,7 +189,8 @@ class _Inlining:
             for name, value in op.attributes().items()
         }
         with scope.replacing(op):
-            return type(op)(*args, **fields)
+            made = type(op)(*args, **fields)
+            return passing(made) if isinstance(made, LoopOp) else made
 
     def body(
         self, op: Any, args: tuple[Any, ...], made: list[Op], effects: list[Op]

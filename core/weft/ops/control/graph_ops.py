@@ -85,7 +85,7 @@ class CallOp(GraphsOp):
 
     @override
     def infer(self) -> tuple[Axes, Any]:
-        _check_operands(self.graph, self.args)
+        check_operands(self.graph, self.args)
         return super().infer()
 
     @override
@@ -118,8 +118,8 @@ class LoopOp(GraphsOp):
 
     def infer(self) -> tuple[Axes, Any]:
         """Check operands against inputs, and inputs against outputs."""
-        _check_operands(self.graph, self.args)
-        _check_carried(self.graph)
+        check_operands(self.graph, self.args)
+        check_carried(self.graph, self.graph.outputs)
         return super().infer()
 
     @override
@@ -153,8 +153,8 @@ class CondOp(GraphsOp):
         """Check the bool, the operands, and that both branches have the same outputs."""
         _check_bool("the condition", self.args[0])
         place = 1 + len(self.then_graph.inputs)
-        _check_operands(self.then_graph, self.args[1:place])
-        _check_operands(self.else_graph, self.args[place:])
+        check_operands(self.then_graph, self.args[1:place])
+        check_operands(self.else_graph, self.args[place:])
         found = [[(op.axes, op.dtype) for op in graph.outputs] for graph in self.graphs]
         if found[0] != found[1]:
             one, other = (", ".join(f"{d} {a}" for a, d in types) for types in found)
@@ -199,9 +199,9 @@ class WhileOp(GraphsOp):
 
     def infer(self) -> tuple[Axes, Any]:
         """Check operands against inputs, inputs against outputs, and the bool."""
-        _check_operands(self.condition, self.args)
-        _check_operands(self.body, self.args)
-        _check_carried(self.body)
+        check_operands(self.condition, self.args)
+        check_operands(self.body, self.args)
+        check_carried(self.body, self.body.outputs)
         if len(self.condition.outputs) != 1:
             raise ArgumentError("the condition must have one output")
         _check_bool("the output of the condition", self.condition.outputs[0])
@@ -245,7 +245,8 @@ class AfterOp(IdentityOp):
     """The first operand, with a dependency on the writes that are the others."""
 
 
-def _check_operands(graph: Graph, args: tuple[TensorOp, ...]) -> None:
+def check_operands(graph: Graph, args: tuple[TensorOp, ...]) -> None:
+    """Check operands against the inputs of a graph."""
     if len(args) != len(graph.inputs):
         raise ArgumentError(f"{graph.name} has {len(graph.inputs)} inputs, not {len(args)}")
     for parameter, arg in zip(graph.inputs, args, strict=True):
@@ -256,8 +257,9 @@ def _check_operands(graph: Graph, args: tuple[TensorOp, ...]) -> None:
             )
 
 
-def _check_carried(graph: Graph) -> None:
-    for output, parameter in zip(graph.outputs, graph.inputs, strict=False):
+def check_carried(graph: Graph, outputs: Iterable[TensorOp]) -> None:
+    """Check carried values after an iteration against the inputs of the body."""
+    for output, parameter in zip(outputs, graph.inputs, strict=False):
         if (output.axes.lengths, output.dtype) != (parameter.axes.lengths, parameter.dtype):
             raise AxesError(
                 f"{graph.name} carries {output.dtype} {output.axes} to its input "

@@ -1,0 +1,131 @@
+"""Loops that pass carried values on from one iteration to the next without copying them.
+
+A step in time yields the state that it was given as the one before; a filter shifts its delay line
+by one. Such values stay where they are, and the iterations take turns with the buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count, islice
+from typing import Any, NamedTuple
+
+from weft.ir.axes import Axes
+from weft.ir.dtypes import DType
+from weft.ir.tensor import TensorOp
+from weft.ops.control.graph_ops import (
+    Evaluate,
+    GraphsOp,
+    LoopOp,
+    check_carried,
+    check_operands,
+)
+from weft.support.backports import override
+from weft.support.locks import cached_property
+
+MOST_TURNS = 32
+"""The most iterations until carried values are where they were before; else they are copied."""
+
+MOST_TURNS_WITH_CALLS = 4
+"""The same for a body that calls graphs, which are there once for each iteration of the cycle."""
+
+
+class PassingLoopOp(LoopOp):
+    """A loop whose body yields what it computes; other carried values are inputs of the body.
+
+    Attributes
+    ----------
+    sources
+        For each carried value what it is after an iteration: an output of the body, by its index,
+        or an input, counted on from the last output.
+    """
+
+    sources: tuple[int, ...]
+
+    @cached_property
+    @override
+    def result_types(self) -> tuple[tuple[Axes, DType], ...]:
+        return tuple((op.axes, op.dtype) for op in self._carried)
+
+    @property
+    def _carried(self) -> list[TensorOp]:
+        """The carried values after an iteration."""
+        values = (*self.graph.outputs, *self.graph.inputs)
+        return [values[number] for number in self.sources]
+
+    def infer(self) -> tuple[Axes, Any]:
+        """Check operands and carried values against inputs."""
+        check_operands(self.graph, self.args)
+        check_carried(self.graph, self._carried)
+        return GraphsOp.infer(self)
+
+    @override
+    def run(self, evaluate: Evaluate, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        carried = len(self.sources)
+        for _ in range(self.count):
+            values = *evaluate(self.graph, args), *args
+            args = (*(values[number] for number in self.sources), *args[carried:])
+        return args[:carried]
+
+
+class Buffer(NamedTuple):
+    """One of the buffers for values of a shape and dtype."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+    number: int
+
+
+Place = Buffer | int
+"""Where a value is: in a buffer, or in an operand of the loop, by its index."""
+
+
+class Turn(NamedTuple):
+    """The places of an iteration: of the carried values before it, and of the body's outputs."""
+
+    carried: tuple[Place, ...]
+    outputs: tuple[Buffer, ...]
+
+
+def passing(loop: LoopOp) -> LoopOp:
+    """Return a loop that passes values on, if some carried values are inputs of its body."""
+    graph, carried = loop.graph, len(loop.graph.outputs)
+    inputs = {op: number for number, op in enumerate(graph.inputs)}
+    computed = list(dict.fromkeys(op for op in graph.outputs if op not in inputs))
+    if isinstance(loop, PassingLoopOp) or len(computed) == carried:
+        return loop
+    places = {op: number for number, op in enumerate((*computed, *graph.inputs))}
+    sources = tuple(places[op] for op in graph.outputs)
+    body = graph.memo(passing, lambda: graph.replace(outputs=computed))
+    made = PassingLoopOp(*loop.args, graph=body, count=loop.count, sources=sources)
+    most = MOST_TURNS_WITH_CALLS if graph.called else MOST_TURNS
+    return made if len(cycle_of(made)[0]) <= most else loop
+
+
+def cycle_of(loop: PassingLoopOp) -> tuple[list[Turn], int]:
+    """Return the iterations until one has its values where another had them, and which that is.
+
+    There are at most `MOST_TURNS` and one more.
+    """
+    seen: dict[tuple[Place, ...], int] = {}
+    turns: list[Turn] = []
+    for turn in islice(_turns(loop), MOST_TURNS + 1):
+        if turn.carried in seen:
+            return turns, seen[turn.carried]
+        seen[turn.carried] = len(turns)
+        turns.append(turn)
+    return turns, len(turns)
+
+
+def _turns(loop: PassingLoopOp) -> Iterator[Turn]:
+    """Yield the iterations; each output is in the first buffer without a carried value."""
+    graph, carried = loop.graph, len(loop.sources)
+    before: tuple[Place, ...] = tuple(range(carried))
+    while True:
+        outputs: list[Buffer] = []
+        for op in graph.outputs:
+            buffers = (Buffer(op.axes.shape, op.dtype, number) for number in count())
+            outputs.append(next(each for each in buffers if each not in (*before, *outputs)))
+        yield Turn(before, tuple(outputs))
+        values = (*outputs, *before, *range(carried, len(graph.inputs)))
+        before = tuple(values[number] for number in loop.sources)
