@@ -156,7 +156,8 @@ class Convolution(Blocked):
         place = len(shape) * (not self.apart)
         shape = (*shape[:place], number, *shape[place:], *lines)
         strides = (*strides[:place], image, *strides[place:], *self.steps)
-        windows = np.ndarray(shape, self.dtype, memory, rows.start * self.steps[0], strides)
+        start = rows.start * self.steps[0] if self.channels else 0  # no memory to be in
+        windows = np.ndarray(shape, self.dtype, memory, start, strides)
         columns = self.array(memory, 1, *shape)
         return Block(images, rows, windows, columns, self._matrices(columns, self.depth, number))
 

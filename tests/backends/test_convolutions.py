@@ -120,3 +120,11 @@ def test_a_call_allocates_no_more_than_numpy_does_for_its_iterators() -> None:
     finally:
         tracemalloc.stop()
     assert min(found) < 3 * 8192 * 4 + 8192 < x.axes.size * 4
+
+
+def test_no_channels_in_many_blocks() -> None:
+    """The padded images take no memory, and each of them is cut into several blocks."""
+    ops = two_dimensional((1, 0, 40, 40), (2, 0, 3, 3))
+    for op in ops:
+        arrays = [numbers(0, arg.axes.shape, "float32") for arg in op.args]
+        check(op, arrays, cached=64, least=1)

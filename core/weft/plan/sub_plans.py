@@ -212,8 +212,9 @@ def _cond(step: Step) -> tuple[Part, ...]:
 def _while(step: Step) -> tuple[Part, ...]:
     """Carry values in the results and in spare memory by turns, or copy them after each iteration.
 
-    An odd number of iterations ends in spare memory, from where the results are copied. A body that
-    calls graphs is called once: what it calls would be there twice at each depth.
+    An odd number of iterations ends in spare memory, from where the results are copied; then the
+    condition is computed once more, so one with effects is not. A body that calls graphs is called
+    once: what it calls would be there twice at each depth.
     """
     op = step.op
     assert isinstance(op, WhileOp)
@@ -226,7 +227,7 @@ def _while(step: Step) -> tuple[Part, ...]:
 
     one, copies = call(body, step.outs, *spare), tuple(_copies(op, spare, step.outs))
     turns: tuple[Part, ...] = (one, *copies)
-    if not op.body.called:
+    if not (op.body.called or op.condition.effects):
         other = call(body, spare, *step.outs)
         turns = one, call(test, spare, flag), CondPart(flag, (other,), copies)
     return (

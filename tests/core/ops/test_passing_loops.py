@@ -153,3 +153,39 @@ def test_lengths_may_be_unknown(transformer: weft.Transformer) -> None:
             a, b = b, np.tanh(np.sin(b) * 0.5 + np.cos(a)) - 0.1 * np.exp(-b * b)
         np.testing.assert_allclose(found[0], a, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(found[1], b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("limit", range(5))
+def test_a_condition_is_computed_before_each_iteration(
+    transformer: weft.Transformer, limit: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    value, most = weft.placeholder(()), weft.placeholder(())
+    with weft.saved_user_deps():
+        shown = weft.print_op(value, "condition")
+        condition = weft.capture([weft.less(shown, most)], [value, most])
+    inner, other = weft.placeholder(()), weft.placeholder(())
+    body = weft.capture([inner + 1.0], [inner, other])
+    start, end = weft.placeholder(()), weft.placeholder(())
+    (found,) = weft.while_loop(condition, body, start, end)
+    assert transformer.computation(found, start, end)(0.0, limit) == limit
+    assert capfd.readouterr().out.count("condition") == limit + 1
+
+
+@pytest.mark.parametrize("limit", range(5))
+def test_while_loops_end_after_even_and_odd_numbers(
+    transformer: weft.Transformer, limit: int
+) -> None:
+    n, x, most = weft.placeholder(()), weft.placeholder((3,)), weft.placeholder(())
+    condition = weft.capture([weft.less(n, most)], [n, x, most])
+    body = weft.capture([n + 1.0, weft.sin(x) + n], [n, x, most])
+    start, y, end = weft.placeholder(()), weft.placeholder((3,)), weft.placeholder(())
+    computation = transformer.computation(
+        list(weft.while_loop(condition, body, start, y, end)), start, y, end
+    )
+    wanted = given = np.array([0.5, -1, 2], np.float32)
+    for number in range(limit):
+        wanted = np.sin(wanted) + number
+    for _ in range(2):
+        found = computation(0.0, given, limit)
+        assert found[0] == limit
+        np.testing.assert_allclose(found[1], wanted, rtol=1e-5)
