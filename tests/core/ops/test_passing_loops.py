@@ -72,7 +72,7 @@ def bodies(draw: st.DrawFn) -> tuple[tuple[int | None, ...], tuple[int, ...]]:
     return tuple(draw(source(shape)) for shape in shapes), tuple(shapes)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(bodies(), st.integers(2, 14))
 def test_passed_values_are_what_numpy_says(
     drawn: tuple[tuple[int | None, ...], tuple[int, ...]], count: int
