@@ -7,6 +7,7 @@ import inspect
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ LOADERS = {
     "weft/report/profile.py": "few programs write a page",
     "weft/runtime/computation.py": "few programs write a report",
     "weft/runtime/transformer.py": "few programs keep or check states",
-    "weft/plan/plan.py": "few programs draw a plan",
+    "weft/plan/steps.py": "few programs draw or verify a plan",
     "weft/cache/serialization.py": "few programs have ops that a pass made",
     "weft_hamkaas/__init__.py": "a hook loads its importer",
     "weft_onnx/__init__.py": "a hook loads its importer",
@@ -71,13 +72,19 @@ def early_imports(body: list[ast.stmt], is_typing: bool) -> Iterator[str]:
             yield from early_imports(node.body, is_typing)
 
 
-def circles(is_typing: bool) -> list[set[str]]:
-    """Return the sets of modules that import one another, directly or through others."""
-    trees = {
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Return the syntax of each module, by its name."""
+    return {
         ".".join(path.relative_to(ROOT).with_suffix("").parts[1:]).removesuffix(".__init__"):
             ast.parse(path.read_text())
         for path in MODULES
     }  # fmt: skip
+
+
+def circles(is_typing: bool) -> list[set[str]]:
+    """Return the sets of modules that import one another, directly or through others."""
+    trees = modules()
     direct = {
         module: {
             name if name in trees else name.rpartition(".")[0]
