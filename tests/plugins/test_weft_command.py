@@ -165,7 +165,7 @@ def test_doctor_shows_states_versions_and_variables(monkeypatch: pytest.MonkeyPa
         "lost": ["yes", "no", "no", "no"],
     }.items():
         assert [name, *states] in rows
-    assert "half as fast; unset it" in line_with("OPENBLAS_CORETYPE", result.output)
+    assert "half as fast on newer CPUs; unset it" in line_with("OPENBLAS_CORETYPE", result.output)
     assert "this one is not usable" in line_with("WEFT_BACKEND ", result.output)
     assert "no [bold]luck[/bold]" in line_with("weft.passes:broken", result.output)
     assert "no card: plug one in" in line_with("'asleep' would be used", result.output)

@@ -18,7 +18,7 @@ from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.storage import placeholder
 from weft.ops.control.graph_ops import CallOp, CondOp, LoopOp, WhileOp
-from weft.ops.control.passing_loops import PassingLoopOp, Place, Turn, cycle_of
+from weft.ops.control.passing_loops import Iteration, PassingLoopOp, Place, cycle_of
 from weft.ops.shape.movement import ContiguousOp
 from weft.plan.buffers import ARENA, INPUT, RESULT, Buffer
 from weft.plan.callee_memory import spare_offsets
@@ -161,19 +161,19 @@ def _passing_loop(step: Step) -> tuple[Part, ...]:
     """
     op = step.op
     assert isinstance(op, PassingLoopOp)
-    turns, first = cycle_of(op)
+    iterations, first = cycle_of(op)
     first = min(first, op.count)
-    cycle = turns[first:]
+    cycle = iterations[first:]
     times, rest = divmod(op.count - first, len(cycle)) if cycle else (0, 0)
-    final = turns[first + rest].carried
-    plan, at = plan_of(op.graph), _buffers(step, op, turns, final)
+    final = iterations[first + rest].carried
+    plan, at = plan_of(op.graph), _buffers(step, op, iterations, final)
 
-    def call(turn: Turn) -> CallPart:
-        inputs = [*(at[place] for place in turn.carried), *step.args[len(turn.carried) :]]
-        outputs = [at[place] for place in turn.outputs]
+    def call(iteration: Iteration) -> CallPart:
+        inputs = [*(at[place] for place in iteration.carried), *step.args[len(iteration.carried) :]]
+        outputs = [at[place] for place in iteration.outputs]
         return CallPart(plan, CallFrame(inputs, outputs, step.workspace))
 
-    calls = list(map(call, turns))
+    calls = list(map(call, iterations))
     repeated = [LoopPart(times, tuple(calls[first:]))] if times else []
     pairs = zip(final, step.outs, strict=True)
     copied = {out: at[place] for place, out in pairs if at[place] is not out}
@@ -182,7 +182,7 @@ def _passing_loop(step: Step) -> tuple[Part, ...]:
 
 
 def _buffers(
-    step: Step, op: PassingLoopOp, turns: Iterable[Turn], final: Sequence[Place]
+    step: Step, op: PassingLoopOp, iterations: Iterable[Iteration], final: Sequence[Place]
 ) -> dict[Place, TensorDescription]:
     """Return the layout of each place: results are in their own buffers at the end."""
     found: dict[Place, TensorDescription] = dict(enumerate(step.args))
@@ -192,7 +192,7 @@ def _buffers(
             free.setdefault((out.shape, out.dtype), []).append(out)
     for each in _spare(step, op.graph):
         free.setdefault((each.shape, each.dtype), []).append(each)
-    for place in (place for turn in turns for place in turn.outputs):
+    for place in (place for iteration in iterations for place in iteration.outputs):
         if place not in found:
             found[place] = free[place.shape, place.dtype].pop()
     return found

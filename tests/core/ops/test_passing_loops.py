@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import weft
 from weft.ops.control.graph_ops import LoopOp
-from weft.ops.control.passing_loops import MOST_TURNS, PassingLoopOp, cycle_of, passing
+from weft.ops.control.passing_loops import LONGEST_CYCLE, PassingLoopOp, cycle_of, passing
 from weft.plan.sub_plans import CopyPart, LoopPart, expand_step
 
 SHAPES = ((3, 5), (7,))
@@ -129,7 +129,7 @@ def test_the_cycle_uses_no_more_buffers_than_there_are(
     if not isinstance(loop, PassingLoopOp):
         return
     turns, first = cycle_of(loop)
-    assert first < len(turns) <= MOST_TURNS
+    assert first < len(turns) <= LONGEST_CYCLE
     used = {buffer for turn in turns for buffer in turn.outputs}
     for shape in {buffer.shape for buffer in used}:
         carried = sum(op.axes.shape == shape for op in graph.inputs[: len(loop.sources)])

@@ -1,7 +1,7 @@
 """Loops that pass carried values on from one iteration to the next without copying them.
 
 A step in time yields the state that it was given as the one before; a filter shifts its delay line
-by one. Such values stay where they are, and the iterations take turns with the buffers.
+by one. Such values stay where they are, and the iterations alternate between slots.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from weft.ops.control.graph_ops import (
 from weft.support.backports import override
 from weft.support.locks import cached_property
 
-MOST_TURNS = 32
-"""The most iterations until carried values are where they were before; else they are copied."""
+LONGEST_CYCLE = 32
+"""The most iterations until carried values are in the same slots again; else they are copied."""
 
-MOST_TURNS_WITH_CALLS = 4
+LONGEST_CYCLE_WITH_CALLS = 4
 """The same for a body that calls graphs, which are there once for each iteration of the cycle."""
 
 
@@ -68,27 +68,27 @@ class PassingLoopOp(LoopOp):
         return args[:carried]
 
 
-class Buffer(NamedTuple):
-    """One of the buffers for values of a shape and dtype."""
+class Slot(NamedTuple):
+    """Memory for one value of a shape and dtype, by its number."""
 
     shape: tuple[int, ...]
     dtype: DType
     number: int
 
 
-Place = Buffer | int
-"""Where a value is: in a buffer, or in an operand of the loop, by its index."""
+Place = Slot | int
+"""Where a value is: in a slot, or in an operand of the loop, by its index."""
 
 
-class Turn(NamedTuple):
+class Iteration(NamedTuple):
     """The places of an iteration: of the carried values before it, and of the body's outputs."""
 
     carried: tuple[Place, ...]
-    outputs: tuple[Buffer, ...]
+    outputs: tuple[Slot, ...]
 
 
 def passing(loop: LoopOp) -> LoopOp:
-    """Return a loop that passes values on, if some carried values are inputs of its body."""
+    """Return a loop that copies no values, if its body yields inputs, or a value twice."""
     graph, carried = loop.graph, len(loop.graph.outputs)
     inputs = {op: number for number, op in enumerate(graph.inputs)}
     computed = list(dict.fromkeys(op for op in graph.outputs if op not in inputs))
@@ -98,34 +98,34 @@ def passing(loop: LoopOp) -> LoopOp:
     sources = tuple(places[op] for op in graph.outputs)
     body = graph.memo(passing, lambda: graph.replace(outputs=computed))
     made = PassingLoopOp(*loop.args, graph=body, count=loop.count, sources=sources)
-    most = MOST_TURNS_WITH_CALLS if graph.called else MOST_TURNS
+    most = LONGEST_CYCLE_WITH_CALLS if graph.called else LONGEST_CYCLE
     return made if len(cycle_of(made)[0]) <= most else loop
 
 
-def cycle_of(loop: PassingLoopOp) -> tuple[list[Turn], int]:
+def cycle_of(loop: PassingLoopOp) -> tuple[list[Iteration], int]:
     """Return the iterations until one has its values where another had them, and which that is.
 
-    There are at most `MOST_TURNS` and one more.
+    There are at most `LONGEST_CYCLE` and one more.
     """
     seen: dict[tuple[Place, ...], int] = {}
-    turns: list[Turn] = []
-    for turn in islice(_turns(loop), MOST_TURNS + 1):
-        if turn.carried in seen:
-            return turns, seen[turn.carried]
-        seen[turn.carried] = len(turns)
-        turns.append(turn)
-    return turns, len(turns)
+    iterations: list[Iteration] = []
+    for each in islice(_iterations(loop), LONGEST_CYCLE + 1):
+        if each.carried in seen:
+            return iterations, seen[each.carried]
+        seen[each.carried] = len(iterations)
+        iterations.append(each)
+    return iterations, len(iterations)
 
 
-def _turns(loop: PassingLoopOp) -> Iterator[Turn]:
-    """Yield the iterations; each output is in the first buffer without a carried value."""
+def _iterations(loop: PassingLoopOp) -> Iterator[Iteration]:
+    """Yield the iterations; each output is in the first slot without a carried value."""
     graph, carried = loop.graph, len(loop.sources)
     before: tuple[Place, ...] = tuple(range(carried))
     while True:
-        outputs: list[Buffer] = []
+        outputs: list[Slot] = []
         for op in graph.outputs:
-            buffers = (Buffer(op.axes.shape, op.dtype, number) for number in count())
-            outputs.append(next(each for each in buffers if each not in (*before, *outputs)))
-        yield Turn(before, tuple(outputs))
+            slots = (Slot(op.axes.shape, op.dtype, number) for number in count())
+            outputs.append(next(each for each in slots if each not in (*before, *outputs)))
+        yield Iteration(before, tuple(outputs))
         values = (*outputs, *before, *range(carried, len(graph.inputs)))
         before = tuple(values[number] for number in loop.sources)
