@@ -7,16 +7,20 @@ typedef void weft_work(char *const *b, i64 item, i64 items);
 /* Turns before a thread sleeps: some 50 us, several times what a wake-up takes. */
 #define SPIN 4000
 
-/* Jobs. Items are taken by a compare-and-swap of the ticket: 28 bits of the job's number, 18 of its
-   items, 18 of the next item. An exchange with the number of an earlier job fails, so the fields of
-   a job are those of the ticket that was read before them. */
+/* Jobs. Each thread has a share of the items of a job, and takes those of other shares after them. So
+   a thread finds in its cache what it wrote in the job before. Items are taken by a compare-and-swap
+   of the ticket of their share: 46 bits of the job's number, 18 of the next item. A ticket with the
+   number of an earlier job is one of which nobody took an item yet. A job has ended when all its
+   items are taken and done, so a thread that is late for it finds no ticket with a lower number. */
 
 #define BITS 18
 #define MAX_ITEMS ((1 << BITS) - 1)
-static _Atomic uint64_t ticket;
+#define MAX_SHARES 256
+static struct { _Atomic uint64_t ticket; } shares[MAX_SHARES] __attribute__((aligned(64)));
+static _Atomic uint64_t job_number; /* 0 while the fields of a job are written */
 static _Atomic(weft_work *) job_work;
 static _Atomic(char *const *) job_buffers;
-static _Atomic i64 job_first, job_items;
+static _Atomic i64 job_first, job_count, job_items, job_shares;
 static word job __attribute__((aligned(64)));
 static word done __attribute__((aligned(64)));
 static lock busy = LOCK_INIT;
@@ -26,30 +30,45 @@ static int threads = 1, is_started;
 static lock limiting = LOCK_INIT;
 static int limits, threads_before;
 
-static void take_items(uint32_t number) {
+/* Takes an item of a share; returns -1 when there are no more, -2 when the job has ended. */
+static i64 take_item(_Atomic uint64_t *ticket, uint64_t number, i64 begin, i64 end) {
+    uint64_t seen = atomic_load(ticket);
     for (;;) {
-        uint64_t seen = atomic_load(&ticket);
-        uint32_t next = seen & MAX_ITEMS, items = seen >> BITS & MAX_ITEMS;
-        if (seen >> (2 * BITS) != (number & 0xfffffff) || next >= items) return;
-        weft_work *work = atomic_load_explicit(&job_work, memory_order_relaxed);
-        char *const *b = atomic_load_explicit(&job_buffers, memory_order_relaxed);
-        i64 first = atomic_load_explicit(&job_first, memory_order_relaxed);
-        i64 all = atomic_load_explicit(&job_items, memory_order_relaxed);
-        if (!atomic_compare_exchange_weak(&ticket, &seen, seen + 1)) continue;
-        work(b, first + next, all);
-        if (atomic_fetch_add(&done.value, 1) + 1 == items) word_wake(&done);
+        if (seen >> BITS > number) return -2;
+        i64 next = seen >> BITS == number ? (i64)(seen & MAX_ITEMS) : begin;
+        if (next >= end) return -1;
+        if (atomic_compare_exchange_weak(ticket, &seen, number << BITS | (next + 1))) return next;
     }
 }
 
+static void take_items(i64 own) {
+    uint64_t number = atomic_load(&job_number);
+    weft_work *work = atomic_load(&job_work);
+    char *const *b = atomic_load(&job_buffers);
+    i64 first = atomic_load(&job_first), count = atomic_load(&job_count);
+    i64 items = atomic_load(&job_items), all = atomic_load(&job_shares), ended = 0;
+    if (!number || atomic_load(&job_number) != number) return;
+    for (i64 i = 0; i < all; i++) {
+        i64 share = (own + i) % all, begin = share * count / all, end = (share + 1) * count / all;
+        i64 item;
+        while ((item = take_item(&shares[share].ticket, number, begin, end)) >= 0) {
+            work(b, first + item, items);
+            ended++;
+        }
+        if (item == -2) return;
+    }
+    if (ended && atomic_fetch_add(&done.value, ended) + ended == count) word_wake(&done);
+}
+
 THREAD(worker) {
-    uint32_t seen = (uintptr_t)argument;
+    uint32_t seen = atomic_load(&job.value) - 1;
     register_worker();
     for (;;) {
         uint32_t now;
         for (int i = 0; (now = atomic_load(&job.value)) == seen; i++)
             if (i < SPIN) RELAX(); else word_wait(&job, seen);
         seen = now;
-        take_items(now);
+        take_items((uintptr_t)argument);
     }
     return 0;
 }
@@ -66,22 +85,25 @@ static void start_threads(void) {
     static int is_registered;
     if (!is_registered) at_fork(after_fork);
     is_registered = is_started = 1;
-    uintptr_t seen = atomic_load(&job.value);
-    for (int i = 1; i < threads; i++) start_thread(worker, seen);
+    for (int i = 1; i < threads; i++) start_thread(worker, i);
 }
 
 static void run_part(weft_work *work, char *const *b, i64 first, i64 count, i64 items) {
-    uint32_t number = atomic_load(&job.value) + 1;
+    static uint64_t number;
+    i64 all = threads < MAX_SHARES ? threads : MAX_SHARES;
+    atomic_store(&job_number, 0);
     atomic_store(&job_work, work);
     atomic_store(&job_buffers, b);
     atomic_store(&job_first, first);
+    atomic_store(&job_count, count);
     atomic_store(&job_items, items);
+    atomic_store(&job_shares, all < count ? all : count);
     atomic_store(&done.value, 0);
-    atomic_store(&ticket, (uint64_t)(number & 0xfffffff) << 2 * BITS | (uint64_t)count << BITS);
-    atomic_store(&job.value, number);
+    atomic_store(&job_number, ++number);
+    atomic_fetch_add(&job.value, 1);
     keep_off_caller(threads - 1);
     word_wake(&job);
-    take_items(number);
+    take_items(0);
     uint32_t now;
     for (int i = 0; (now = atomic_load(&done.value)) != count; i++)
         if (i < SPIN) RELAX(); else word_wait(&done, now);

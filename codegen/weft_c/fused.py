@@ -12,9 +12,11 @@ from weft.kernels.fused_op import FusedOp
 from weft.kernels.fusion import Group
 from weft.kernels.indexing_maps import VIEWS
 from weft.kernels.kernel import Kernel
+from weft.kernels.piecewise import PiecewiseOp
 from weft.ops.pointwise.elementwise import ElementwiseOp
 from weft.ops.products.linalg import MatmulOp
 from weft.ops.reductions.reduction import ReductionOp
+from weft.ops.shape.joining import ConcatOp, PadOp
 from weft_c.loops.elementwise import ElementWiseKernel
 from weft_c.loops.loop_nest import make_loop_nest, make_pointwise_nest
 from weft_c.loops.pointwise import write_map
@@ -45,6 +47,8 @@ def fusible(op: Op, processor: Processor) -> bool:
         return op.dtype.kind != "c" and is_own_kernel(op, processor)
     if isinstance(op, PackedConvolutionOp | PackedMatmulOp):
         return True
+    if isinstance(op, PadOp | ConcatOp):
+        return op.dtype.kind != "c"
     if isinstance(op, ReductionOp):
         return type(op) in REDUCTIONS and op.dtype.kind != "c"
     return isinstance(op, ElementwiseOp) and has_expression(op)
@@ -94,7 +98,7 @@ def fused_rule(op: FusedOp, lowering: Lowering) -> None:
     write_kernel(op.kernel, lowering.args, lowering.step.outs, lowering)
 
 
-@rules.on_type(*expressions.EXPRESSION_OPS, *REDUCTIONS)
+@rules.on_type(*expressions.EXPRESSION_OPS, *REDUCTIONS, PiecewiseOp)
 def single_op_rule(op: Op, lowering: Lowering) -> None:
     """Lower an op as a kernel of one instruction."""
     kernel, operands = single_op_kernel(op)

@@ -172,7 +172,7 @@ class KernelBuilder:
         self.code: Code = Code() if within is None else within.code
         self._parameters: list[Parameter] = [] if within is None else within._parameters
         self._args: list[TensorDescription | None] = [] if within is None else within._args
-        self._known: dict[tuple[TensorDescription, bool], Array] = (
+        self._known: dict[tuple[TensorDescription, TensorDescription, bool], Array] = (
             {} if within is None else within._known
         )
 
@@ -187,15 +187,16 @@ class KernelBuilder:
 
         `within` is the part of it that is accessed, where loops end before `layout` does.
         """
-        array = self._known.get((layout, written))
+        covered = layout if within is None else within
+        array = self._known.get((layout, covered, written))
         if array is None:
             name = self.code.name(hint)
-            covered = layout if within is None else within
             first, _ = covered.byte_range
             start = (
                 layout.offset - first // self.alignment * self.alignment
             ) // layout.dtype.itemsize
-            array = self._known[layout, written] = Array(self.code, name, layout, start)
+            array = Array(self.code, name, layout, start)
+            self._known[layout, covered, written] = array
             self._parameters.append(Parameter(name, ctype(layout.dtype), written))
             self._args.append(covered)
         return array

@@ -20,6 +20,7 @@ import pytest
 import weft.testing.together
 import weft_pytest
 from weft.plugins.status import BackendStatus, Step
+from weft_opencl import drivers
 
 SECONDS = 20.0
 """How much time of a processor the tests of a tier take for a mutant that they do not catch."""
@@ -63,6 +64,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     folder = session.config.getoption("--mutants")
     if folder is None:
         return None
+    if drivers.candidates.cache_info().currsize:
+        raise pytest.UsageError("OpenCL was used while tests were collected: no fork could use it")
     share, of = map(int, session.config.getoption("--mutant-share").split("/"))
     found = Path(folder, f"found-{share}.jsonl")
     plan: dict[str, list[str]] = json.loads(Path(folder, "plan.json").read_text())

@@ -17,6 +17,7 @@ from weft.ops.pointwise.math import (
     TanhOp,
 )
 from weft_c.loops.loop_nest import LoopNest
+from weft_c.loops.piecewise import PiecewiseLoader
 from weft_c.lowering import Array, KernelBuilder, Lowering
 from weft_c.source.code import Address
 from weft_c.source.expressions import expression, has_vectors
@@ -43,6 +44,8 @@ class ElementWiseKernel(KernelBuilder):
         access.
     vector_loop
         The loop that is vectorized, the innermost one by default.
+    piecewise
+        What writes the loads of piecewise values.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class ElementWiseKernel(KernelBuilder):
         self.vector_loads: dict[int, Address] = {}
         self.vector_stores: dict[int, Address] = {}
         self.vector_loop = len(nest.shape) - 1
+        self.piecewise = PiecewiseLoader(self, nest.piecewise)
 
     def add_op(self, instruction: Instruction, emitter: ValueEmitter, args: Sequence[str]) -> str:
         """Write an instruction on named operands, and return the name of its result."""
@@ -73,7 +77,7 @@ class ElementWiseKernel(KernelBuilder):
 
     def required_values(self, targets: Iterable[int], uniforms: Iterable[int]) -> list[int]:
         """Return the values that `targets` depend on, without those in `uniforms`, in order."""
-        loaded = self.loads.keys() | self.cached_rows.keys()
+        loaded = self.loads.keys() | self.cached_rows.keys() | self.nest.piecewise.keys()
         return self.kernel.required_values(targets, set(uniforms), loaded)
 
     def is_loop_invariant(
@@ -87,6 +91,8 @@ class ElementWiseKernel(KernelBuilder):
                 invariants[each] = False
             elif each in self.loads:
                 invariants[each] = not any(self.loads[each].strides[loop] for loop in loops)
+            elif each in self.nest.piecewise:
+                invariants[each] = all(map(self.nest.piecewise[each].is_invariant, loops))
             else:
                 args = self.kernel.instruction(each).args
                 invariants[each] = all(invariants.get(arg, True) for arg in args)
@@ -133,6 +139,9 @@ class ElementWiseKernel(KernelBuilder):
             return self.code.define(f"const {emitter.type(value.dtype)}", "v", text)
         if number in self.loads:
             return self._load(number, emitter, indices)
+        if number in self.nest.piecewise:
+            text = self.piecewise.value(number, emitter, indices)
+            return self.code.define(f"const {emitter.type(value.dtype)}", "x_", text)
         instruction = self.kernel.instruction(number)
         args = [
             names[arg] if arg in names else self._spread(arg, emitter, uniforms)
@@ -188,6 +197,10 @@ class ElementWiseKernel(KernelBuilder):
             if number in self.loads:
                 step = self.nest.step(self.loads[number], loop)
                 if value.dtype.name not in VECTOR_DTYPES or step not in (0, 1):
+                    return 1
+            elif number in self.nest.piecewise:
+                has_vectors = self.nest.piecewise[number].has_vectors(loop)
+                if value.dtype.name not in VECTOR_DTYPES or not has_vectors:
                     return 1
             elif isinstance(value, Instruction) and not _has_vectors(value):
                 return 1

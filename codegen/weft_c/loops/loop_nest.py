@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from weft.ir.description import TensorDescription
 from weft.kernels.collapse import collapse
 from weft.kernels.kernel import Instruction, Kernel, Operand
+from weft.kernels.piecewise import PiecewiseOp
+from weft_c.loops.piecewise import PiecewiseLoad, piecewise_load
 from weft_c.source.index_types import is_wide, needs_wide_counter
 
 View = Callable[[TensorDescription], TensorDescription | None]
@@ -32,6 +34,8 @@ class LoopNest:
         None.
     covered
         In that case, the layouts of the operands before the split, which bound what is read.
+    piecewise
+        The values that are loaded piecewise, by number.
     """
 
     kernel: Kernel
@@ -41,6 +45,7 @@ class LoopNest:
     results: tuple[TensorDescription, ...]
     ragged: int | None = None
     covered: tuple[TensorDescription, ...] = ()
+    piecewise: Mapping[int, PiecewiseLoad] = field(default_factory=dict)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -55,7 +60,8 @@ class LoopNest:
     @property
     def is_wide(self) -> bool:
         """Whether counters of points, or indices into the tensors, need 64 bits."""
-        return is_wide(*self.tensors) or needs_wide_counter(prod(self.shape))
+        read = [piece.memory for load in self.piecewise.values() for piece in load.pieces]
+        return is_wide(*self.tensors, *read) or needs_wide_counter(prod(self.shape))
 
     def step(self, layout: TensorDescription, loop: int) -> int:
         """Return the stride of a tensor along a loop, in elements."""
@@ -85,10 +91,23 @@ def make_loop_nest(
     """Return the loop nest of a kernel, given the layouts of its operands and results."""
     values = _with_layouts(kernel, args, outs)
     strides = [_domain_strides(value, layout, kernel) for value, layout in values]
-    roles = [axis in kernel.reduced for axis in range(len(kernel.domain))]
-    groups = collapse(kernel.domain, roles, strides)
-    kept = _fastest_last([group for group in groups if not roles[group[0]]], strides, len(args))
-    reduced = _fastest_last([group for group in groups if roles[group[0]]], strides, len(args))
+    piecewise = {
+        number: each
+        for number, each in enumerate(kernel.body, len(args))
+        if isinstance(each.op, PiecewiseOp)
+    }
+    read = [args[arg].strides for each in piecewise.values() for arg in each.args]
+    every, count = [*read, *strides], len(read) + len(args)
+    cut = {axis for each in piecewise.values() for axis in each.op.cut_axes}
+    roles = [
+        (axis in kernel.reduced, axis if axis in cut else None)
+        for axis in range(len(kernel.domain))
+    ]
+    groups = collapse(kernel.domain, roles, every)
+    kept, reduced = (
+        _fastest_last([it for it in groups if (it[0] in kernel.reduced) == is_reduced], every, count)
+        for is_reduced in (False, True)
+    )
     loops = [*kept, *reduced]
     shape = tuple(prod(kernel.domain[axis] for axis in group) for group in loops)
     tensors = tuple(
@@ -103,7 +122,12 @@ def make_loop_nest(
     )
     split = len(kept)
     return LoopNest(
-        kernel, shape[:split], shape[split:], tensors[: len(args)], tensors[len(args) :]
+        kernel,
+        shape[:split],
+        shape[split:],
+        tensors[: len(args)],
+        tensors[len(args) :],
+        piecewise={n: piecewise_load(each, args, loops) for n, each in piecewise.items()},
     )
 
 

@@ -31,20 +31,22 @@ def write_map(builder: ElementWiseKernel, results: Iterable[int]) -> None:
 
     def before_row(outer: tuple[str, ...]) -> None:
         uniforms.clear()
+        builder.piecewise.begin_row(outer, lanes)
         above = _invariant_inputs(builder, numbers, invariants)
         uniforms.update(builder.compute(above, ValueEmitter(builder.code), (*outer, "0"), {}))
 
     def at_point(indices: tuple[str, ...], emitter: ValueEmitter) -> None:
         loop_indices = indices if nest.shape else ()
-        names = builder.compute(numbers, emitter, loop_indices, uniforms)
-        for result, number in zip(results, numbers, strict=True):
-            builder.store(result, names[number], emitter, loop_indices)
+        for _ in builder.piecewise.parts(loop_indices, emitter):
+            names = builder.compute(numbers, emitter, loop_indices, uniforms)
+            for result, number in zip(results, numbers, strict=True):
+                builder.store(result, names[number], emitter, loop_indices)
 
     parallel_for(
         builder,
         shape,
         at_point,
-        row=before_row if invariants and len(shape) > 0 else None,
+        row=before_row if invariants or nest.piecewise else None,
         lanes=lanes,
         access=access,
         wide=nest.is_wide,

@@ -99,12 +99,14 @@ def find_vector_access(
     """Return the vectorized accesses with which `targets` are computed and `results` are stored.
 
     They are along `loop`, the innermost by default. None on devices with scalar accesses, where the
-    arithmetic outweighs them, or where an array that varies along the loop is not contiguous and
+    arithmetic outweighs them, where a value is loaded piecewise, or where an array that varies along the loop is not contiguous and
     aligned to vectors at all indices of the other loops.
     """
     nest = builder.nest
     loop = len(nest.shape) - 1 if loop is None else loop
     needed = builder.required_values(targets, uniforms)
+    if not nest.piecewise.keys().isdisjoint(needed):
+        return None
     varying = {n: layout for n, layout in builder.loads.items() if layout.strides[loop]}
     reads = {number: varying[number] for number in needed if number in varying}
     stores = {result: nest.results[result] for result in results}

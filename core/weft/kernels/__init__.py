@@ -8,6 +8,7 @@ from weft.kernels.fused_op import FusedOp
 from weft.kernels.fusion import Group, fused, in_effect_order
 from weft.kernels.indexing_maps import VIEWS, IndexingMap, operand_indexing_map, place
 from weft.kernels.kernel import Instruction, Kernel, Operand
+from weft.kernels.piecewise import Piece, PiecewiseOp, as_piecewise
 
 __all__ = [
     "VIEWS",
@@ -17,6 +18,9 @@ __all__ = [
     "Instruction",
     "Kernel",
     "Operand",
+    "Piece",
+    "PiecewiseOp",
+    "as_piecewise",
     "fused",
     "in_effect_order",
     "operand_indexing_map",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -16,6 +16,7 @@ from weft.ir.traversal import postorder
 from weft.kernels.fused_op import FusedOp
 from weft.kernels.indexing_maps import VIEWS, IndexingMap, operand_indexing_map
 from weft.kernels.kernel import Instruction, Kernel, Operand, stage_of
+from weft.kernels.piecewise import PiecewiseOp
 from weft.ops.reductions.reduction import ReductionOp
 
 
@@ -29,16 +30,24 @@ class Group:
         The lengths of the iteration domain.
     places
         The group's ops in topological order, with their indexing maps.
+    piecewise
+        What the kernel computes in the place of some of them.
     """
 
     domain: tuple[int, ...]
     places: dict[Op, IndexingMap] = field(default_factory=dict)
+    piecewise: Mapping[Op, PiecewiseOp] = field(default_factory=dict)
+
+    def computed(self, op: Op) -> Op:
+        """Return what the kernel computes in the place of one of the group's ops."""
+        return self.piecewise.get(op, op)
 
     def kernel(self, outputs: Iterable[Op]) -> tuple[Kernel, tuple[Op, ...]]:
         """Return the kernel that stores some of the group's ops, and its operands."""
         slots: dict[tuple[Op, IndexingMap], int] = {}
         sources: list[list[Any]] = []
-        for op, places in self.places.items():
+        ops = [(op, self.computed(op), places) for op, places in self.places.items()]
+        for _, op, places in ops:
             found: list[Any] = []
             for index, arg in enumerate(op.args):
                 if arg in self.places:
@@ -51,9 +60,9 @@ class Group:
         operands = [_operand(op, places) for op, places in slots]
         values: list[Operand | Instruction] = [*operands]
         numbers: dict[Any, int] = dict(slots)
-        for (op, places), found in zip(self.places.items(), sources, strict=True):
+        for (named, op, places), found in zip(ops, sources, strict=True):
             args = tuple([numbers[source] for source in found])
-            numbers[op] = len(values)
+            numbers[named] = len(values)
             values.append(Instruction(op, args, places, stage_of(op, args, values)))
         kernel = Kernel(
             self.domain,
@@ -63,6 +72,11 @@ class Group:
             tuple([numbers[op] for op in outputs]),
         )
         return kernel, tuple([op for op, _ in slots])
+
+    def operands(self) -> Iterator[Op]:
+        """Yield the ops outside of the group whose values it reads."""
+        args = (arg for op in self.places for arg in self.computed(op).args)
+        return (arg for arg in args if arg not in self.places)
 
     def _reduced(self) -> tuple[int, ...]:
         for op in self.places:
@@ -139,8 +153,7 @@ class _Fusing:
         found = set(self.graph.roots)
         found.update(*self.graph.after.values())
         for group in groups:
-            args = (arg for op in group.places for arg in op.args)
-            found.update(arg for arg in args if arg not in group.places)
+            found.update(group.operands())
         for op in reversed(self.graph.ops):
             if op in found and isinstance(op, VIEWS):
                 self.owner.pop(op, None)
@@ -164,9 +177,8 @@ class _Fusing:
     def _children(self, op: Op) -> list[Op]:
         """Return the predecessors of an op, or of the group that it represents."""
         group = self.owner.get(op)
-        ops, inside = ((op,), {}) if group is None else (group.places, group.places)
-        needed = (arg for each in ops for arg in (*each.args, *self.graph.after.get(each, ())))
-        return [self._first(arg) for arg in needed if arg not in inside]
+        needed = (*op.args, *self.graph.after.get(op, ())) if group is None else group.operands()
+        return [self._first(arg) for arg in needed]
 
     def _fuse(self, group: Group) -> None:
         outputs = [op for op in group.places if op in self.needed and self.owner.get(op) is group]

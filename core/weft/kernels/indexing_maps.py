@@ -2,7 +2,7 @@
 
 A kernel runs over an iteration domain, a box of indices. The indexing map of a value holds for each
 axis the dimension of the domain that indexes it, or None for an axis that is whole at every point
-(the contracted axis of a matrix product) or has length 1.
+(the contracted axis of a matrix product, the axes of what a piecewise op reads) or has length 1.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from weft.ir.op import Op
+from weft.kernels.piecewise import PiecewiseOp
 from weft.ops.pointwise.elementwise import ElementwiseOp
 from weft.ops.products.linalg import ContractionOp
 from weft.ops.reductions.reduction import ReductionOp
@@ -76,6 +77,8 @@ def operand_indexing_map(op: Op, index: int, places: IndexingMap) -> IndexingMap
     arg = op.args[index]
     if isinstance(op, ContractionOp):
         return op.operand_map(index, places)
+    if isinstance(op, PiecewiseOp):
+        return (None,) * arg.rank
     if isinstance(op, ReductionOp):
         return tuple(range(arg.rank))
     return places if arg.axes else ()

@@ -11,6 +11,7 @@ from weft.passes.interface import GraphPass
 from weft.plugins import hookimpl
 from weft_passes.fusion.clusters import Clusters
 from weft_passes.fusion.growth import grow, may_fuse
+from weft_passes.fusion.piecewise import read_piecewise
 from weft_passes.fusion.recomputation import move_to_readers
 from weft_passes.fusion.siblings import merge_siblings
 
@@ -20,7 +21,8 @@ class Fusion(GraphPass):
 
     The first sweep over the graph adds each op to the cluster of its operands, the second merges
     clusters that read the same value, the third recomputes values in their readers' clusters if
-    that moves fewer bytes. All keep clusters convex; see `Clusters`.
+    that moves fewer bytes, the fourth makes kernels read paddings and concatenations piece by
+    piece. All keep clusters convex; see `Clusters`.
     """
 
     def do_pass(self, graph: Graph, target: Target) -> Graph:
@@ -31,6 +33,7 @@ class Fusion(GraphPass):
         grow(clusters)
         merge_siblings(clusters)
         move_to_readers(clusters)
+        read_piecewise(clusters)
         return fused(graph, clusters.groups())
 
 

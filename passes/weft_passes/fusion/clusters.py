@@ -19,7 +19,7 @@ from itertools import permutations
 from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.target import Target
-from weft.kernels import VIEWS, Group, IndexingMap, operand_indexing_map
+from weft.kernels import VIEWS, Group, IndexingMap, PiecewiseOp, operand_indexing_map
 from weft.ops.products.linalg import ContractionOp, MatmulOp
 from weft.ops.reductions.reduction import ReductionOp
 from weft.ops.shape.movement import BroadcastOp
@@ -46,9 +46,21 @@ class Cluster:
         The dimensions that its reductions run over; None without any.
     root, prologue
         Its contraction, if any, and the ops that compute the first operand of that.
+    piecewise
+        The values that it reads piece by piece, and what computes them in its kernel.
     """
 
-    __slots__ = ("domain", "operands", "places", "prologue", "rank", "reduced", "root", "whole")
+    __slots__ = (
+        "domain",
+        "operands",
+        "piecewise",
+        "places",
+        "prologue",
+        "rank",
+        "reduced",
+        "root",
+        "whole",
+    )
 
     def __init__(self, domain: tuple[int, ...], rank: int) -> None:
         self.domain = domain
@@ -58,6 +70,7 @@ class Cluster:
         self.reduced: tuple[int, ...] | None = None
         self.root: ContractionOp | None = None
         self.prologue: set[Op] = set()
+        self.piecewise: dict[Op, PiecewiseOp] = {}
         self.whole: IndexingMap = tuple(range(len(domain)))
 
     @property
@@ -77,6 +90,13 @@ class Cluster:
             self.root = op
         elif isinstance(op, ReductionOp):
             self.reduced = op.positions
+
+    def read_piecewise(self, op: Op, piecewise: PiecewiseOp) -> None:
+        """Compute an operand from the operands of a piecewise op."""
+        self.piecewise[op] = piecewise
+        self.places[op] = self.whole
+        self.operands.discard(op)
+        self.operands.update(piecewise.args)
 
 
 class Clusters:
@@ -275,4 +295,4 @@ def _group(cluster: Cluster, number: dict[Op, int]) -> Group:
     """Return a cluster as a group, with its ops in order: prologue, root, and the rest."""
     rest = cluster.places.keys() - cluster.prologue - {cluster.root}
     ops = sorted(cluster.places, key=lambda op: (op in rest, op is cluster.root, number[op]))
-    return Group(cluster.domain, {op: cluster.places[op] for op in ops})
+    return Group(cluster.domain, {op: cluster.places[op] for op in ops}, cluster.piecewise)

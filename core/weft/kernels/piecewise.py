@@ -1,0 +1,136 @@
+"""Piecewise ops: padding, concatenation, and slices of them, as kernels read them.
+
+At each point a kernel loads the element of one operand, or takes the constant around them, so none
+of these arrays is in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.ir.axes import Axes
+from weft.ir.dtypes import Array, DType
+from weft.ir.op import Op
+from weft.ir.tensor import TensorOp
+from weft.ops.indexing.slicing import SliceOp
+from weft.ops.shape.joining import ConcatOp, PadOp
+from weft.support.backports import override
+
+__all__ = ["Piece", "PiecewiseOp", "as_piecewise"]
+
+Interval = tuple[int, int]
+"""The first index along an axis, and the one after the last."""
+
+
+class Piece(NamedTuple):
+    """A box of a value, in which its elements are those of an operand.
+
+    Attributes
+    ----------
+    operand
+        The index of the operand.
+    box
+        The interval along each axis, which is not empty.
+    origin
+        The index in the value of the operand's first element, which may be outside of the box.
+    """
+
+    operand: int
+    box: tuple[Interval, ...]
+    origin: tuple[int, ...]
+
+
+class PiecewiseOp(TensorOp):
+    """The elements of an operand in each of several boxes, and a constant elsewhere.
+
+    Passes create it in kernels, after differentiation.
+
+    Attributes
+    ----------
+    pieces
+        The boxes, which do not overlap.
+    fill
+        The constant; None if the boxes cover all elements.
+    target_axes
+        The axes of the result.
+    """
+
+    pieces: tuple[Piece, ...]
+    fill: float | None
+    target_axes: Axes
+
+    @override
+    def infer(self) -> tuple[Axes, DType]:
+        return self.target_axes, self.args[0].dtype
+
+    @property
+    def cut_axes(self) -> list[int]:
+        """The axes along which an operand is shifted, or is not the whole result."""
+        wholes = [((0, axis.length), 0) for axis in self.axes]
+        return [
+            axis
+            for axis, whole in enumerate(wholes)
+            if any((each.box[axis], each.origin[axis]) != whole for each in self.pieces)
+        ]
+
+    def interior(self, axis: int) -> Interval:
+        """Return the longest interval along an axis within which no box begins or ends."""
+        ends = sorted({0, self.axes[axis].length, *(n for it in self.pieces for n in it.box[axis])})
+        return max(zip(ends, ends[1:], strict=False), key=lambda pair: pair[1] - pair[0])
+
+    @override
+    def reference(self, *args: Array) -> Any:
+        result = np.full(self.axes.shape, self.fill or 0, np.asarray(args[0]).dtype)
+        for operand, box, origin in self.pieces:
+            inside = tuple(
+                slice(low - first, high - first)
+                for (low, high), first in zip(box, origin, strict=True)
+            )
+            result[tuple(slice(*pair) for pair in box)] = args[operand][inside]
+        return result
+
+
+def as_piecewise(op: Op) -> PiecewiseOp | None:
+    """Return a padding, a concatenation, or a slice of one as a piecewise op; None for others."""
+    if isinstance(op, PadOp):
+        (x,) = op.args
+        origin = tuple(before for before, _ in op.widths)
+        box = tuple((start, start + length) for start, length, _ in op.inner_bounds(x.axes))
+        return _piecewise((x,), (Piece(0, box, origin),), op.fill, op.axes)
+    if isinstance(op, ConcatOp):
+        boxes = [tuple((start, start + n) for start, n, _ in part) for part in op.parts()]
+        pieces = (
+            Piece(index, box, tuple(low for low, _ in box)) for index, box in enumerate(boxes)
+        )
+        return _piecewise(op.args, pieces, None, op.axes)
+    if isinstance(op, SliceOp) and all(step == 1 for _, _, step in op.bounds):
+        whole = as_piecewise(op.args[0])
+        return None if whole is None else _sliced(whole, op)
+    return None
+
+
+def _piecewise(
+    args: Sequence[Op], pieces: Iterable[Piece], fill: float | None, axes: Axes
+) -> PiecewiseOp:
+    """Return a piecewise op without the pieces that have no elements."""
+    found = tuple(each for each in pieces if all(low < high for low, high in each.box))
+    return PiecewiseOp(*args, pieces=found, fill=fill, target_axes=axes)
+
+
+def _sliced(whole: PiecewiseOp, op: SliceOp) -> PiecewiseOp:
+    """Return a slice of a piecewise op."""
+    pieces = (
+        Piece(
+            operand,
+            tuple(
+                (max(low - start, 0), min(high - start, length))
+                for (low, high), (start, length, _) in zip(box, op.bounds, strict=True)
+            ),
+            tuple(first - start for first, (start, _, _) in zip(origin, op.bounds, strict=True)),
+        )
+        for operand, box, origin in whole.pieces
+    )
+    return _piecewise(whole.args, pieces, whole.fill, op.axes)
