@@ -86,8 +86,9 @@ class ElementWiseKernel(KernelBuilder):
         """Whether a value is invariant in some loops."""
         loops, uniforms = tuple(loops), set(uniforms)
         invariants: dict[int, bool] = {}
+        carried = {operand for operand, _ in self.kernel.carried}
         for each in self.required_values([number], uniforms):
-            if each in self.cached_rows:
+            if each in self.cached_rows or each in carried:
                 invariants[each] = False
             elif each in self.loads:
                 invariants[each] = not any(self.loads[each].strides[loop] for loop in loops)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from math import prod
+from typing import NamedTuple
 
 from weft.ir.guards import is_multiple, is_one, is_traced, recomputed, smallest, untraced
 from weft_c.loops.vectorized_access import VectorAccess
@@ -20,6 +21,22 @@ from weft_c.source.values import ValueEmitter
 
 Body = Callable[[tuple[str, ...], ValueEmitter], None]
 """Writes the body of a loop, given the indices of a point; vectors extend along the last one."""
+
+
+class Together(NamedTuple):
+    """Vectors that one iteration computes together.
+
+    Attributes
+    ----------
+    count
+        How many.
+    body
+        Writes the body of a loop, given the indices of their first points.
+    """
+
+    count: int
+    body: Callable[[Sequence[tuple[str, ...]], ValueEmitter], None]
+
 
 GRAIN = 4096
 """The fewest points for each work item on a serial device."""
@@ -38,6 +55,7 @@ def parallel_for(
     access: VectorAccess | None = None,
     wide: bool = False,
     cost: int = 1,
+    together: Together | None = None,
 ) -> None:
     """Write a parallel loop over the points of a shape and launch the kernel.
 
@@ -45,7 +63,8 @@ def parallel_for(
     parallel devices they precede each point. With more than one of `lanes`, `body` is written a
     second time for vectors along the last dimension; with `access`, for vectorized accesses along
     it, unless rows have a remainder. `wide` makes indices of 64 bits, as many points do. `cost` is
-    the weight of a point against `GRAIN`. A shape without points launches nothing.
+    the weight of a point against `GRAIN`. On serial devices `together` is written for as many
+    vectors as it takes, before `body`. A shape without points launches nothing.
     """
     shape = tuple(shape) or (1,)
     if 0 in shape:
@@ -53,7 +72,7 @@ def parallel_for(
     kind = index_type(wide or needs_wide_counter(prod(shape)))
     if builder.processor.is_serial:
         items = serial_items(prod(shape) * cost, builder.processor)
-        _contiguous_shares(builder.code, shape, items, body, row, lanes, kind)
+        _contiguous_shares(builder.code, shape, items, body, row, lanes, kind, together)
         builder.launch(items)
         return
     if access is None or (prod(shape[:-1]) > 1 and shape[-1] % access.count):
@@ -149,6 +168,7 @@ def _contiguous_shares(
     row: Callable[[tuple[str, ...]], None] | None,
     lanes: int,
     kind: str,
+    together: Together | None,
 ) -> None:
     *outer, length = shape
     rows = prod(outer)
@@ -169,7 +189,7 @@ def _contiguous_shares(
         if row is not None:
             row(indices)
         whole = length if by_rows else None
-        innermost_loop(code, indices, (first, last), whole, body, lanes, kind)
+        innermost_loop(code, indices, (first, last), whole, body, lanes, kind, together)
 
 
 def innermost_loop(
@@ -180,8 +200,9 @@ def innermost_loop(
     body: Body,
     lanes: int,
     kind: str,
+    together: Together | None = None,
 ) -> None:
-    """Write the loop along the last dimension: vectors, then the scalar remainder."""
+    """Write the loop along the last dimension: vectors, several first, then the remainder."""
     first, last = span
     if length == 1 and lanes == 1:
         body((*outer, "0"), ValueEmitter(code))
@@ -189,6 +210,11 @@ def innermost_loop(
     name = code.name("i")
     if lanes > 1:
         code.line(f"{kind} {name} = {first};")
+        if together is not None:
+            step = together.count * lanes
+            with code.block(f"for (; {name} + {step} <= {last}; {name} += {step})"):
+                at = [f"({name} + {n * lanes})" for n in range(together.count)]
+                together.body([(*outer, each) for each in at], ValueEmitter(code, lanes))
         with code.block(f"for (; {name} + {lanes} <= {last}; {name} += {lanes})"):
             body((*outer, name), ValueEmitter(code, lanes))
         if length is not None and is_multiple(length, lanes):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from weft_c.loops.elementwise import ElementWiseKernel, are_contiguous
-from weft_c.loops.parallel import parallel_for
+from weft_c.loops.parallel import Together, parallel_for
 from weft_c.loops.vectorized_access import find_vector_access
 from weft_c.source.values import ValueEmitter
+
+
+MAX_LIVE = 32
+"""The most vectors of independent repetitions at a time; more would not fit the registers."""
 
 
 def write_map(builder: ElementWiseKernel, results: Iterable[int]) -> None:
@@ -35,13 +39,18 @@ def write_map(builder: ElementWiseKernel, results: Iterable[int]) -> None:
         above = _invariant_inputs(builder, numbers, invariants)
         uniforms.update(builder.compute(above, ValueEmitter(builder.code), (*outer, "0"), {}))
 
-    def at_point(indices: tuple[str, ...], emitter: ValueEmitter) -> None:
-        loop_indices = indices if nest.shape else ()
-        for _ in builder.piecewise.parts(loop_indices, emitter):
-            names = builder.compute(numbers, emitter, loop_indices, uniforms)
-            for result, number in zip(results, numbers, strict=True):
-                builder.store(result, names[number], emitter, loop_indices)
+    def at_points(points: Sequence[tuple[str, ...]], emitter: ValueEmitter) -> None:
+        points = points if nest.shape else [()]
+        for _ in builder.piecewise.parts(points[0], emitter):
+            names = _computed(builder, numbers, points, emitter, uniforms)
+            for indices, known in zip(points, names, strict=True):
+                for result, number in zip(results, numbers, strict=True):
+                    builder.store(result, known[number], emitter, indices)
 
+    def at_point(indices: tuple[str, ...], emitter: ValueEmitter) -> None:
+        at_points([indices], emitter)
+
+    chains = _chains(builder, numbers) if builder.processor.is_serial and lanes > 1 else 1
     parallel_for(
         builder,
         shape,
@@ -50,7 +59,54 @@ def write_map(builder: ElementWiseKernel, results: Iterable[int]) -> None:
         lanes=lanes,
         access=access,
         wide=nest.is_wide,
+        cost=nest.kernel.count,
+        together=Together(chains, at_points) if chains > 1 else None,
     )
+
+
+def _chains(builder: ElementWiseKernel, numbers: Iterable[int]) -> int:
+    """Return how many vectors are computed at a time, so that none waits for its last result."""
+    kernel = builder.kernel
+    if kernel.count == 1:
+        return 1
+    live = len(kernel.outputs) + sum(each.constant is None for each in kernel.operands) + 2
+    return max(1, min(4, MAX_LIVE // live))
+
+
+def _computed(
+    builder: ElementWiseKernel,
+    numbers: Sequence[int],
+    points: Sequence[tuple[str, ...]],
+    emitter: ValueEmitter,
+    uniforms: Mapping[int, str],
+) -> list[dict[int, str]]:
+    """Write the instructions for some values at each of some points, and return their names.
+
+    A body that is repeated carries values on in variables, for all points in one loop.
+    """
+    kernel, code = builder.kernel, builder.code
+    if kernel.count == 1:
+        return [builder.compute(numbers, emitter, indices, uniforms) for indices in points]
+    carried = {number: operand for operand, number in kernel.carried}
+    read = [n for n in builder.required_values(numbers, uniforms) if n in builder.loads]
+    variables: list[dict[int, str]] = []
+    held: list[dict[int, str]] = []
+    for indices in points:
+        loaded = builder.compute(read, emitter, indices, uniforms)
+        mine = {}
+        for number in numbers:
+            dtype = kernel.values[number].dtype
+            first = loaded.get(carried.get(number, -1)) or emitter.constant(0, dtype)
+            mine[number] = code.define(emitter.type(dtype), "carried", first)
+        variables.append(mine)
+        held.append(loaded | {operand: mine[number] for number, operand in carried.items()})
+    turn = code.name("turn")
+    with code.block(f"for (i32 {turn} = 0; {turn} < {kernel.count}; {turn}++)"):
+        for indices, names, known in zip(points, variables, held, strict=True):
+            made = builder.compute(numbers, emitter, indices, uniforms, known)
+            for number, name in names.items():
+                code.line(f"{name} = {made[number]};")
+    return variables
 
 
 def _invariant_inputs(

@@ -218,6 +218,7 @@ def target_of(name: str, processor: Processor, fast_math: bool = False) -> Targe
         fusible=partial(fusible, processor=processor),
         max_product_row=0,
         takes_prologue=partial(takes_prologue, processor=processor),
+        repeats_kernels=True,
         alignment=max(processor.alignment, LEAST_ALIGNMENT),
         workspace=partial(scratch_bytes, processor=processor),
         dtypes=names if processor.has_fp64 else names - {"float64"},

@@ -58,6 +58,8 @@ class Target:
         Whether the kernel of a matrix product may also compute its first operand, from elements at
         the same place: so it is where the product reads each of them about once. Never, unless the
         backend says so.
+    repeats_kernels
+        Whether kernels may repeat their body at each point; see `weft.kernels.Kernel.count`.
     max_elementwise_rank, max_reduction_rank
         The most axes that elementwise ops, and that reductions, may have; None for any number.
     alignment
@@ -88,6 +90,7 @@ class Target:
     max_kernel_values: int = 96
     max_product_row: int = 8192
     takes_prologue: Callable[[Op], bool] = never
+    repeats_kernels: bool = False
     max_elementwise_rank: int | None = None
     max_reduction_rank: int | None = None
     alignment: int = 256

@@ -54,7 +54,7 @@ class FusedOp(TupleOp):
     @property
     @override
     def flops(self) -> int:
-        return sum(op.flops for op in self.contained)
+        return self.kernel.count * sum(op.flops for op in self.contained)
 
     @override
     def may_overwrite_with(self, result: int, index: int) -> bool:
@@ -67,10 +67,15 @@ class FusedOp(TupleOp):
 
     @override
     def interpret(self, args: Sequence[Any], compute: Callable[..., Any]) -> tuple[Any, ...]:
-        values = list(args)
-        for each in self.kernel.body:
-            values.append(compute(each.op, [values[number] for number in each.args]))
-        return tuple(values[number] for number in self.kernel.outputs)
+        operands, kernel = list(args), self.kernel
+        values: list[Any] = []
+        for _ in range(kernel.count):
+            values = [*operands]
+            for each in kernel.body:
+                values.append(compute(each.op, [values[number] for number in each.args]))
+            for operand, number in kernel.carried:
+                operands[operand] = values[number]
+        return tuple(values[number] for number in kernel.outputs)
 
 
 def _types(types: Iterable[tuple[Axes, DType]]) -> str:

@@ -101,6 +101,11 @@ class Kernel:
         The operands, and the instructions in topological order.
     outputs
         The value numbers of the results.
+    count
+        How often the body is repeated at each point; 1 with reductions or a contraction.
+    carried
+        Pairs of an operand and an instruction: the value that the operand has in the next
+        repetition. Every point of the domain has an element of the operand.
     """
 
     domain: tuple[int, ...]
@@ -108,6 +113,8 @@ class Kernel:
     operands: tuple[Operand, ...]
     body: tuple[Instruction, ...]
     outputs: tuple[int, ...]
+    count: int = 1
+    carried: tuple[tuple[int, int], ...] = ()
 
     @cached_property
     def values(self) -> tuple[Operand | Instruction, ...]:
@@ -217,6 +224,8 @@ class Kernel:
             tuple(_operand_key(each) for each in self.operands),
             tuple(_instruction_key(each) for each in self.body),
             self.outputs,
+            self.count,
+            self.carried,
         )
 
     @property

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from weft.ir.axes import Axes
 from weft.ir.dtypes import DType
-from weft.kernels.indexing_maps import IndexingMap, operand_indexing_map
+from weft.kernels.indexing_maps import VIEWS, IndexingMap, operand_indexing_map
 from weft.kernels.kernel import Instruction, Kernel, Operand
 from weft.ops.pointwise.elementwise import ElementwiseOp
 from weft.ops.products.linalg import ContractionOp, MatmulOp
@@ -21,13 +22,13 @@ def problem(kernel: Kernel) -> str | None:
     Every axis has the length of its dimension, every instruction comes after its operands and has
     the types that its op was made for, all reductions run over the same dimensions, a matrix
     product runs over all of them, what comes before it makes its first operand, and what is stored
-    was computed.
+    was computed. A body that is repeated is elementwise, and carries values of the whole domain.
     """
     made = range(len(kernel.operands) + len(kernel.prologue), len(kernel.values))
     for number in kernel.outputs:
         if number not in made:
             return f"result {number} is not an instruction, or one before a matrix product"
-    return next(_problems(kernel), None)
+    return next(chain(_problems(kernel), _problems_of_repetition(kernel)), None)
 
 
 def _problems(kernel: Kernel) -> Iterator[str]:
@@ -46,6 +47,19 @@ def _problems(kernel: Kernel) -> Iterator[str]:
             found = {kernel.values[arg].places for arg in value.args if types[arg][0]}
             if not found <= {value.places}:
                 yield f"value {number}, at {value.places}, takes values at {found}"
+
+
+def _problems_of_repetition(kernel: Kernel) -> Iterator[str]:
+    if kernel.count == 1:
+        return
+    for number, each in enumerate(kernel.body, len(kernel.operands)):
+        if not isinstance(each.op, (ElementwiseOp, *VIEWS)):
+            yield f"value {number}, a {type(each.op).__name__}, is repeated {kernel.count} times"
+    whole = tuple(range(len(kernel.domain)))
+    for operand, number in kernel.carried:
+        old, new = kernel.operands[operand], kernel.values[number]
+        if old.places != whole or new.places != whole or old.dtype != new.dtype:
+            yield f"value {number} cannot be carried to operand {operand}"
 
 
 def _problems_of_places(

@@ -13,13 +13,14 @@ from weft_passes.fusion.clusters import Clusters
 from weft_passes.fusion.growth import grow, may_fuse
 from weft_passes.fusion.piecewise import read_piecewise
 from weft_passes.fusion.recomputation import move_to_readers
+from weft_passes.fusion.repetition import repeat_kernels
 from weft_passes.fusion.siblings import merge_siblings
 
 
 class Fusion(GraphPass):
     """Group the ops that the target can fuse into kernels, to move fewer bytes.
 
-    The first sweep over the graph adds each op to the cluster of its operands, the second merges
+    Loops over one kernel become kernels first; see `repetition`. The first sweep over the graph adds each op to the cluster of its operands, the second merges
     clusters that read the same value, the third recomputes values in their readers' clusters if
     that moves fewer bytes, the fourth makes kernels read paddings and concatenations piece by
     piece. All keep clusters convex; see `Clusters`.
@@ -27,7 +28,11 @@ class Fusion(GraphPass):
 
     def do_pass(self, graph: Graph, target: Target) -> Graph:
         """Fuse in linear time; a graph with unknown lengths is returned unchanged."""
-        if graph.symbols or not any(map(may_fuse, graph.kinds)):
+        if graph.symbols:
+            return graph
+        if target.repeats_kernels:
+            graph = repeat_kernels(graph)
+        if not any(map(may_fuse, graph.kinds)):
             return graph
         clusters = Clusters(in_effect_order(graph), target)
         grow(clusters)
