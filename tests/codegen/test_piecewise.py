@@ -111,9 +111,7 @@ def kernels_of(build: Build, *shape: int) -> list[Any]:
     return [step.op.kernel if isinstance(step.op, FusedOp) else step.op for step in plan.steps]
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in PIECEWISE if n != "rolled both ways"]
-)
+@pytest.mark.parametrize("name", [n for n in PIECEWISE if n != "rolled both ways"])
 def test_nothing_is_padded_or_concatenated_in_memory(name: str):
     shape, build = PIECEWISE[name]
     x = weft.placeholder(shape)

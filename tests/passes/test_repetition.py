@@ -35,7 +35,7 @@ REPEATED = {
     "a row for all": loop(lambda a, r: [a * r + 0.1, r], A, ROW),
     "a constant for all": loop(lambda a: [a * np.ones((8, 1), "f4") + 0.1], A),
     "two dtypes": loop(
-        lambda a, n: [weft.where(weft.less(a, 2), a * 1.1 + 0.01, a), n + weft.cast(a < 2, "int32")],
+        lambda a, n: [weft.where(a < 2, a * 1.1 + 0.01, a), n + weft.cast(a < 2, "int32")],
         A, COUNTS),
     "what comes before and after": [
         weft.sum(each, axis=1) for each in loop(lambda a: [a * 0.5 + 1], weft.exp(A))],
@@ -104,13 +104,13 @@ def test_backends_compute_the_same(backend: str):
 
 
 @pytest.mark.parametrize("length", [1, 9, 16, 63, 64, 100, 1000])
-def test_any_number_of_vectors(length: int, backend: str = "native"):
+def test_any_number_of_vectors(length: int):
     x = weft.placeholder((length,))
     (result,) = loop(lambda a: [weft.tanh(a * 1.5) + 0.25], x, count=20)
     values = np.linspace(-1, 1, length, dtype=np.float32)
     found, wanted = (
         weft.make_transformer(name).computation(result, x)(values)
-        for name in (require(backend), "numpy")
+        for name in (require("native"), "numpy")
     )
     np.testing.assert_allclose(found, wanted, 1e-5, 1e-6)
 

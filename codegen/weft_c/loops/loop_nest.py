@@ -105,7 +105,9 @@ def make_loop_nest(
     ]
     groups = collapse(kernel.domain, roles, every)
     kept, reduced = (
-        _fastest_last([it for it in groups if (it[0] in kernel.reduced) == is_reduced], every, count)
+        _fastest_last(
+            [it for it in groups if (it[0] in kernel.reduced) == is_reduced], every, count
+        )
         for is_reduced in (False, True)
     )
     loops = [*kept, *reduced]

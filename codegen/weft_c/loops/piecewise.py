@@ -190,9 +190,7 @@ class PiecewiseLoader:
             code.line(f"{vector} = {one_by_one};")
         return vector
 
-    def _gathered(
-        self, dtype: DType, emitter: ValueEmitter, element: Callable[[str], str]
-    ) -> str:
+    def _gathered(self, dtype: DType, emitter: ValueEmitter, element: Callable[[str], str]) -> str:
         """Return a vector of scalars, given the text of each lane's."""
         code = self.builder.code
         array, lane = code.name("lanes"), code.name("lane")

@@ -9,7 +9,6 @@ from weft_c.loops.parallel import Together, parallel_for
 from weft_c.loops.vectorized_access import find_vector_access
 from weft_c.source.values import ValueEmitter
 
-
 MAX_LIVE = 32
 """The most vectors of independent repetitions at a time; more would not fit the registers."""
 

@@ -99,8 +99,8 @@ def find_vector_access(
     """Return the vectorized accesses with which `targets` are computed and `results` are stored.
 
     They are along `loop`, the innermost by default. None on devices with scalar accesses, where the
-    arithmetic outweighs them, where a value is loaded piecewise, or where an array that varies along the loop is not contiguous and
-    aligned to vectors at all indices of the other loops.
+    arithmetic outweighs them, where a value is loaded piecewise, or where an array that varies
+    along the loop is not contiguous and aligned to vectors at all indices of the other loops.
     """
     nest = builder.nest
     loop = len(nest.shape) - 1 if loop is None else loop

@@ -7,6 +7,7 @@ of these arrays is in memory.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,7 +80,7 @@ class PiecewiseOp(TensorOp):
     def interior(self, axis: int) -> Interval:
         """Return the longest interval along an axis within which no box begins or ends."""
         ends = sorted({0, self.axes[axis].length, *(n for it in self.pieces for n in it.box[axis])})
-        return max(zip(ends, ends[1:], strict=False), key=lambda pair: pair[1] - pair[0])
+        return max(pairwise(ends), key=lambda pair: pair[1] - pair[0])
 
     @override
     def reference(self, *args: Array) -> Any:

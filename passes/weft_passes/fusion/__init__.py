@@ -20,10 +20,11 @@ from weft_passes.fusion.siblings import merge_siblings
 class Fusion(GraphPass):
     """Group the ops that the target can fuse into kernels, to move fewer bytes.
 
-    Loops over one kernel become kernels first; see `repetition`. The first sweep over the graph adds each op to the cluster of its operands, the second merges
-    clusters that read the same value, the third recomputes values in their readers' clusters if
-    that moves fewer bytes, the fourth makes kernels read paddings and concatenations piece by
-    piece. All keep clusters convex; see `Clusters`.
+    Loops over one elementwise kernel become kernels. Then the first sweep over the graph adds each
+    op to the cluster of its operands, the second merges clusters that read the same value, the
+    third recomputes values in their readers' clusters if that moves fewer bytes, and the fourth
+    makes kernels read paddings and concatenations piece by piece. All keep clusters convex; see
+    `Clusters`.
     """
 
     def do_pass(self, graph: Graph, target: Target) -> Graph:

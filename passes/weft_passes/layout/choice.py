@@ -21,6 +21,9 @@ from weft_passes.layout.regions import Read, Region, Regions
 CANDIDATES = 8
 """The number of axis splits that are compared for one region."""
 
+SHORT = 8
+"""An axis of fewer elements is tried as the outermost one, so that rows are longer."""
+
 NEIGHBORS = 8
 """The most other readers of an operand whose axis splits are compared."""
 
@@ -48,7 +51,10 @@ def candidates(
     if len(orders) > 1:
         # Axes that are joined in one order may lie apart in another, where a copy would join them.
         splits.update(dict.fromkeys(tuple((factor,) for factor in row) for row in orders))
-    return list(splits)[:CANDIDATES]
+    first, *others = splits
+    if len(first) > 1 and 1 < lengths(first)[-1] < SHORT:
+        others.insert(0, (first[-1], *first[:-1]))
+    return [first, *others][:CANDIDATES]
 
 
 class SplitChooser:
