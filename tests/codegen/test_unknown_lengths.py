@@ -61,12 +61,25 @@ def moved(x: Any) -> Any:
     return weft.roll(weft.pad(both, ((1, 2), (0, 0))), 3, axis=0)
 
 
+def stencil(x: Any) -> Any:
+    padded = weft.pad(x, ((1, 1), (2, 0)), value=1)
+    return x + padded[2:, 2:] + padded[:-2, 2:] - padded[1:-1, :-2] * weft.roll(x, 1, axis=0)
+
+
+def repeated(x: Any) -> Any:
+    given = weft.placeholder(x.axes)
+    body = weft.capture([weft.tanh(given) * 1.5 + 0.25], [given])
+    return weft.loop(body, 20, x)[0]
+
+
 MODELS: dict[str, Model] = {
     "mlp": mlp,
     "attention": attention,
     "loss_gradient": loss_gradient,
     "convolution": convolution,
     "moved": moved,
+    "stencil": stencil,
+    "repeated": repeated,
     "columns": lambda x: weft.var(x, axis=0),
     "rows": lambda x: weft.logsumexp(x * 2, axis=-1),
     "scan": lambda x: weft.cumsum(x, axis=0),
