@@ -150,7 +150,8 @@ _SLICES = (slice(None), slice(None, None, -1), slice(None, None, 2))
 
 def _movement(draw: Draw, program: RandomProgram, x: Any) -> Any:
     """Return a view or another layout of x."""
-    chosen = draw(st.sampled_from(("transpose", "slice", "flatten", "pad", "copy", "update")))
+    kinds = ("transpose", "slice", "flatten", "pad", "shift", "roll", "copy", "update")
+    chosen = draw(st.sampled_from(kinds))
     if chosen == "transpose":
         return weft.transpose(x, draw(st.permutations(range(x.rank))))
     if chosen == "slice" and x.rank:
@@ -160,6 +161,10 @@ def _movement(draw: Draw, program: RandomProgram, x: Any) -> Any:
         return weft.reshape(x, -1) if program.size(x) else weft.flatten(x)
     if chosen == "pad" and x.rank and program.size(x) < MAX_SIZE // 8:
         return weft.pad(x, [draw(st.integers(0, 1)) for _ in range(x.rank)], 2)
+    if chosen == "shift" and x.rank and program.size(x) < MAX_SIZE // 8:
+        return weft.pad(x, [(1, 0)] * x.rank, 2)[(slice(None, -1),) * x.rank] + x
+    if chosen == "roll" and x.rank:
+        return weft.roll(x, 1, draw(st.integers(0, x.rank - 1))) + x
     if chosen == "update" and x.rank and x.axes[0].length and not program.lengths:
         return weft.update_slice(x, (slice(None, None, 2),), _scalar(x))
     return weft.contiguous(weft.value_of(x))
