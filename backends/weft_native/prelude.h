@@ -130,30 +130,53 @@ FUNCTION VF OF(fma)(VF x, VF y, VF z) {
 FUNCTION VF OF(fabs)(VF x) { return (VF)((VI)x & 0x7fffffff); }
 FUNCTION VF OF(copysign)(VF x, VF y) {
     return (VF)(((VI)x & 0x7fffffff) | ((VI)y & (i32)0x80000000)); }
-/* 2^k e^r for |r| within half of ln 2, where k is the number in the low bits of a float32. */
-FUNCTION VF scaled_exp(VF r, VI k) {
+/* x within two bounds, and NaN for NaN; x 2^n for a whole number n, which is rounded once. */
+#if LANES == 16 && defined(__AVX512F__) && !defined(__clang__)
+FUNCTION VF clamped(VF x, f32 low, f32 high) {
+    x = (VF)__builtin_ia32_maxps512_mask(ALL(low), x, x, -1, 4);
+    return (VF)__builtin_ia32_minps512_mask(ALL(high), x, x, -1, 4); }
+FUNCTION VF scaled(VF x, VF n) { return (VF)__builtin_ia32_scalefps512_mask(x, n, x, -1, 4); }
+#else
+FUNCTION VF clamped(VF x, f32 low, f32 high) {
+    x = SELECT(x < low, ALL(low), x);
+    return SELECT(x > high, ALL(high), x); }
+FUNCTION VF scaled(VF x, VF n) {
+    VI k = __builtin_convertvector(n, VI), half = k >> 1;
+    return x * (VF)((half + 127) << 23) * (VF)((k - half + 127) << 23); }
+#endif
+/* x / y for one y: by its reciprocal, and the error of that (P. Markstein). So it is rounded as a
+   division is, but for a unit in the last place where the error is too small a number. */
+#if LANES == 16 && defined(__AVX512F__) && !defined(__clang__)
+#define IS_ANY_NAN(x) __builtin_ia32_cmpps512_mask(x, x, 3, -1, 4)
+#elif LANES == 8 && defined(__AVX__)
+#define IS_ANY_NAN(x) __builtin_ia32_movmskps256((VF)((x) != (x)))
+#endif
+#if defined(IS_ANY_NAN)
+FUNCTION VF divided(VF x, f32 y) {
+    if (!(fabsf(y) > 1e-18f && fabsf(y) < 1e18f)) return x / y;
+    VF r = ALL(1.0f / y), q = x * r;
+    q = OF(fma)(OF(fma)(-q, ALL(y), x), r, q);
+    return IS_ANY_NAN(q) ? x / y : q; }
+#else
+FUNCTION VF divided(VF x, f32 y) { return x / y; }
+#endif
+#define DIVIDED(x, y) divided(x, y)
+/* 2^n e^r for |r| within half of ln 2. */
+FUNCTION VF scaled_exp(VF r, VF n) {
     VF p = OF(fma)(ALL(1.9875691500e-4f), r, ALL(1.3981999507e-3f));
     p = OF(fma)(p, r, ALL(8.3334519073e-3f)); p = OF(fma)(p, r, ALL(4.1665795894e-2f));
     p = OF(fma)(p, r, ALL(1.6666665459e-1f)); p = OF(fma)(p, r, ALL(5.0000001201e-1f));
-    p = OF(fma)(p, r * r, r) + 1.0f;
-    VI half = k >> 1;
-    return p * (VF)((half + 127) << 23) * (VF)((k - half + 127) << 23); }
+    return scaled(OF(fma)(p, r * r, r) + 1.0f, n); }
 /* 2^shift e^x: the shift reaches the results of which half is finite. */
-FUNCTION VF shifted_exp(VF given, i32 shift) {
-    VF x = SELECT(given < -104.0f, ALL(-104.0f), given);
-    x = SELECT(x > 90.0f, ALL(90.0f), x);
-    VF shifted = x * 1.44269504f + 12582912.0f, n = shifted - 12582912.0f;
+FUNCTION VF shifted_exp(VF given, f32 shift) {
+    VF x = clamped(given, -104.0f, 90.0f);
+    VF n = OF(fma)(x, ALL(1.44269504f), ALL(12582912.0f)) - 12582912.0f;
     VF r = OF(fma)(n, ALL(-0.693359375f), x);
-    r = OF(fma)(n, ALL(2.12194440e-4f), r);
-    r = scaled_exp(r, (VI)shifted - (0x4b400000 - shift));
-    return SELECT(given != given, given, r); }
-FUNCTION VF OF(exp)(VF x) { return shifted_exp(x, 0); }
+    return scaled_exp(OF(fma)(n, ALL(2.12194440e-4f), r), n + shift); }
+FUNCTION VF OF(exp)(VF x) { return shifted_exp(x, 0.0f); }
 FUNCTION VF OF(exp2)(VF given) {
-    VF x = SELECT(given < -151.0f, ALL(-151.0f), given);
-    x = SELECT(x > 129.0f, ALL(129.0f), x);
-    VF shifted = x + 12582912.0f, r = (x - (shifted - 12582912.0f)) * 0.693147180559945f;
-    r = scaled_exp(r, (VI)shifted - 0x4b400000);
-    return SELECT(given != given, given, r); }
+    VF x = clamped(given, -151.0f, 129.0f), n = (x + 12582912.0f) - 12582912.0f;
+    return scaled_exp((x - n) * 0.693147180559945f, n); }
 /* A positive number as 2^exponent (1 + m), with 1 + m between sqrt(1 / 2) and sqrt(2). */
 FUNCTION VF mantissa(VF given, VF *exponent) {
     VI tiny = given < 1.17549435e-38f;
@@ -274,13 +297,13 @@ FUNCTION VF OF(acos)(VF x) {
     VF near = 1.57079632679489662f - (OF(copysign)(r, x) - -4.37113883e-8f); /* pi / 2 in two */
     return SELECT(is_above, far, near); }
 FUNCTION VF OF(sinh)(VF x) {
-    VF a = OF(fabs)(x), half = shifted_exp(a, -1), z = x * x;
+    VF a = OF(fabs)(x), half = shifted_exp(a, -1.0f), z = x * x;
     VF p = OF(fma)(ALL(2.03721912945e-4f), z, ALL(8.33028376239e-3f));
     p = OF(fma)(p, z, ALL(1.66667160211e-1f));
     p = OF(fma)(p * z, x, x);
     return SELECT(a > 1.0f, OF(copysign)(half - 0.25f / half, x), p); }
 FUNCTION VF OF(cosh)(VF x) {
-    VF half = shifted_exp(OF(fabs)(x), -1);
+    VF half = shifted_exp(OF(fabs)(x), -1.0f);
     return half + 0.25f / half; }
 /* log(x) + log(2), for large x. */
 FUNCTION VF log_of_double(VF x) { return OF(log)(x) + 0.693147180559945f; }
@@ -336,8 +359,8 @@ FUNCTION VF OF(pow)(VF x, VF y) {
     VI within = (n > -151.0f) & (n < 129.0f);
     n = SELECT(n <= -151.0f, ALL(-151.0f), SELECT(n >= 129.0f, ALL(129.0f), n));
     n1 = SELECT(within, n1, ALL(0.0f));
-    VF shifted = n + 12582912.0f, f = n - (shifted - 12582912.0f) + n1;
-    VF found = scaled_exp(f * 0.693147180559945f, (VI)shifted - 0x4b400000);
+    VF whole = (n + 12582912.0f) - 12582912.0f, f = n - whole + n1;
+    VF found = scaled_exp(f * 0.693147180559945f, whole);
     VI whole_y = __builtin_convertvector(SELECT(OF(fabs)(y) < 16777216.0f, y, ALL(0.0f)), VI);
     VI is_whole = (__builtin_convertvector(whole_y, VF) == y) | (OF(fabs)(y) >= 16777216.0f);
     VI sign = (VI)x & ((whole_y & is_whole) << 31);

@@ -26,6 +26,7 @@ class Dialect:
         ``GUARDED(condition, value, otherwise)``, a value that some compilers and their functions
         get right only where a condition holds, and `otherwise` elsewhere; with vectors,
         ``SPLAT(type, scalar)``, ``VECTOR(type, lanes...)``, ``SELECT(condition, x, y)`` by lanes,
+        ``DIVIDED(vector, scalar)``,
         ``LANE(vector, digit)`` with a hexadecimal digit, and the halves ``LOW(vector)`` and
         ``HIGH(vector)``; ``REPORT(word, code)``, which sets a word
         that is 0 to a code; and the compare-and-swap ``ATOMIC_CAS_U32(place, old, new)``, also for
@@ -80,6 +81,7 @@ typedef uchar16 near_u8x16 __attribute__((aligned(1)));
 #define SPLAT(type, x) ((type)(x))
 #define VECTOR(type, ...) ((type)(__VA_ARGS__))
 #define SELECT(condition, x, y) ((condition) ? (x) : (y))
+#define DIVIDED(x, y) ((x) / (y))
 #define LANE(v, digit) v.s##digit
 #define LOW(v) v.lo
 #define HIGH(v) v.hi

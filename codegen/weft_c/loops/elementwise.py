@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from weft.ir.description import TensorDescription
+from weft.ir.dtypes import float32
 from weft.kernels.indexing_maps import VIEWS
 from weft.kernels.kernel import Instruction, Operand
+from weft.ops.pointwise.elementwise import DivideOp
 from weft.ops.pointwise.math import (
     AtanOp,
     CosOp,
@@ -21,7 +23,7 @@ from weft_c.loops.piecewise import PiecewiseLoader
 from weft_c.lowering import Array, KernelBuilder, Lowering
 from weft_c.source.code import Address
 from weft_c.source.expressions import expression, has_vectors
-from weft_c.source.values import VECTOR_DTYPES, ValueEmitter
+from weft_c.source.values import VECTOR_DTYPES, ValueEmitter, literal
 
 COSTLY = (AtanOp, CosOp, ExpOp, LogOp, PowerOp, SinOp, TanhOp)
 """Ops whose values are cached for later stages, rather than recomputed, where there is room."""
@@ -148,7 +150,19 @@ class ElementWiseKernel(KernelBuilder):
             names[arg] if arg in names else self._spread(arg, emitter, uniforms)
             for arg in instruction.args
         ]
+        if emitter.is_vector and isinstance(instruction.op, DivideOp):
+            divisor = self._scalar(instruction.args[1], uniforms)
+            if divisor and instruction.dtype == float32:
+                text = f"DIVIDED({args[0]}, {divisor})"
+                return self.code.define(f"const {emitter.type(float32)}", "v", text)
         return self.add_op(instruction, emitter, args)
+
+    def _scalar(self, number: int, uniforms: Mapping[int, str]) -> str:
+        """Return the text of a value that is the same in all lanes; nothing for another."""
+        value = self.kernel.values[number]
+        if isinstance(value, Operand) and value.constant is not None:
+            return literal(value.constant.item(), value.dtype)
+        return uniforms.get(number, "")
 
     def _spread(self, number: int, emitter: ValueEmitter, uniforms: Mapping[int, str]) -> str:
         if not emitter.is_vector:
