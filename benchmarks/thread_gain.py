@@ -41,9 +41,7 @@ def inputs_of(model: onnx.ModelProto, shapes: Shapes) -> dict[str, Array]:
         tensor = each.type.tensor_type
         shape = shapes.get(each.name) or tuple(d.dim_value for d in tensor.shape.dim)
         if 0 in shape:
-            sys.exit(
-                f"the lengths of {each.name} are open: give {each.name}=1,3,640,640 or the like"
-            )
+            sys.exit(f"some lengths of {each.name} are open: give {each.name}=1,3,640,640")
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
         values = random.random(shape)
         found[each.name] = (values if dtype.kind == "f" else values * 200).astype(dtype)

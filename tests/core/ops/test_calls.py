@@ -10,10 +10,18 @@ import pytest
 
 import weft
 import weft_array_api
-from weft.errors import ArgumentError, GradientError, IndexOutOfRange, StateError
+from weft.errors import (
+    ArgumentError,
+    AxesError,
+    DTypeError,
+    GradientError,
+    IndexOutOfRange,
+    StateError,
+    WeftError,
+)
 from weft.ir.results import ResultOp
 from weft.ops.control.calls import call_op
-from weft.ops.control.graph_ops import CallOp, LoopOp
+from weft.ops.control.graph_ops import CallOp, CondOp, LoopOp, WhileOp
 
 X = np.arange(4, dtype=np.float32)
 W = np.full(4, 0.5, np.float32)
@@ -596,3 +604,45 @@ def test_second_derivatives_through_calls_need_no_pass(passes: Any) -> None:
             found.append(made.computation([slope, bend], x, *weights)(*given))
     for mine, wanted in zip(*found, strict=True):
         np.testing.assert_allclose(mine, wanted, rtol=2e-3, atol=1e-4)
+
+
+def one_graph(result: Callable[[Any], Any]) -> weft.Graph:
+    x, _ = tensors()
+    return weft.capture([result(x)], [x], "one")
+
+
+DOUBLED, SUMMED = one_graph(lambda x: x * 2), one_graph(weft.sum)
+TOO_LONG, FLAG = weft.placeholder((5,)), weft.placeholder((), "bool")
+
+WRONG_OPS: dict[str, tuple[Callable[[], Any], type[WeftError], str]] = {
+    "a call with too few operands": (
+        lambda: CallOp(graph=DOUBLED), ArgumentError, "one has 1 inputs, not 0"),
+    "a call with other axes": (
+        lambda: CallOp(TOO_LONG, graph=DOUBLED), AxesError, "is given for the input x"),
+    "a loop with other axes": (
+        lambda: LoopOp(TOO_LONG, graph=DOUBLED, count=2), AxesError, "is given for the input x"),
+    "a loop that carries other axes": (
+        lambda: LoopOp(tensors()[0], graph=SUMMED, count=2), AxesError, "one carries float32"),
+    "a choice by a number": (
+        lambda: CondOp(*tensors(), tensors()[0], then_graph=DOUBLED, else_graph=DOUBLED),
+        DTypeError, "the condition must be a bool scalar"),
+    "a choice of other axes": (
+        lambda: CondOp(FLAG, TOO_LONG, tensors()[0], then_graph=DOUBLED, else_graph=DOUBLED),
+        AxesError, "is given for the input x"),
+    "a choice between other results": (
+        lambda: CondOp(FLAG, *tensors(), then_graph=DOUBLED, else_graph=SUMMED),
+        AxesError, "the other float32"),
+    "a while loop by a number": (
+        lambda: WhileOp(tensors()[0], condition=SUMMED, body=DOUBLED),
+        DTypeError, "the output of the condition must be a bool scalar"),
+    "a while loop of other axes": (
+        lambda: WhileOp(TOO_LONG, condition=SUMMED, body=DOUBLED),
+        AxesError, "is given for the input x"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG_OPS)
+def test_an_op_that_does_not_fit_its_graph_is_refused(name: str) -> None:
+    make, error, message = WRONG_OPS[name]
+    with pytest.raises(error, match=message):
+        make()
