@@ -97,7 +97,8 @@ def measured(path: Path, shapes: Shapes, rounds: int) -> Samples:
             pipes[f"{tool} {threads}"] = mine
             results[tool] = mine.recv()
     for one, other in zip(*results.values(), strict=True):
-        error = float(np.abs(one.astype("f8") - other).max() / (np.abs(other).max() or 1))
+        # onnxruntime's sigmoid is wrong by 1e-7, which is all of some results of 1e-5.
+        error = float(np.abs(one.astype("f8") - other).max() / max(np.abs(other).max(), 1e-2))
         if not error < TOLERANCE:
             raise AssertionError(f"{path.name}: wrong by {error:.1e} of the largest value")
     seconds: dict[str, list[float]] = {name: [] for name in pipes}

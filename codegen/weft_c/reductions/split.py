@@ -81,9 +81,10 @@ def choose_reduction_loops(nest: LoopNest, processor: Processor) -> type[Reducti
         return (
             WorkGroupReductionLoops if prod(nest.reduced) >= MIN_WORK_GROUP_ROW else ReductionLoops
         )
-    if in_rows or not nest.kept or nest.kept[-1] < processor.lanes:
-        return ReductionLoops
-    return ColumnReductionLoops if in_columns else ReductionLoops
+    has_columns = in_columns and nest.kept[-1] >= processor.lanes
+    are_short = has_columns and bool(nest.reduced) and prod(nest.reduced) < processor.lanes
+    has_rows = in_rows and not are_short
+    return ColumnReductionLoops if has_columns and not has_rows else ReductionLoops
 
 
 def _suits_work_groups(nest: LoopNest, processor: Processor) -> bool:

@@ -15,13 +15,13 @@ from weft.ir.op import Op
 from weft.ir.storage import ParameterOp, ReadOp
 from weft.ir.views import Layouts, may_be_view
 from weft.ops.products.linalg import MatmulOp
-from weft.ops.shape.movement import ContiguousOp
+from weft.ops.shape.movement import BroadcastOp, ContiguousOp
 from weft_passes.layout.prices import copy_price, reading_price
 from weft_passes.layout.regions import Regions
 from weft_passes.strides import suits_products
 
 SMALL = 1 << 16
-"""The bytes below which a value stays in a cache near by, and is not worth a step of its own."""
+"""The bytes below which reads stay in a cache near by, and are not worth a step of their own."""
 
 MOST_VIEWS = 100
 """The number of views of a value whose readers are counted."""
@@ -90,7 +90,8 @@ class _Readers:
 
     def deserve(self, view: Op) -> bool:
         """Whether the readers of a view had better read a copy of it."""
-        if view.axes.size * view.dtype.itemsize < SMALL:
+        broadcasts = [op for op in self.users.get(view, ()) if isinstance(op, BroadcastOp)]
+        if max(op.axes.size for op in (view, *broadcasts)) * view.dtype.itemsize < SMALL:
             return False
         lies = self.layouts.of(view)
         if lies.size > lies.base.axes.size or lies.is_contiguous:
