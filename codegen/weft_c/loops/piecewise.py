@@ -18,6 +18,7 @@ from weft.kernels import Instruction, PiecewiseOp
 from weft_c.lowering import KernelBuilder
 from weft_c.source.code import UNROLL, Address
 from weft_c.source.functions import ctype
+from weft_c.source.index_types import needs_wide_counter
 from weft_c.source.values import ValueEmitter
 
 Interval = tuple[int, int]
@@ -74,8 +75,13 @@ class PiecewiseLoad:
         return not self.is_cut(loop) and not any(each.layout.strides[loop] for each in self.pieces)
 
     def has_vectors(self, loop: int) -> bool:
-        """Whether each piece is contiguous along a loop, or invariant in it."""
-        return all(each.layout.strides[loop] in (0, self.dtype.itemsize) for each in self.pieces)
+        """Whether vectors can be loaded along a loop: each piece is contiguous or invariant in it.
+
+        Lanes are compared with ends of pieces in 32 bits.
+        """
+        steps = {each.layout.strides[loop] for each in self.pieces}
+        is_too_long = self.is_cut(loop) and needs_wide_counter(self.shape[loop])
+        return steps <= {0, self.dtype.itemsize} and not is_too_long
 
     def tests(self, piece: LoopPiece, loops: range, indices: Sequence[str]) -> list[str]:
         """Return tests of whether the indices of some loops are within a piece."""

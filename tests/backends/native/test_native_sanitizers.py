@@ -25,7 +25,11 @@ from weft_native.transformer import NativeTransformer
 
 values = np.random.default_rng(0).normal(0, 1, (700, 700)).astype(np.float32)
 x = weft.placeholder((700, 700))
-results = [weft.softmax(x @ weft.transpose(x)), weft.sum(x), weft.sum(x, 0), weft.layer_norm(x)]
+step = weft.capture([x + weft.roll(x, 1, 1) - weft.pad(x, ((1, 1), (0, 0)))[2:]], [x])
+results = [
+    weft.softmax(x @ weft.transpose(x)), weft.sum(x), weft.sum(x, 0), weft.layer_norm(x),
+    weft.loop(step, 20, x)[0],
+]
 transformers = [NativeTransformer(threads=3, cache=False) for _ in range(2)]
 computations = [each.computation(results, x) for each in transformers]
 expected = computations[0](values)
@@ -50,7 +54,7 @@ import sys
 import pytest
 import weft.testing
 options = ["-q", "-p", "no:cacheprovider", "--weft-backend=native", "--tier=test"]
-rows = "matmul or pool or conv or softmax or sort or reduction or products or cumsum or take"
+rows = "matmul or pool or conv or softmax or sort or reduction or products or cumsum or take or pad"
 sys.exit(pytest.main([*options, *weft.testing.__path__, "-k", rows]))
 """
 
