@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -73,6 +73,15 @@ class Runtime:
         if count > self.threads:
             self.threads = count
             self.library.weft_threads(count)
+
+    @contextmanager
+    def on_one_thread(self) -> Iterator[None]:
+        """Let calls of all threads run without the pool."""
+        self.library.weft_threads(1)
+        try:
+            yield
+        finally:
+            self.library.weft_threads(self.threads)
 
     def _interrupted(self) -> int:
         """Whether an interrupt is pending that ends the loop which asks."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,10 @@ class NativeTransformer(DeviceTransformer):
     @override
     def threads(self) -> int:
         return self.processor.units
+
+    @override
+    def on_one_thread(self) -> AbstractContextManager[None] | None:
+        return self.device.runtime.on_one_thread() if self.threads > 1 else None
 
     def _unbind(self) -> None:
         for group in self._groups:

@@ -86,6 +86,8 @@ def parallel_for(
 
 def serial_items(points: int, processor: Processor) -> int:
     """Return the number of work items for some points on a serial device."""
+    if processor.units == 1:
+        return 1
     (items,) = recomputed(item_count, points // GRAIN, processor.units, for_largest=True)
     return items  # type: ignore[no-any-return]
 

@@ -65,6 +65,8 @@ class ProfileRow:
         How often it ran in a call.
     seconds
         The time of all these.
+    one_thread
+        The same on one thread; None where the backend cannot tell.
     bytes
         The bytes that it reads and writes in a call, each operand and result once.
     flops
@@ -80,6 +82,7 @@ class ProfileRow:
     seconds: float
     bytes: int
     flops: int
+    one_thread: float | None = None
 
     @property
     def bandwidth(self) -> float:
@@ -120,6 +123,8 @@ class Profile:
         The launches, in the order of their first run.
     rates
         What a copy and a matrix product reach on this machine.
+    threads
+        The most threads of the host that a call uses; None for a device of its own.
     events
         The launches of one call: the index of a row, the start and the end.
     """
@@ -132,6 +137,7 @@ class Profile:
     ordinary: float
     rows: tuple[ProfileRow, ...]
     rates: Rates
+    threads: int | None
     events: tuple[Event, ...]
 
     @property
@@ -168,7 +174,7 @@ class Profile:
         table = Table(title=Text(self._title()), caption=Text(self._caption()))
         for column in _NAMES:
             table.add_column(column, overflow="fold")
-        for column in _FIGURES:
+        for column in self._heads:
             table.add_column(column, justify="right")
         for cells in self._rows(rows):
             table.add_row(*map(Text, cells))
@@ -176,6 +182,24 @@ class Profile:
         for cells in self._totals():
             table.add_row(*cells)
         return table
+
+    @property
+    def _knows_one_thread(self) -> bool:
+        return any(row.one_thread is not None for row in self.rows)
+
+    @property
+    def _heads(self) -> tuple[str, ...]:
+        return (*_FIGURES, *(_OF_THREADS if self._knows_one_thread else ()))
+
+    def waiting(self, row: ProfileRow) -> float | None:
+        """Return the share of all threads' time in a row that more than one thread did not save.
+
+        It is 0 if `threads` threads take the time of one divided by their number, and what threads
+        wait for each other, for memory or for work; None where the time of one thread is unknown.
+        """
+        if row.one_thread is None or not self.threads or not row.seconds:
+            return None
+        return max(1 - row.one_thread / (self.threads * row.seconds), 0.0)
 
     def _rows(self, most: int) -> Iterator[tuple[str, ...]]:
         """Yield the cells of the rows that take most time, and of the others together."""
@@ -206,7 +230,14 @@ class Profile:
             *self._time(row.seconds),
             *_rate(row.bandwidth, self.rates.copy),
             *_rate(row.flop_rate, self.rates.matmul),
+            *(self._threads(row) if self._knows_one_thread else ()),
         ]
+
+    def _threads(self, row: ProfileRow) -> tuple[str, str]:
+        waiting = self.waiting(row)
+        if row.one_thread is None or waiting is None:
+            return "", ""
+        return _format_seconds(row.one_thread), f"{waiting:.0%}"
 
     def _time(self, seconds: float) -> tuple[str, str]:
         return _format_seconds(seconds), f"{seconds / self.wall:.1%}" if self.wall else ""
@@ -228,6 +259,7 @@ class Profile:
             "host": self.host,
             "device_time": self.device_time,
             "rates": {"copy": self.rates.copy, "matmul": self.rates.matmul},
+            "threads": self.threads,
             "rows": [
                 {
                     "name": row.name,
@@ -237,6 +269,7 @@ class Profile:
                     "lines": list(map(list, row.lines)),
                     "calls": row.calls,
                     "seconds": row.seconds,
+                    "one_thread": row.one_thread,
                     "bytes": row.bytes,
                     "flops": row.flops,
                 }
@@ -269,7 +302,7 @@ class Profile:
 
     def _repr_html_(self) -> str:
         rows = [*self._rows(html.ROWS - 3), *self._totals()]
-        table = html.table((*_NAMES, *_FIGURES), rows, figures=len(_NAMES))
+        table = html.table((*_NAMES, *self._heads), rows, figures=len(_NAMES))
         return html.section(self._title(), table, html.text(self._caption()))
 
     def __repr__(self) -> str:
@@ -281,6 +314,7 @@ class Profile:
 
 _NAMES = ("kernel", "line")
 _FIGURES = ("calls", "time", "of call", "GB/s", "of copy", "GFLOP/s", "of product")
+_OF_THREADS = ("one thread", "waiting")
 
 
 def _rate(rate: float, most: float | None) -> tuple[str, str]:
@@ -309,6 +343,9 @@ def _sum(rows: Sequence[ProfileRow]) -> ProfileRow:
         seconds=sum(row.seconds for row in rows),
         bytes=sum(row.bytes for row in rows),
         flops=sum(row.flops for row in rows),
+        one_thread=None
+        if any(row.one_thread is None for row in rows)
+        else sum(row.one_thread or 0.0 for row in rows),
     )
 
 
@@ -317,10 +354,12 @@ def make_rows(
     plan: Plan,
     seconds: Sequence[float],
     counts: Sequence[float],
+    one_thread: Sequence[float] | None = None,
 ) -> tuple[ProfileRow, ...]:
     """Return the rows of a profile: recorded rows with the steps of a plan, and their figures.
 
-    `seconds` and `counts` give the time and the number of launches of each row.
+    `seconds` and `counts` give the time and the number of launches of each row, `one_thread` the
+    time on one thread.
     """
     step_of = dict(_steps_by_op(plan))
     # Parts of a step may share the launch of others: its work counts where it is most by itself.
@@ -330,7 +369,8 @@ def make_rows(
             if len(row.ops) < len(homes.setdefault(op, row).ops):
                 homes[op] = row
     rows = []
-    for row, time, count in zip(recorded, seconds, counts, strict=True):
+    alone: Sequence[float | None] = one_thread or [None] * len(recorded)
+    for row, time, count, single in zip(recorded, seconds, counts, alone, strict=True):
         runs = count / row.launches
         steps = [step_of[op] for op in row.ops if op in step_of]
         new = [op for op in row.ops if homes[op] is row]
@@ -347,6 +387,7 @@ def make_rows(
                 seconds=time,
                 bytes=round(runs * sum(_bytes(op, step_of) for op in new)),
                 flops=round(runs * sum(op.flops for op in new)),
+                one_thread=single,
             )
         )
     return tuple(rows)

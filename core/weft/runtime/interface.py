@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 from weft.cache.serialization import Deserializer, Serializer
@@ -48,6 +49,10 @@ class BackendInterface(ABC):
     @property
     def threads(self) -> int | None:
         """The most threads of the host that a call uses; None for a device of its own."""
+        return None
+
+    def on_one_thread(self) -> AbstractContextManager[None] | None:
+        """Return a context in which kernels run on one thread; None if there is none such."""
         return None
 
     @property

@@ -39,6 +39,9 @@ WARM_UP = 2
 """The calls before those that are measured: a first call may load code or capture launches."""
 
 
+_Call = tuple[float, float, Recording]
+
+
 def profile(
     computation: Computation, graph: Graph, arrays: Sequence[Array], repeat: int
 ) -> Profile:
@@ -47,22 +50,27 @@ def profile(
     repeat = checked_integer("profile", "repeat", repeat, low=1)
     recorder = Recorder()
     recorded = transformer.inspection(graph, recorder)
+    one_thread: list[_Call] = []
     try:
         with transformer.state_lock, _states_kept(transformer, graph):
             calls = _recorded_calls(recorded, recorder, arrays, repeat)
             ordinary = sorted(_seconds(lambda: computation(*arrays)) for _ in range(repeat))
+            context = transformer.on_one_thread()
+            if context is not None:
+                with context:
+                    one_thread = _recorded_calls(recorded, recorder, arrays, repeat)
         rates = machine_rates(transformer)
         plan = recorded.program.plan
     finally:
         transformer.discard([recorded])
-    calls.sort(key=lambda call: call[1] - call[0])
-    fastest = calls[: (repeat + 1) // 2]
+    fastest = _faster_half(calls)
     recordings = [recording for _, _, recording in fastest]
     rows = make_rows(
         recorder.rows,
         plan,
-        [_mean(each) for each in zip(*(r.seconds for r in recordings), strict=True)],
+        _seconds_of_rows(fastest),
         [_mean(each) for each in zip(*(r.counts for r in recordings), strict=True)],
+        _seconds_of_rows(_faster_half(one_thread)) if one_thread else None,
     )
     start, _, shown = fastest[-1]
     return Profile(
@@ -74,8 +82,17 @@ def profile(
         ordinary=_mean(ordinary[: len(fastest)]),
         rows=rows,
         rates=rates,
+        threads=transformer.threads,
         events=tuple(Event(row, a - start, b - start) for row, a, b in shown.events),
     )
+
+
+def _faster_half(calls: Sequence[_Call]) -> list[_Call]:
+    return sorted(calls, key=lambda call: call[1] - call[0])[: (len(calls) + 1) // 2]
+
+
+def _seconds_of_rows(calls: Sequence[_Call]) -> list[float]:
+    return [_mean(each) for each in zip(*(r.seconds for *_, r in calls), strict=True)]
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -84,7 +101,7 @@ def _mean(values: Sequence[float]) -> float:
 
 def _recorded_calls(
     recorded: Computation, recorder: Recorder, arrays: Sequence[Array], repeat: int
-) -> list[tuple[float, float, Recording]]:
+) -> list[_Call]:
     """Return start, end and recording of each call."""
     calls = []
     with Stage(f"calling {recorded.graph.name}", WARM_UP + repeat) as stage:

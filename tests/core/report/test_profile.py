@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -302,3 +303,35 @@ def test_a_graph_without_ops_has_a_profile(transformer: weft.Transformer) -> Non
         found = transformer.computation([result], x).profile(np.ones(4), repeat=2)
         assert found.wall > 0
         assert found.table()
+
+
+@pytest.mark.needs("compiler")
+def test_native_profiles_have_the_time_on_one_thread() -> None:
+    results, x, _ = training_step()
+    with weft.make_transformer("native", threads=2) as transformer:
+        found = transformer.computation(results, x).profile(X, repeat=2)
+    assert found.threads == 2
+    assert all(row.one_thread is not None for row in found.rows)
+    assert "one thread" in found.table()
+    assert all(0 <= (found.waiting(row) or 0) < 1 for row in found.rows)
+
+
+@pytest.mark.needs("compiler")
+def test_one_thread_has_no_other_to_wait_for() -> None:
+    results, x, _ = training_step()
+    with weft.make_transformer("native", threads=1) as transformer:
+        found = transformer.computation(results, x).profile(X, repeat=2)
+    assert all(row.one_thread is None for row in found.rows)
+    assert "waiting" not in found.table()
+
+
+WAITING = [(4.0, 1.0, 4, 0.0), (2.0, 1.0, 4, 0.5), (1.0, 1.0, 2, 0.5), (3.0, 1.0, 2, 0.0)]
+
+
+@pytest.mark.parametrize(("one", "several", "threads", "share"), WAITING)
+def test_waiting_is_the_time_that_threads_did_not_save(
+    profile: Profile, one: float, several: float, threads: int, share: float
+) -> None:
+    row = replace(profile.rows[0], seconds=several, one_thread=one)
+    assert replace(profile, threads=threads).waiting(row) == share
+    assert replace(profile, threads=None).waiting(row) is None
