@@ -98,7 +98,12 @@ def make_loop_nest(
     }
     read = [args[arg].strides for each in piecewise.values() for arg in each.args]
     every, count = [*read, *strides], len(read) + len(args)
-    cut = {axis for each in piecewise.values() for axis in each.op.cut_axes}
+    cut = {
+        axis
+        for each in kernel.body
+        if isinstance(each.op, PiecewiseOp)
+        for axis in each.op.cut_axes
+    }
     roles = [
         (axis in kernel.reduced, axis if axis in cut else None)
         for axis in range(len(kernel.domain))

@@ -28,13 +28,13 @@ class Together(NamedTuple):
 
     Attributes
     ----------
-    count
+    vectors
         How many.
     body
         Writes the body of a loop, given the indices of their first points.
     """
 
-    count: int
+    vectors: int
     body: Callable[[Sequence[tuple[str, ...]], ValueEmitter], None]
 
 
@@ -213,9 +213,9 @@ def innermost_loop(
     if lanes > 1:
         code.line(f"{kind} {name} = {first};")
         if together is not None:
-            step = together.count * lanes
+            step = together.vectors * lanes
             with code.block(f"for (; {name} + {step} <= {last}; {name} += {step})"):
-                at = [f"({name} + {n * lanes})" for n in range(together.count)]
+                at = [f"({name} + {n * lanes})" for n in range(together.vectors)]
                 together.body([(*outer, each) for each in at], ValueEmitter(code, lanes))
         with code.block(f"for (; {name} + {lanes} <= {last}; {name} += {lanes})"):
             body((*outer, name), ValueEmitter(code, lanes))

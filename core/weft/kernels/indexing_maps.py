@@ -78,7 +78,7 @@ def operand_indexing_map(op: Op, index: int, places: IndexingMap) -> IndexingMap
     if isinstance(op, ContractionOp):
         return op.operand_map(index, places)
     if isinstance(op, PiecewiseOp):
-        return (None,) * arg.rank
+        return (None,) * len(arg.axes)
     if isinstance(op, ReductionOp):
         return tuple(range(arg.rank))
     return places if arg.axes else ()

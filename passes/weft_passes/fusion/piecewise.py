@@ -92,7 +92,7 @@ def _is_mostly_one(piecewise: PiecewiseOp) -> bool:
     """Whether most elements of rows are in one piece, so that vectors can be loaded."""
     last = len(piecewise.axes) - 1
     low, high = piecewise.interior(last)
-    return 4 * (high - low) >= 3 * piecewise.axes[last].length
+    return bool(4 * (high - low) >= 3 * piecewise.axes[last].length)
 
 
 def _is_in_time(shown: Op, cluster: Cluster, clusters: Clusters) -> bool:
