@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,31 +95,67 @@ class PiecewiseOp(TensorOp):
         return result
 
 
-def as_piecewise(op: Op) -> PiecewiseOp | None:
-    """Return a padding, a concatenation, or a slice of one as a piecewise op; None for others."""
+MAX_DEPTH = 2
+"""How many paddings and concatenations of each other are one op, as where both axes are rolled."""
+
+
+def as_piecewise(op: Op, depth: int = MAX_DEPTH) -> PiecewiseOp | None:
+    """Return a padding, a concatenation, or a slice of one as a piecewise op; None for others.
+
+    What is padded or concatenated may be such an op itself, with the same constant if it has one.
+    """
+    if isinstance(op, SliceOp) and all(step == 1 for _, _, step in op.bounds):
+        whole = as_piecewise(op.args[0], depth)
+        return None if whole is None else _sliced(whole, op)
+    if not depth:
+        return None
     if isinstance(op, PadOp):
         (x,) = op.args
         origin = tuple(before for before, _ in op.widths)
         box = tuple((start, start + length) for start, length, _ in op.inner_bounds(x.axes))
-        return _piecewise((x,), (Piece(0, box, origin),), op.fill, op.axes)
+        return _composed(op, [Piece(0, box, origin)], op.fill, depth)
     if isinstance(op, ConcatOp):
         boxes = [tuple((start, start + n) for start, n, _ in part) for part in op.parts()]
-        pieces = (
+        pieces = [
             Piece(index, box, tuple(low for low, _ in box)) for index, box in enumerate(boxes)
-        )
-        return _piecewise(op.args, pieces, None, op.axes)
-    if isinstance(op, SliceOp) and all(step == 1 for _, _, step in op.bounds):
-        whole = as_piecewise(op.args[0])
-        return None if whole is None else _sliced(whole, op)
+        ]
+        return _composed(op, pieces, None, depth)
     return None
+
+
+def _composed(op: Op, pieces: list[Piece], fill: float | None, depth: int) -> PiecewiseOp:
+    """Return a piecewise op of the operands of operands that are such ops themselves."""
+    inner = [as_piecewise(arg, depth - 1) for arg in op.args]
+    fills = {each.fill for each in inner if each is not None} | {fill}
+    fills.discard(None)
+    if len(fills) > 1 or all(each is None for each in inner):
+        return _piecewise(op.args, pieces, fill, op.axes)
+    args: list[Op] = []
+    found: list[Piece] = []
+    for operand, box, origin in pieces:
+        below = inner[operand]
+        whole = tuple((0, axis.length) for axis in op.args[operand].axes)
+        start = Piece(0, whole, (0,) * len(whole))
+        for place, shown, first in (start,) if below is None else below.pieces:
+            moved = tuple(
+                (max(low, a + by), min(high, b + by))
+                for (low, high), (a, b), by in zip(box, shown, origin, strict=True)
+            )
+            at = tuple(map(add, first, origin))
+            found.append(Piece(len(args) + place, moved, at))
+        args += (op.args[operand],) if below is None else below.args
+    return _piecewise(args, found, next(iter(fills), None), op.axes)
 
 
 def _piecewise(
     args: Sequence[Op], pieces: Iterable[Piece], fill: float | None, axes: Axes
 ) -> PiecewiseOp:
-    """Return a piecewise op without the pieces that have no elements."""
-    found = tuple(each for each in pieces if all(low < high for low, high in each.box))
-    return PiecewiseOp(*args, pieces=found, fill=fill, target_axes=axes)
+    """Return a piecewise op without pieces that have no elements, and operands without pieces."""
+    found = [each for each in pieces if all(low < high for low, high in each.box)]
+    used = dict.fromkeys(args[each.operand] for each in found) or {args[0]: None}
+    number = {arg: place for place, arg in enumerate(used)}
+    numbered = tuple(each._replace(operand=number[args[each.operand]]) for each in found)
+    return PiecewiseOp(*used, pieces=numbered, fill=fill, target_axes=axes)
 
 
 def _sliced(whole: PiecewiseOp, op: SliceOp) -> PiecewiseOp:

@@ -85,7 +85,11 @@ def _takes(piecewise: PiecewiseOp, shown: Op, cluster: Cluster, clusters: Cluste
         return False
     if cluster.values + len(piecewise.args) > clusters.target.max_kernel_values:
         return False
-    return _is_mostly_one(piecewise) and _is_in_time(shown, cluster, clusters)
+    if any(0 in arg.axes.lengths for arg in piecewise.args):
+        return False
+    rank = cluster.rank
+    in_time = all(clusters.is_in_time(op, rank, ()) for op in _between(shown, piecewise.args))
+    return in_time and _is_mostly_one(piecewise)
 
 
 def _is_mostly_one(piecewise: PiecewiseOp) -> bool:
@@ -95,11 +99,9 @@ def _is_mostly_one(piecewise: PiecewiseOp) -> bool:
     return bool(4 * (high - low) >= 3 * piecewise.axes[last].length)
 
 
-def _is_in_time(shown: Op, cluster: Cluster, clusters: Clusters) -> bool:
-    """Whether the operands of a value, and of what it is a slice of, are intact for a cluster."""
-    while True:
-        if not clusters.is_in_time(shown, cluster.rank, ()):
-            return False
-        if not isinstance(shown, SliceOp):
-            return True
-        (shown,) = shown.args
+def _between(shown: Op, operands: Collection[Op]) -> Iterator[Op]:
+    """Yield a value, and the paddings, concatenations and slices between it and some operands."""
+    if shown not in operands and isinstance(shown, PadOp | ConcatOp | SliceOp):
+        yield shown
+        for arg in shown.args:
+            yield from _between(arg, operands)
