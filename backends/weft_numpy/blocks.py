@@ -133,8 +133,6 @@ class ProgramCode:
         The global names of the blocks: functions and dtypes.
     locations
         The user's line of each index in `BlockCall.origins`.
-    is_atomic
-        Whether an interrupt at any point leaves all states old or all of them new.
     """
 
     signature: list[str]
@@ -142,7 +140,6 @@ class ProgramCode:
     lines: list[CallerLine] = field(default_factory=list)
     names: dict[str, Any] = field(default_factory=dict)
     locations: dict[float, source.Location] = field(default_factory=dict)
-    is_atomic: bool = True
 
     @property
     def calls(self) -> list[BlockCall]:

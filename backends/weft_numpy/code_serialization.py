@@ -14,7 +14,6 @@ def serialize(code: ProgramCode, serializer: Serializer) -> Any:
     return {
         "signature": code.signature,
         "blocks": [[block.lines, block.arrays] for block in code.blocks],
-        "atomic": code.is_atomic,
         "names": [[name, serializer.value(value)] for name, value in code.names.items()],
         "lines": [
             [line.text, line.depth, line.call and _serialize_call(line.call, serializer)]
@@ -38,7 +37,7 @@ def deserialize(deserializer: Deserializer) -> ProgramCode:
     """Return the code that `packed` returned as JSON."""
     fields = deserializer.code
     blocks = [SourceBlock(tuple(lines), tuple(arrays)) for lines, arrays in fields["blocks"]]
-    code = ProgramCode(fields["signature"], blocks, is_atomic=fields["atomic"])
+    code = ProgramCode(fields["signature"], blocks)
     code.names = {name: deserializer.value(value) for name, value in fields["names"]}
     for text, depth, call in fields["lines"]:
         code.lines.append(CallerLine(text, depth=depth))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from weft.ir.description import TensorDescription
 from weft.ir.graph import Graph, called_graphs
 from weft.ir.op import Op
+from weft.kernels import FusedOp
 from weft.plan import sub_plans
 from weft.plan.plan import INPUT, RESULT, Plan, Step
 from weft.plan.repeated_blocks import WORTH, cuts, kinds
@@ -26,7 +27,7 @@ from weft_numpy.blocks import BREAK, BlockCall, CallerLine, ProgramCode, SourceB
 from weft_numpy.emitter import LETTERS, Emitter, Lent, SharedNames
 
 if TYPE_CHECKING:
-    from weft_numpy.kernels.fusible import Kernels
+    from weft_numpy.kernels.lowering import Kernels
 
 CHUNK = 1000
 """The most steps that one generated function holds."""
@@ -41,7 +42,7 @@ class ProgramWriter:
         graph = program.plan.graph
         self.lent = {**_lent_names(INPUT, graph.inputs), **_lent_names(RESULT, graph.outputs)}
         self.code = ProgramCode(list(self.lent))
-        self.shared = SharedNames(self.code, kernels)
+        self.shared = SharedNames(self.code)
         self.block_numbers: dict[SourceBlock, int] = {}
         self.bodies: dict[tuple[Graph, tuple[str, ...]], list[CallerLine]] = {}
         self.find: Callable[[type[Op]], Any]
@@ -55,8 +56,6 @@ class ProgramWriter:
         sequences = _split_at_calls(steps)
         self.shared.is_cut = len(sequences) > 1 or len(self._block_ends(steps)) > 1
         self.code.lines = self._lines(sequences, self.lent)
-        is_one_block = self.code.is_single or not self.program.captured.updates
-        self.code.is_atomic = is_one_block and self.shared.writing.is_atomic
         return self.code
 
     def _block_ends(self, steps: Sequence[Step]) -> list[int]:
@@ -79,9 +78,8 @@ class ProgramWriter:
         for end in self._block_ends(steps):
             emitter = Emitter(self.shared, lent)
             for step in steps[start:end]:
-                is_kernel = self.kernels.has(step.op)
-                rule = self.kernels.write if is_kernel else self.find(type(step.op))
-                emitter.emit_step(step, rule)
+                is_kernel = isinstance(step.op, FusedOp)
+                emitter.emit_step(step, self.kernels.write if is_kernel else self.find(type(step.op)))
                 if self.recorder is not None:
                     emitter.mark(self.recorder.row([step.op]), self.mark)
             start = end

@@ -19,7 +19,6 @@ from weft.ir import dtypes
 from weft.ir.description import row_major
 from weft.ir.dtypes import DType
 from weft.nn.spatial.geometry import Numbers, Sliding
-from weft_numpy.thread_pool import parallel_for
 
 Array = np.ndarray[Any, Any]
 
@@ -29,48 +28,10 @@ CACHED = 1 << 20
 LEAST_COLUMNS = 256
 """The fewest columns for an efficient matrix product, for any cache."""
 
-LINE = 64
-"""The bytes of a cache line, to which the scratch memory of each thread is aligned."""
-
 
 def _cut(count: int, step: int) -> list[slice]:
     """Divide a range into slices of a length; the last one may be shorter."""
     return [slice(start, min(start + step, count)) for start in range(0, count, step)]
-
-
-class Blocked:
-    """The base of work in blocks, called with operands, result and scratch memory.
-
-    Attributes
-    ----------
-    threads
-        The threads that share the blocks.
-    lane
-        The bytes of scratch memory of each.
-    """
-
-    threads = 1
-    lane = 0
-
-    @property
-    def workspace(self) -> int:
-        """The bytes of scratch memory."""
-        return self.threads * self.lane
-
-    def lanes(self, memory: Array) -> list[Array]:
-        """Return the scratch memory of each thread."""
-        return list(memory[: self.workspace].reshape(self.threads, self.lane))
-
-    def share(self, count: int, memory: Array, *arrays: Any) -> None:
-        """Have the threads compute numbered parts."""
-        if self.threads == 1:
-            self.work(iter(range(count)), memory, *arrays)
-        else:
-            parallel_for(self.work, count, self.lanes(memory), *arrays)
-
-    def work(self, parts: Iterator[int], memory: Array, *arrays: Any) -> None:
-        """Compute parts in the scratch memory of a thread."""
-        raise NotImplementedError
 
 
 class Block(NamedTuple):
@@ -95,8 +56,8 @@ class Block(NamedTuple):
     matrix: Array
 
 
-class Convolution(Blocked):
-    """The base of the three convolutions.
+class Convolution:
+    """The base of the three convolutions, called with operands, result and scratch memory.
 
     The columns of a block are one matrix, whose products are copied to the outputs or from them, or
     one `apart` for each image, whose products are outputs already, but smaller.
@@ -110,12 +71,11 @@ class Convolution(Blocked):
     """
 
     def __init__(
-        self, images: Numbers, filters: Numbers, groups: int, dtype: DType, apart: bool,
-        threads: int, *sliding: Any,
-    ) -> None:  # fmt: skip
+        self, images: Numbers, filters: Numbers, groups: int, dtype: DType, apart: bool, *sliding: Any
+    ) -> None:
         batch, self.channels, *lengths = images
         self.count, self.groups, self.depth = filters[0], groups, math.prod(filters[1:])
-        self.kernel, self.dtype, self.apart, self.threads = filters[2:], dtype, apart, threads
+        self.kernel, self.dtype, self.apart = filters[2:], dtype, apart
         self.sliding = each = Sliding(*sliding)
         self.counts, self.padded = each.counts(lengths), each.padded(lengths)
         units = row_major(self.padded, dtype.itemsize)
@@ -125,17 +85,20 @@ class Convolution(Blocked):
         self.taken, self.inner = zip(*overlaps, strict=True)
         line, column = math.prod(self.counts[1:]), groups * self.depth + self.count
         limit = max(CACHED // max(column * dtype.itemsize, 1), LEAST_COLUMNS) // line
-        step = max(1, min(limit // self.counts[0], -(-batch // threads)))
-        lines = max(1, min(limit, -(-self.counts[0] * max(batch, 1) // threads)))
+        step, lines = max(1, min(limit // self.counts[0], batch)), max(1, limit)
         self.images, self.rows = _cut(batch, step), _cut(self.counts[0], lines)
         columns = step * line * min(lines, self.counts[0])
         padded, size = math.prod(self.padded) * self.channels, self.count * self.depth
         outputs, products = (0, step * size) if apart else (self.count * columns, size)
         self.sizes = (step * padded, groups * self.depth * columns, outputs, size, products)
-        self.lane = -(-sum(self.sizes) * dtype.itemsize // LINE) * LINE
+
+    @property
+    def workspace(self) -> int:
+        """The bytes of scratch memory."""
+        return int(sum(self.sizes) * self.dtype.itemsize)
 
     def array(self, memory: Array, place: int, *shape: int) -> Array:
-        """Return one of the arrays of a thread's scratch memory, in a shape."""
+        """Return one of the arrays of scratch memory, in a shape."""
         return np.ndarray(shape, self.dtype, memory, sum(self.sizes[:place]) * self.dtype.itemsize)
 
     def images_of(self, memory: Array, images: slice) -> Array:
@@ -186,17 +149,14 @@ class Convolution(Blocked):
             np.copyto(like, outputs[block.images, :, block.rows])
         return matrices
 
-    def gathered(self, parts: Iterator[int], memory: Array, x: Array) -> Iterator[Block]:
-        """Yield blocks by number, those of the same images in order, with their columns."""
-        loaded = None
-        for part in parts:
-            images = self.images[part // len(self.rows)]
-            if images != loaded:
-                self.load(x, images, memory)
-                loaded = images
-            block = self.block(memory, images, self.rows[part % len(self.rows)])
-            np.copyto(block.columns, block.windows)
-            yield block
+    def gathered(self, x: Array, memory: Array) -> Iterator[Block]:
+        """Yield the blocks, those of the same images in order, with their columns."""
+        for images in self.images:
+            self.load(x, images, memory)
+            for rows in self.rows:
+                block = self.block(memory, images, rows)
+                np.copyto(block.columns, block.windows)
+                yield block
 
     def matrices(self, w: Array) -> Array:
         """Return filters as a matrix for each group, with a row for each filter."""
@@ -216,12 +176,8 @@ class Forward(Convolution):
 
     def __call__(self, x: Array, w: Array, out: Array, memory: Array) -> None:
         """Write the outputs."""
-        self.share(len(self.images) * len(self.rows), memory, x, self.matrices(w), out)
-
-    def work(self, parts: Iterator[int], memory: Array, *arrays: Any) -> None:
-        """Multiply the filters by columns."""
-        x, filters, out = arrays
-        for block in self.gathered(parts, memory, x):
+        filters = self.matrices(w)
+        for block in self.gathered(x, memory):
             matrices, like = self.outputs(block, out, memory)
             np.matmul(filters, block.matrix, matrices)
             if not self.apart:
@@ -248,10 +204,13 @@ class Transposed(Convolution):
             around = tuple((n - 1 - before, n - 1 - after) for n, (before, after) in ends)
             outputs = images[0], self.count, *self.counts
             filters = self.channels, self.count // self.groups, *self.kernel
-            form = self.groups, self.dtype, self.apart, self.threads
+            form = self.groups, self.dtype, self.apart
             self.mirrored = Forward(outputs, filters, *form, *sliding._replace(padding=around))
-            # One of the two ways is in use at a time.
-            self.lane = self.mirrored.lane = max(self.lane, self.mirrored.lane)
+
+    @property
+    def workspace(self) -> int:
+        """The bytes of scratch memory, of which one of the two ways is in use at a time."""
+        return max(super().workspace, 0 if self.mirrored is None else self.mirrored.workspace)
 
     def flipped(self, w: Array, memory: Array) -> Array:
         """Return the filters of `mirrored`, in its scratch memory."""
@@ -267,17 +226,12 @@ class Transposed(Convolution):
         # The zeros around the outputs times an infinity would be NaN.
         if self.mirrored is not None and np.isfinite(w).all():
             self.mirrored(delta, self.flipped(w, memory), out, memory)
-        else:
-            self.share(len(self.images), memory, delta, self.matrices(w).swapaxes(1, 2), out)
-
-    def work(self, parts: Iterator[int], memory: Array, *arrays: Any) -> None:
-        """Multiply the transposed filters by the outputs, and sum the columns."""
-        delta, filters, out = arrays
+            return
+        filters = self.matrices(w).swapaxes(1, 2)
         # With one filter in a group it is an outer product, which BLAS is slow at.
         product = np.multiply if self.count == self.groups else np.matmul
         before = (slice(None),) * (1 + self.apart)
-        for part in parts:
-            images = self.images[part]
+        for images in self.images:
             total = self.images_of(memory, images)
             total.fill(0)
             for rows in self.rows:
@@ -292,34 +246,23 @@ class Transposed(Convolution):
 
 
 class Filters(Convolution):
-    """The gradient of the filters of a convolution, summed in an order that is always the same."""
+    """The gradient of the filters of a convolution."""
 
     def __call__(self, x: Array, delta: Array, out: Array, memory: Array) -> None:
         """Write the filters."""
         shape = self.groups, self.count // self.groups, self.depth
-        totals = [self.array(lane, 3, *shape) for lane in self.lanes(memory)]
-        self.share(self.threads, memory, x, delta, totals)
-        for each in totals[1:]:
-            np.add(totals[0], each, totals[0])
-        np.copyto(out.reshape(shape), totals[0], "unsafe")
-
-    def work(self, parts: Iterator[int], memory: Array, *arrays: Any) -> None:
-        """Sum the products of outputs and columns of a share of the blocks."""
-        x, delta, totals = arrays
-        count = len(self.images) * len(self.rows)
-        for part in parts:
-            total = totals[part]
-            total.fill(0)
-            share = range(count * part // self.threads, count * (part + 1) // self.threads)
-            for block in self.gathered(iter(share), memory, x):
-                outputs = self.taken_outputs(block, delta, memory)
-                products = self.array(memory, 4, *outputs.shape[:-1], self.depth)
-                np.matmul(outputs, block.matrix.swapaxes(-1, -2), products)
-                for product in products if self.apart else (products,):
-                    np.add(total, product, total)
+        total = self.array(memory, 3, *shape)
+        total.fill(0)
+        for block in self.gathered(x, memory):
+            outputs = self.taken_outputs(block, delta, memory)
+            products = self.array(memory, 4, *outputs.shape[:-1], self.depth)
+            np.matmul(outputs, block.matrix.swapaxes(-1, -2), products)
+            for product in products if self.apart else (products,):
+                np.add(total, product, total)
+        np.copyto(out.reshape(shape), total, "unsafe")
 
 
-class Pooling(Blocked):
+class Pooling:
     """The base of work on windows over images, one tap of all windows of a block at a time.
 
     NumPy is fast on whole arrays and slow on the few elements of a window.
@@ -331,37 +274,33 @@ class Pooling(Blocked):
     stages
         The shapes of a block of images, and of what is left after the reduction of each axis; the
         last one is that of the windows.
+    workspace
+        The bytes of scratch memory.
     """
 
-    def __init__(self, shape: Numbers, dtype: DType, threads: int, *geometry: Any) -> None:
-        (batch, channels, *lengths), self.threads = shape, threads
+    def __init__(self, shape: Numbers, dtype: DType, *geometry: Any) -> None:
+        batch, channels, *lengths = shape
         self.sliding, self.lengths = Sliding(*geometry), lengths
         self.dtype, self.wide = dtype, dtypes.accumulator_dtype(dtype)
         image = math.prod(shape[1:]) * self.wide.itemsize
-        step = max(1, min(CACHED // max(image, 1), -(-batch // threads)))
+        step = max(1, min(CACHED // max(image, 1), batch))
         self.images, counts = _cut(batch, step), self.sliding.counts(lengths)
         ends = range(len(lengths) + 1)
         self.stages = [(step, channels, *counts[:end], *lengths[end:]) for end in ends]
 
     def arrays(self, memory: Array, *shapes: Numbers) -> list[Array]:
-        """Return arrays of a thread's scratch memory."""
+        """Return arrays of scratch memory."""
         ends = [0, *accumulate(math.prod(shape) * self.wide.itemsize for shape in shapes)]
         return [np.ndarray(*each) for each in zip(shapes, repeat(self.wide), repeat(memory), ends)]
 
     def take(self, *shapes: Numbers) -> None:
         """Have scratch memory for arrays of some shapes."""
-        self.lane = -(-sum(map(math.prod, shapes)) * self.wide.itemsize // LINE) * LINE
+        self.workspace = sum(map(math.prod, shapes)) * self.wide.itemsize
 
     def __call__(self, *arrays: Array) -> None:
-        """Write the result, given operands, result and scratch memory."""
-        *operands, memory = arrays
-        self.share(len(self.images), memory, *operands)
-
-    def work(self, parts: Iterator[int], memory: Array, *arrays: Any) -> None:
-        """Compute blocks, of floats of 16 bits in float32."""
-        *operands, out = arrays
-        for part in parts:
-            images = self.images[part]
+        """Write the result, given operands, result and scratch memory; 16 bits as float32."""
+        *operands, out, memory = arrays
+        for images in self.images:
             result = out[images]
             total = result if out.dtype == self.wide else np.empty(result.shape, self.wide)
             self.compute(total, memory, *(each[images] for each in operands))

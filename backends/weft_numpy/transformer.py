@@ -17,28 +17,27 @@ from weft.ir.description import TensorDescription
 from weft.ir.graph import called_graphs
 from weft.ir.op import Op
 from weft.ir.target import Target
+from weft.kernels import FusedOp
 from weft.nn.spatial.convolutions import BilinearConvolutionOp
 from weft.plan.plan import ARENA, Step
 from weft.runtime.computation import Computation
 from weft.runtime.device import DeviceBufferStorage, DeviceTensor, host_view
+from weft.runtime.host_threads import requested_threads
 from weft.runtime.out_of_memory import note_largest_tensors
 from weft.runtime.program import Program
 from weft.runtime.transformer import Transformer
 from weft.support.backports import override
-from weft.support.interrupts import held, interruptible
+from weft.support.interrupts import held
 from weft.support.locks import cached_property
-from weft_numpy.blas_threads import blas
 from weft_numpy.blocks import Linked, ProgramCode
 from weft_numpy.code_serialization import deserialize, serialize
 from weft_numpy.codegen import CHUNK, ProgramWriter
 from weft_numpy.emitter import SCOPE
-from weft_numpy.machine import this_machine
 from weft_numpy.rules import rules
 from weft_numpy.rules.sliding import is_product
-from weft_numpy.thread_pool import parallel_for
 
 if TYPE_CHECKING:
-    from weft_numpy.kernels.fusible import Kernels
+    from weft_numpy.kernels.lowering import Kernels
 
 ALIGNMENT = 64
 """The alignment of memory in bytes: a cache line, and the widest vector register."""
@@ -208,7 +207,7 @@ class NumPyTransformer(Transformer):
 
     def __init__(self, *, threads: int | None = None, **options: Any) -> None:
         super().__init__(**options)
-        self.machine = this_machine(threads)
+        self._threads = requested_threads(threads)
         self.idle_arenas: list[Arena] = []
         self.moves = 0
         """How often the memory of a state has become another."""
@@ -217,14 +216,14 @@ class NumPyTransformer(Transformer):
     @property
     @override
     def threads(self) -> int:
-        return self.machine.threads
+        return self._threads
 
     @cached_property
     def kernels(self) -> Kernels:
         """The kernels of programs; imported on demand, since cached programs do not need them."""
-        from weft_numpy.kernels.fusible import Kernels
+        from weft_numpy.kernels.lowering import Kernels
 
-        return Kernels(self.machine)
+        return Kernels(self.threads)
 
     @cached_property
     def target(self) -> Target:
@@ -234,7 +233,7 @@ class NumPyTransformer(Transformer):
             supports=_supports,
             fusible=_fusible,
             max_kernel_values=256,
-            takes_prologue=self._takes_prologue,
+            takes_prologue=_takes_prologue,
             alignment=ALIGNMENT,
             workspace=self._workspace,
             dtypes=Target.dtypes | {"float16", "bfloat16", "complex64", "complex128"},
@@ -252,9 +251,6 @@ class NumPyTransformer(Transformer):
         """Drop the kernels after they have been written."""
         if "kernels" in vars(self):
             self.kernels.forget()
-
-    def _takes_prologue(self, product: Op) -> bool:
-        return self.kernels.takes_prologue(product)
 
     def _workspace(self, op: Op) -> int:
         return self.kernels.workspace(op)
@@ -296,7 +292,7 @@ class NumPyTransformer(Transformer):
 
     @override
     def code_options(self) -> Sequence[Any]:
-        return [self.machine, CHUNK, [(kind, rules[kind]) for kind in rules]]
+        return [self.threads, CHUNK, [(kind, rules[kind]) for kind in rules]]
 
     @override
     def export(self, program: Program, serializer: Serializer) -> Any:
@@ -391,24 +387,26 @@ class NumPyTransformer(Transformer):
 
 
 def _interrupt_safe(whole: Callable[..., None], program: Program) -> Callable[..., None]:
-    """Return the function that runs a program, with interrupts deferred where necessary.
+    """Return the function that runs a program, with interrupts deferred if it writes states.
 
-    Programs that write no state can be interrupted between steps, but not while threads run one.
+    Others can be interrupted between steps.
     """
-    shares_work = parallel_for in program.code.names.values()
-    if shares_work:
-        inside = whole if program.captured.updates else partial(interruptible, whole)
-        whole = partial(blas.during, inside)
-    return partial(held, whole) if shares_work or not program.code.is_atomic else whole
+    return partial(held, whole) if program.captured.updates else whole
 
 
 def _fusible(op: Op) -> bool:
-    from weft_numpy.kernels.fusible import fusible
+    from weft_numpy.kernels.lowering import fusible
 
     return fusible(op)
+
+
+def _takes_prologue(product: Op) -> bool:
+    from weft_numpy.kernels.lowering import takes_prologue
+
+    return takes_prologue(product)
 
 
 def _supports(op: Op) -> bool:
     if isinstance(op, BilinearConvolutionOp) and is_product(op):
         return False
-    return rules.find(type(op)) is not None
+    return isinstance(op, FusedOp) or rules.find(type(op)) is not None

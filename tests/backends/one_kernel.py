@@ -19,9 +19,8 @@ from weft.ops.reductions.reduction import ReductionOp
 from weft.passes.interface import GraphPass
 from weft.plugins.entrypoints import DEFAULT_PIPELINE
 from weft.testing.reference import evaluate
-from weft_numpy.kernels.fusible import fusible
-from weft_numpy.kernels.lowering import lower
-from weft_numpy.machine import Machine
+from weft_numpy.kernels.loops import Sweeps
+from weft_numpy.kernels.lowering import fusible, lower
 
 BEFORE = [name for name in DEFAULT_PIPELINE if name not in ("fusion", "layout", "dead-code")]
 
@@ -76,12 +75,16 @@ def compiled(build: Callable[..., Any], shapes: Sequence[Any], dtype: str, **opt
     return transformer.computation(build(*parameters), *parameters)
 
 
-def kinds_of(computation: Any, machine: Machine) -> list[str]:
-    """Return how each kernel of a computation runs, as the names of classes."""
-    return [
-        type(lower(op.kernel, [planned_layout(arg) for arg in op.args], (), machine)).__name__
+def kinds_of(computation: Any) -> list[str]:
+    """Return how each kernel of a computation runs: in one loop over tiles, in sweeps, or at once."""
+    lowered = [
+        lower(op.kernel, [planned_layout(arg) for arg in op.args], (), 2)
         for op in computation.program.graph.ops
         if isinstance(op, FusedOp)
+    ]
+    return [
+        "sweeps" if isinstance(each, Sweeps) else "loop" if each.loop.tiling.count > 1 else "at once"
+        for each in lowered
     ]
 
 

@@ -5,7 +5,6 @@ from weft_numpy.rules import (  # noqa: F401
     effects,
     elementwise,
     functions,
-    fused,
     gathering,
     movement,
     products,

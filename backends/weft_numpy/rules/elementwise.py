@@ -10,7 +10,7 @@ from weft.ir import dtypes
 from weft.ir.op import Op
 from weft.nn import activation
 from weft.ops.pointwise import bits, comparison, complex_parts, elementwise, math
-from weft_numpy.emitter import Emitter, How
+from weft_numpy.emitter import Emitter
 from weft_numpy.rules.table import rules
 
 UFUNCS: dict[type[Op], np.ufunc] = {
@@ -64,7 +64,7 @@ def call_ufunc(ufunc: np.ufunc, emit: Emitter, args: Sequence[str] | None = None
     """Call a ufunc on all operands, or on other arrays, with its result in place."""
     out = f"out={emit.out}" if ufunc in OUT_BY_NAME else emit.out
     names = emit.args if args is None else args
-    emit.line(f"{emit.bind(ufunc, ufunc.__name__)}({', '.join([*names, out])})", How.CALL)
+    emit.line(f"{emit.bind(ufunc, ufunc.__name__)}({', '.join([*names, out])})")
 
 
 @rules.on_type(*UFUNCS)
@@ -122,7 +122,7 @@ def cast_rule(op: Op, emit: Emitter) -> None:
     x = emit.args[0]
     if dtypes.rounds_twice(op.args[0].dtype, op.dtype):
         x = f"{emit.bind(dtypes.rounded_to_odd, 'rounded_to_odd')}({x})"
-    emit.line(f"copyto({emit.out}, {x}, 'unsafe')", How.CALL)
+    emit.line(f"copyto({emit.out}, {x}, 'unsafe')")
 
 
 @rules.on_type(complex_parts.RealOp)

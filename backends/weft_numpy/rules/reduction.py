@@ -1,15 +1,22 @@
-"""Lowering rules of reductions."""
+"""Lowering rules of reductions, and pairwise sums.
+
+NumPy sums pairwise along the axis with the smallest stride, and sequentially along any other axis,
+where rounding errors grow with the number of elements. So long axes are summed in blocks.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from weft.ir import dtypes
+from weft.ir.description import TensorDescription
+from weft.ir.dtypes import DType
 from weft.ir.op import Op
 from weft.ops.reductions import reduction
 from weft_numpy.emitter import Emitter
-from weft_numpy.pairwise_sum import accumulator_dtype, needs_pairwise, pairwise_sum_into
 from weft_numpy.rules.table import rules
 
 REDUCTIONS: dict[type[Op], np.ufunc] = {
@@ -21,24 +28,96 @@ REDUCTIONS: dict[type[Op], np.ufunc] = {
     reduction.AllOp: np.logical_and,
 }
 
+COUNTING = (reduction.SumOp, reduction.ProdOp)
+"""Reductions whose value depends on the number of repetitions of an element."""
+
+BLOCK = 128
+"""The most elements that are summed sequentially."""
+
+_reduce: Any = np.add.reduce
+
+WIDER = {"float32": dtypes.float64, "complex64": dtypes.complex128}
+
+
+def accumulator_dtype(op: Op) -> DType:
+    """Return the dtype in which a reduction is computed, wider for products.
+
+    Each multiplication rounds the whole product, in any order.
+    """
+    if not isinstance(op, COUNTING):
+        return op.dtype
+    wide = dtypes.accumulator_dtype(op.dtype)
+    return WIDER.get(wide.name, wide) if isinstance(op, reduction.ProdOp) else wide
+
+
+def needs_pairwise(op: Op, layout: TensorDescription, axes: Sequence[int]) -> bool:
+    """Whether NumPy's own reduction would accumulate too many rounding errors."""
+    if not isinstance(op, reduction.SumOp) or not dtypes.is_inexact(op.dtype):
+        return False
+    steps = [abs(s) for s, n in zip(layout.strides, layout.shape, strict=True) if n > 1]
+    count = 1
+    for axis in axes:
+        if not 0 < abs(layout.strides[axis]) == min(steps, default=0):
+            count *= layout.shape[axis]
+    return count > BLOCK
+
+
+def pairwise_sum(x: Any, axes: Sequence[int], dtype: Any, out: Any) -> None:
+    """Sum along increasing axes in blocks into `out`, with or without these axes."""
+    for axis in reversed(axes):
+        while x.shape[axis] > BLOCK and not _is_innermost(x, axis):
+            count, rest = divmod(x.shape[axis], BLOCK)
+            before, after = x.shape[:axis], x.shape[axis + 1 :]
+            at = (slice(None),) * axis
+            whole = x[(*at, slice(count * BLOCK))].reshape(*before, count, BLOCK, *after)
+            sums = np.empty((*before, count + (rest > 0), *after), dtype)
+            _reduce(whole, axis + 1, dtype, sums[(*at, slice(count))])
+            if rest:
+                last = x[(*at, slice(count * BLOCK, None))]
+                _reduce(last, axis, dtype, sums[(*at, slice(count, None))], True)
+            x = sums
+        x = _reduce(x, axis, dtype, None, True)
+    np.copyto(out, x.reshape(out.shape), "unsafe")
+
+
+def _is_innermost(x: Any, axis: int) -> bool:
+    """Whether an axis has the smallest stride, along which NumPy sums pairwise."""
+    steps = [abs(step) for step, length in zip(x.strides, x.shape, strict=True) if length > 1]
+    return 0 < abs(x.strides[axis]) == min(steps)  # type: ignore[no-any-return]
+
 
 @rules.on_type(*REDUCTIONS)
 def reduction_rule(op: Any, emit: Emitter) -> None:
-    """Reduce by the ufunc along the axes, in a wider dtype or in blocks where it rounds."""
+    """Reduce by the ufunc along the axes."""
+    (source,) = emit.step.args
+    write_reduction(emit, op, (emit.name(source), source), op.positions, emit.step.out)
+
+
+def write_reduction(
+    emit: Emitter,
+    op: Any,
+    source: tuple[str, TensorDescription],
+    axes: Sequence[int],
+    out: TensorDescription,
+    keepdims: bool = False,
+    wide: DType | None = None,
+) -> None:
+    """Reduce an array, given by name and layout, in a wider dtype or in blocks where it rounds."""
     ufunc = REDUCTIONS[type(op)]
-    call = f"{emit.bind(ufunc, ufunc.__name__)}.reduce"
-    axes = op.positions[0] if len(op.positions) == 1 else op.positions
-    wide = accumulator_dtype(op)
-    summed = isinstance(op, reduction.SumOp | reduction.ProdOp)
-    dtype = emit.bind(wide, "dtype") if summed else None
-    (source,), (layout,) = emit.args, emit.step.args
-    if needs_pairwise(op, layout, op.positions):
-        adding = emit.bind(pairwise_sum_into, "pairwise_sum_into")
-        emit.line(f"{adding}({source}, {op.positions}, {dtype}, {emit.out})")
-    elif wide != op.dtype:
-        emit.line(f"copyto({emit.out}, {call}({source}, {axes}, {dtype}), 'unsafe')")
+    reduce = f"{emit.bind(ufunc, ufunc.__name__)}.reduce"
+    wide = wide or accumulator_dtype(op)
+    dtype = emit.bind(wide, "dtype") if isinstance(op, COUNTING) else None
+    (x, layout), target = source, emit.name(out)
+    along = axes[0] if len(axes) == 1 else tuple(axes)
+    if needs_pairwise(op, layout, axes):
+        add = emit.bind(pairwise_sum, "pairwise_sum")
+        emit.line(f"{add}({x}, {tuple(axes)}, {dtype}, {target})")
+    elif out.dtype != wide:
+        total = f"{reduce}({x}, {along}, {dtype}, None, {keepdims})"
+        emit.line(f"copyto({target}, {total}, 'unsafe')")
     else:
-        emit.line(f"{call}({source}, {axes}, {dtype}, {emit.out})")
+        kept = ", True" if keepdims else ""
+        emit.line(f"{reduce}({x}, {along}, {dtype}, {target}{kept})")
 
 
 @rules.on_type(reduction.ArgmaxOp, reduction.ArgminOp)

@@ -1,0 +1,243 @@
+"""Body: instructions of a kernel on a tile, in order, and where each value is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from itertools import accumulate
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.ir.description import TensorDescription
+from weft.ir.dtypes import DType
+from weft.ops.pointwise.math import PowerOp
+from weft.plan.plan import Step
+from weft_numpy.emitter import Emitter
+from weft_numpy.kernels.kernel_values import KernelValues
+from weft_numpy.kernels.tiling import Tiling
+from weft_numpy.rules.reduction import COUNTING, REDUCTIONS, write_reduction
+from weft_numpy.rules.table import rules
+
+LINE = 64
+"""The alignment of scratch arrays, in bytes."""
+
+
+def aligned(nbytes: int) -> int:
+    """Return the bytes of memory that an array takes up."""
+    return -(-max(nbytes, 1) // LINE) * LINE
+
+
+class Slot(NamedTuple):
+    """An array in scratch memory: the number of its block, its dimensions and its dtype."""
+
+    block: int
+    varying: frozenset[int]
+    dtype: DType
+
+
+class Arrays(NamedTuple):
+    """The layouts of the arrays of a body: values from outside, results by index, and slots."""
+
+    values: Mapping[int, TensorDescription]
+    results: Mapping[int, TensorDescription]
+    slots: Mapping[Slot, TensorDescription]
+
+
+class Body:
+    """Instructions that run in sequence on a tile.
+
+    Parameters
+    ----------
+    numbers
+        The values to compute, each after its operands.
+    results
+        The results to write, by their index among the kernel's.
+    outside
+        The values among `numbers` whose arrays come from outside.
+
+    Attributes
+    ----------
+    homes
+        Where each other value is computed: in a slot, or in a result, by its index.
+    copies
+        The results that are copied in the end, by their index, and the values that they have.
+    sizes
+        The bytes of each block of scratch memory.
+    """
+
+    def __init__(
+        self,
+        values: KernelValues,
+        tiling: Tiling,
+        numbers: Iterable[int],
+        results: Collection[int],
+        outside: Collection[int] = (),
+    ) -> None:
+        self.values, self.kernel, self.tiling = values, values.kernel, tiling
+        self.numbers = list(numbers)
+        self.outside = frozenset(outside)
+        self.place = {number: place for place, number in enumerate(self.numbers)}
+        self.last: dict[int, int] = {}
+        for number, place in self.place.items():
+            self.last |= dict.fromkeys(self.read(number), place)
+        self.homes: dict[int, Slot | int] = {}
+        self.copies: list[tuple[int, int]] = []
+        self.sizes: list[int] = []
+        self._free: list[int] = []
+        self._assign_results(results)
+        for number in reversed(self.numbers):
+            self._assign_operands(number)
+
+    def read(self, number: int) -> tuple[int, ...]:
+        """Return the values that an instruction reads."""
+        return tuple(self.values.sources[arg] for arg in self.kernel.instruction(number).args)
+
+    def _assign_results(self, results: Collection[int]) -> None:
+        """Compute results in place where possible; else they are copied in the end."""
+        sources = {self.values.sources[self.kernel.outputs[index]] for index in results}
+        self.last |= dict.fromkeys(sources.difference(self.place), len(self.numbers))
+        for index in results:
+            source = self.values.sources[self.kernel.outputs[index]]
+            shape = self.values.shape(self.values.varying[source], self.values.lengths)
+            in_place = self._has_no_home(source) and shape == self.values.results[index].shape
+            if in_place and self._may_write(index, source):
+                self.homes[source] = index
+            else:
+                self.copies.append((index, source))
+        for _, source in self.copies:
+            if self._has_no_home(source):
+                self.homes[source] = self._slot(source)
+
+    def _has_no_home(self, number: int) -> bool:
+        """Whether a value is computed here and has no memory yet."""
+        return number in self.place and number not in self.homes and number not in self.outside
+
+    def _may_write(self, index: int, number: int) -> bool:
+        """Whether a value can be written to a result's memory: no operand there is read later."""
+        return all(
+            self.last.get(under, -1) < self.place[number]
+            or (self.last[under] == self.place[number] and self._overwrites(number, under))
+            for under in self.values.shared[index]
+        )
+
+    def _overwrites(self, number: int, arg: int) -> bool:
+        """Whether an instruction may overwrite one of its operands."""
+        op = self.kernel.instruction(number).op
+        if type(op) in REDUCTIONS or isinstance(op, PowerOp):
+            return False  # small powers need their base to the end
+        return all(op.may_overwrite(i) for i, other in enumerate(self.read(number)) if other == arg)
+
+    def _assign_operands(self, number: int) -> None:
+        """Give memory to the operands that are read here last: that of the value if possible.
+
+        Instructions are visited from the last to the first, so that a chain of values is computed
+        in the memory of the result that it leads to.
+        """
+        if self._has_no_home(number):
+            self.homes[number] = self._slot(number)
+        home: Slot | int | None = self.homes.get(number)
+        for arg in dict.fromkeys(self.read(number)):
+            if not self._has_no_home(arg):
+                continue
+            if home is not None and self._may_hold(home, number, arg):
+                self.homes[arg], home = home, None
+            else:
+                self.homes[arg] = self._slot(arg)
+        if isinstance(home, Slot):
+            self._free.append(home.block)
+
+    def _may_hold(self, home: Slot | int, number: int, arg: int) -> bool:
+        """Whether an operand may be in the memory that its instruction writes."""
+        same = self._form(arg) == self._form(number) and self._overwrites(number, arg)
+        return same and (isinstance(home, Slot) or self._may_write(home, arg))
+
+    def _form(self, number: int) -> tuple[frozenset[int], DType]:
+        return self.values.varying[number], self.values.dtype(number)
+
+    def _slot(self, number: int) -> Slot:
+        """Return scratch memory for a value: the smallest free block that fits, or a larger one."""
+        slot = Slot(0, *self._form(number))
+        wanted = aligned(prod(self.shape(slot)) * slot.dtype.itemsize)
+        fitting = [block for block in self._free if self.sizes[block] >= wanted]
+        if fitting:
+            block = min(fitting, key=self.sizes.__getitem__)
+        elif self._free:
+            block = max(self._free, key=self.sizes.__getitem__)
+        else:
+            block = len(self.sizes)
+            self.sizes.append(0)
+            self._free.append(block)
+        self._free.remove(block)
+        self.sizes[block] = max(self.sizes[block], wanted)
+        return slot._replace(block=block)
+
+    def shape(self, slot: Slot) -> tuple[int, ...]:
+        """Return the shape of a slot in a tile."""
+        return self.values.shape(slot.varying, self.tiling.tile)
+
+    @property
+    def slots(self) -> dict[Slot, int]:
+        """The slots, and their offsets in scratch memory."""
+        offsets = list(accumulate(self.sizes, initial=0))
+        return {slot: offsets[slot.block] for slot in self.homes.values() if isinstance(slot, Slot)}
+
+    @property
+    def taken(self) -> list[int]:
+        """The values that are read and not computed here."""
+        read = [arg for number in self.numbers for arg in self.read(number)]
+        read += [source for _, source in self.copies]
+        return [number for number in dict.fromkeys(read) if number not in self.place]
+
+    @property
+    def written(self) -> list[int]:
+        """The results that are written, by their index."""
+        homes = [home for home in self.homes.values() if isinstance(home, int)]
+        return list(dict.fromkeys([*homes, *(index for index, _ in self.copies)]))
+
+    def write(self, emit: Emitter, arrays: Arrays) -> None:
+        """Write the code of the body."""
+        for number in self.numbers:
+            self._write_one(emit, arrays, number)
+        for index, source in self.copies:
+            emit.at(self.kernel.instruction(self.kernel.outputs[index]).op)
+            target, layout = arrays.results[index], self.array(arrays, source)
+            emit.line(f"{emit.name(target)}[...] = {emit.name(layout)}")
+
+    def array(self, arrays: Arrays, number: int) -> TensorDescription:
+        """Return the layout of a value."""
+        home = self.homes.get(number)
+        if home is None:
+            return arrays.values[number]
+        return arrays.slots[home] if isinstance(home, Slot) else arrays.results[home]
+
+    def _write_one(self, emit: Emitter, arrays: Arrays, number: int) -> None:
+        op = self.kernel.instruction(number).op
+        emit.at(op)
+        args = [self.array(arrays, arg) for arg in self.read(number)]
+        out = self.array(arrays, number)
+        if type(op) in REDUCTIONS:
+            name, (source,) = emit.name(args[0]), args
+            reduced = sorted(self.values.reduced)
+            if isinstance(op, COUNTING) and any(source.shape[n] != self.tiling.tile[n] for n in reduced):
+                name, source = self._repeated(emit, name, source)
+            write_reduction(emit, op, (name, source), reduced, out, keepdims=True)
+            return
+        operands = self.kernel.operands
+        known = [operands[n].constant if n < len(operands) else None for n in self.read(number)]
+        emit.emit_step(Step(op, (out,), tuple(args)), rules[type(op)], known)
+
+    def _repeated(
+        self, emit: Emitter, name: str, source: TensorDescription
+    ) -> tuple[str, TensorDescription]:
+        """Return a view of an array that counts its elements along all reduced dimensions."""
+        reduced, tile = self.values.reduced, self.tiling.tile
+        shape = [tile[n] if n in reduced else each for n, each in enumerate(source.shape)]
+        strides = [
+            step if length == n else 0
+            for n, length, step in zip(shape, source.shape, source.strides, strict=True)
+        ]
+        texts = ["j - i" if n == self.tiling.axis and n in reduced else str(each)
+                 for n, each in enumerate(shape)]
+        view = f"{emit.bind(np.broadcast_to, 'broadcast_to')}({name}, ({', '.join(texts)},))"
+        return view, TensorDescription(tuple(shape), source.dtype, tuple(strides), 0, source.base)
