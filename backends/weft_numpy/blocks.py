@@ -94,7 +94,9 @@ class CallerLine:
     @property
     def python(self) -> str:
         """The line without its indentation."""
-        return self.text if self.call is None else self.text.format(_invocation(self.call))
+        if self.call is None:
+            return self.text
+        return self.text.format(f"block{self.call.block}({', '.join(self.call.callers)})")
 
 
 BREAK = "break"
@@ -102,19 +104,6 @@ BREAK = "break"
 
 DEEP = 16
 """The depth from which on lines of the calling function become separate functions."""
-
-
-@dataclass
-class RenderedLine:
-    """A line of text of the calling function, and the call in it."""
-
-    depth: int
-    text: str
-    call: BlockCall | None = None
-
-    def is_deeper(self, depth: int) -> bool:
-        """Whether the line can move to a separate function with all lines of its depth."""
-        return self.depth > depth or (self.depth == depth and not self.text.endswith(BREAK))
 
 
 @dataclass
@@ -238,10 +227,6 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def _invocation(call: BlockCall) -> str:
-    return f"block{call.block}({', '.join(call.callers)})"
-
-
 def _address(tensor: TensorDescription) -> str:
     base = tensor.base
     if base.kind == ARENA:
@@ -286,11 +271,12 @@ class Linked:
         self.blocks = [compiled(*text) for text in texts]
         scope = {**scope, **code.names}
         self.binds = [_defined(block.code, scope, "bind") for block in self.blocks]
-        self.rendered_lines: list[RenderedLine] = []
-        self.join = None if code.is_single else self._compile_caller()
+        self.lines: list[CallerLine] = []
+        self.text = ""
+        self.join = None if code.is_single else self._joined()
 
-    def _compile_caller(self) -> Callable[[list[Run]], Run]:
-        """Compile the function that runs all lines; `rendered_lines` are its text."""
+    def _joined(self) -> Callable[[list[Run]], Run]:
+        """Compile the function that runs all lines; `lines` and `text` are its text."""
         names = [f"block{call.block}_{number}" for number, call in enumerate(self.code.calls)]
         runs = iter(names)
         body = []
@@ -298,23 +284,17 @@ class Linked:
             text = line.text
             if line.call is not None:
                 text = text.format(f"{next(runs)}({', '.join(line.call.callers)})")
-            body.append(RenderedLine(line.depth, text, line.call))
+            body.append(replace(line, text=text))
         signature = ", ".join(self.code.signature)
-        self.rendered_lines = [
-            RenderedLine(0, "def join(blocks):"),
-            RenderedLine(1, f"[{', '.join(names)}] = blocks"),
-        ]
-        for name, rendered_lines in _functions(body, signature):
-            self.rendered_lines.append(RenderedLine(1, f"def {name}({signature}):"))
-            self.rendered_lines += [
-                replace(rendered, depth=rendered.depth + 2) for rendered in rendered_lines
-            ]
-        self.rendered_lines.append(RenderedLine(1, "return run"))
-        text = "\n".join(
-            [f"{'    ' * rendered.depth}{rendered.text}" for rendered in self.rendered_lines]
-        )
+        top = CallerLine("def join(blocks):"), CallerLine(f"[{', '.join(names)}] = blocks", depth=1)
+        self.lines = list(top)
+        for name, lines in _functions(body, signature):
+            self.lines.append(CallerLine(f"def {name}({signature}):", depth=1))
+            self.lines += [replace(line, depth=line.depth + 2) for line in lines]
+        self.lines.append(CallerLine("return run", depth=1))
+        self.text = "\n".join([f"{'    ' * line.depth}{line.text}" for line in self.lines])
         join: Callable[[list[Run]], Run]
-        code = compile(text, self.filename, "exec")
+        code = compile(self.text, self.filename, "exec")
         join = _defined(code, dict(_INTERRUPTS), "join")
         return join
 
@@ -338,7 +318,7 @@ class Linked:
                 where = self.code.where(call, block.origin_indices[line - 1])
                 error.add_note(f"in generated code: {statement}\n  {where}")
             elif filename == self.filename:
-                call = self.rendered_lines[line - 1].call or call
+                call = self.lines[line - 1].call or call
             trace = trace.tb_next
 
 
@@ -346,34 +326,32 @@ _INTERRUPTS = {"holding": holding, "raise_pending": raise_pending}
 """The globals that loops use to check for interrupts."""
 
 
-def _functions(body: list[RenderedLine], signature: str) -> list[tuple[str, list[RenderedLine]]]:
+def _functions(body: list[CallerLine], signature: str) -> list[tuple[str, list[CallerLine]]]:
     """Return functions by name that run some lines; the last one runs all of them.
 
     Python limits nesting to 20 blocks, so deeper lines become functions. A line that leaves a loop
     stays in that loop.
     """
-    functions: list[tuple[str, list[RenderedLine]]] = []
-    for depth in reversed(
-        range(DEEP, max([rendered.depth for rendered in body], default=0) + 1, DEEP)
-    ):
-        shallow: list[RenderedLine] = []
-        for is_deep, several in groupby(body, partial(RenderedLine.is_deeper, depth=depth)):
-            rendered_lines = list(several)
+    functions: list[tuple[str, list[CallerLine]]] = []
+    deepest = max((line.depth for line in body), default=0)
+    for depth in reversed(range(DEEP, deepest + 1, DEEP)):
+        shallow: list[CallerLine] = []
+        for is_deep, several in groupby(body, partial(_is_deeper, depth)):
+            lines = list(several)
             if is_deep:
                 name = f"part{len(functions)}"
                 functions.append(
-                    (
-                        name,
-                        [
-                            replace(rendered, depth=rendered.depth - depth)
-                            for rendered in rendered_lines
-                        ],
-                    )
+                    (name, [replace(line, depth=line.depth - depth) for line in lines])
                 )
-                rendered_lines = [RenderedLine(depth, f"{name}({signature})")]
-            shallow += rendered_lines
+                lines = [CallerLine(f"{name}({signature})", depth=depth)]
+            shallow += lines
         body = shallow
     return [*functions, ("run", body)]
+
+
+def _is_deeper(depth: int, line: CallerLine) -> bool:
+    """Whether a line can move to a separate function with all lines of a depth."""
+    return line.depth > depth or (line.depth == depth and not line.text.endswith(BREAK))
 
 
 def _defined(code: Any, scope: dict[str, Any], name: str) -> Any:

@@ -79,7 +79,9 @@ class ProgramWriter:
             emitter = Emitter(self.shared, lent)
             for step in steps[start:end]:
                 is_kernel = isinstance(step.op, FusedOp)
-                emitter.emit_step(step, self.kernels.write if is_kernel else self.find(type(step.op)))
+                emitter.emit_step(
+                    step, self.kernels.write if is_kernel else self.find(type(step.op))
+                )
                 if self.recorder is not None:
                     emitter.mark(self.recorder.row([step.op]), self.mark)
             start = end

@@ -261,4 +261,6 @@ class Emitter:
             *((f"        {text}", origin) for text, origin in self.lines or [("pass", -1)]),
             ("    return run", -1),
         ]
-        return SourceBlock(tuple(text for text, _ in lines), tuple(names)), [each for _, each in lines]
+        return SourceBlock(tuple(text for text, _ in lines), tuple(names)), [
+            each for _, each in lines
+        ]

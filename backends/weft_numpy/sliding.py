@@ -71,7 +71,13 @@ class Convolution:
     """
 
     def __init__(
-        self, images: Numbers, filters: Numbers, groups: int, dtype: DType, apart: bool, *sliding: Any
+        self,
+        images: Numbers,
+        filters: Numbers,
+        groups: int,
+        dtype: DType,
+        apart: bool,
+        *sliding: Any,
     ) -> None:
         batch, self.channels, *lengths = images
         self.count, self.groups, self.depth = filters[0], groups, math.prod(filters[1:])

@@ -144,18 +144,6 @@ class NumPyDeviceBufferStorage(DeviceBufferStorage):
         return NumPyDeviceTensor(self, description)
 
 
-class NumPyConstantStorage(NumPyDeviceBufferStorage):
-    """The buffer of a constant: the constant's own array."""
-
-    def __init__(self, transformer: Transformer, op: Op) -> None:
-        super().__init__(transformer, op.const.nbytes, f"constant {op.name}")
-        self.value = op.const
-
-    def allocate(self) -> None:
-        """Use the constant's own array."""
-        self.memory = _bytes_of(self.value)
-
-
 def _bytes_of(value: Any) -> np.ndarray[Any, Any]:
     array = np.ascontiguousarray(value).reshape(-1)
     return array.view(np.uint8) if array.size else np.empty(0, np.uint8)
@@ -267,7 +255,9 @@ class NumPyTransformer(Transformer):
 
     def constant_storage(self, op: Op) -> NumPyDeviceBufferStorage:
         """Return a buffer that uses the constant's own array."""
-        return NumPyConstantStorage(self, op)
+        storage = self.device_buffer_storage(op.const.nbytes, f"constant {op.name}")
+        storage.initial = op
+        return storage
 
     def set_constant(self, tensor: DeviceTensor, op: Op) -> None:
         """Do nothing: the buffer is the constant's own array."""
@@ -344,8 +334,11 @@ class NumPyTransformer(Transformer):
                 arena.runners.clear()
                 arena.moves = self.moves
             array = partial(self._array, program=program, arena=arena)
-            whole = _interrupt_safe(linked.bound(array), program)
-            arena.runners[program.name] = partial(arena.context.run, whole)
+            run = linked.bound(array)
+            if program.captured.updates:
+                # An interrupt waits until all states are new; others end a call between steps.
+                run = partial(held, run)
+            arena.runners[program.name] = partial(arena.context.run, run)
             return arena
 
     def _own_updated(self, program: Program) -> None:
@@ -384,14 +377,6 @@ class NumPyTransformer(Transformer):
         tensor = storage.device_tensor(description)
         assert isinstance(tensor, NumPyDeviceTensor)
         return tensor.array
-
-
-def _interrupt_safe(whole: Callable[..., None], program: Program) -> Callable[..., None]:
-    """Return the function that runs a program, with interrupts deferred if it writes states.
-
-    Others can be interrupted between steps.
-    """
-    return partial(held, whole) if program.captured.updates else whole
 
 
 def _fusible(op: Op) -> bool:

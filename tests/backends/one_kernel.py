@@ -76,14 +76,18 @@ def compiled(build: Callable[..., Any], shapes: Sequence[Any], dtype: str, **opt
 
 
 def kinds_of(computation: Any) -> list[str]:
-    """Return how each kernel of a computation runs: in one loop over tiles, in sweeps, or at once."""
+    """Return how each kernel of a computation runs: in one loop, in sweeps, or at once."""
     lowered = [
         lower(op.kernel, [planned_layout(arg) for arg in op.args], (), 2)
         for op in computation.program.graph.ops
         if isinstance(op, FusedOp)
     ]
     return [
-        "sweeps" if isinstance(each, Sweeps) else "loop" if each.loop.tiling.count > 1 else "at once"
+        "sweeps"
+        if isinstance(each, Sweeps)
+        else "loop"
+        if each.loop.tiling.count > 1
+        else "at once"
         for each in lowered
     ]
 

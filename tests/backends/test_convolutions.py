@@ -13,7 +13,6 @@ from sliding_work import (
     BLOCKS,
     TOLERANCES,
     check,
-    computed,
     geometries,
     numbers,
     placeholder,

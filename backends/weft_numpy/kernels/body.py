@@ -219,7 +219,9 @@ class Body:
         if type(op) in REDUCTIONS:
             name, (source,) = emit.name(args[0]), args
             reduced = sorted(self.values.reduced)
-            if isinstance(op, COUNTING) and any(source.shape[n] != self.tiling.tile[n] for n in reduced):
+            if isinstance(op, COUNTING) and any(
+                source.shape[n] != self.tiling.tile[n] for n in reduced
+            ):
                 name, source = self._repeated(emit, name, source)
             write_reduction(emit, op, (name, source), reduced, out, keepdims=True)
             return
@@ -237,7 +239,9 @@ class Body:
             step if length == n else 0
             for n, length, step in zip(shape, source.shape, source.strides, strict=True)
         ]
-        texts = ["j - i" if n == self.tiling.axis and n in reduced else str(each)
-                 for n, each in enumerate(shape)]
+        texts = [
+            "j - i" if n == self.tiling.axis and n in reduced else str(each)
+            for n, each in enumerate(shape)
+        ]
         view = f"{emit.bind(np.broadcast_to, 'broadcast_to')}({name}, ({', '.join(texts)},))"
         return view, TensorDescription(tuple(shape), source.dtype, tuple(strides), 0, source.base)

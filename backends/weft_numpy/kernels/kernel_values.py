@@ -77,7 +77,9 @@ class KernelValues:
         places = [kernel.instruction(number).places for number in kernel.outputs]
         self.results = [self._array(-1, each) for each in zip(outs, places, strict=True)]
 
-    def _array(self, number: int, mapped: tuple[TensorDescription, IndexingMap]) -> TensorDescription:
+    def _array(
+        self, number: int, mapped: tuple[TensorDescription, IndexingMap]
+    ) -> TensorDescription:
         """Return a layout with an axis per dimension.
 
         The matrices of a product, and of its prologue, keep their rows and columns.

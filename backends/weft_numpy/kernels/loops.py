@@ -13,7 +13,7 @@ from weft_numpy.emitter import Emitter
 from weft_numpy.kernels.body import Arrays, Body, aligned
 from weft_numpy.kernels.kernel_values import KernelValues, varying
 from weft_numpy.kernels.tiling import Tiling
-from weft_numpy.rules.reduction import COUNTING, WIDER, accumulator_dtype, write_reduction
+from weft_numpy.rules.reduction import accumulator_dtype, write_reduction
 from weft_numpy.thread_pool import parallel_for
 
 INDENT = "    "
@@ -124,7 +124,9 @@ class Loop:
             return
         tile = TileEmitter(emit, self.tiling)
         taken = {
-            number: tile.tile(emit.name(values[number]), values[number], body.values.varying[number])
+            number: tile.tile(
+                emit.name(values[number]), values[number], body.values.varying[number]
+            )
             for number in body.taken
         }
         for number, array in (partial or {}).items():
@@ -134,7 +136,10 @@ class Loop:
             index: tile.tile(emit.name(results[index]), results[index], varying(results[index]))
             for index in body.written
         }
-        names = [emit.name(each) if self.threads == 1 else tile.new_name("s") for each in lanes[0].values()]
+        names = [
+            emit.name(each) if self.threads == 1 else tile.new_name("s")
+            for each in lanes[0].values()
+        ]
         slots = {
             slot: tile.tile(name, array, slot.varying, ":j - i")
             for name, (slot, array) in zip(names, lanes[0].items(), strict=True)
@@ -213,7 +218,9 @@ class Sweeps:
             (self._between(stage), Loop(self._sweep(stage), threads))
             for stage in range(self.kernel.stages)
         ]
-        kept = [n for n, out in enumerate(self.kernel.outputs) if self._is_kept(values.sources[out])]
+        kept = [
+            n for n, out in enumerate(self.kernel.outputs) if self._is_kept(values.sources[out])
+        ]
         self.last = Body(values, self.single, (), kept)
         self.offsets: dict[tuple[int, bool], int] = {}
         self.start = 0
@@ -252,14 +259,11 @@ class Sweeps:
         return Body(values, self.tiling, numbers, results, totals)
 
     def _form(self, number: int, is_partial: bool) -> tuple[tuple[int, ...], DType]:
-        """Return the shape and dtype of an invariant value, or of its parts, which are wider."""
+        """Return the shape and dtype of an invariant value, or of the parts of a reduction."""
         shape = self.values.shape(self.values.varying[number], self.values.lengths)
         if not is_partial:
             return shape, self.values.dtype(number)
-        op = self.kernel.instruction(number).op
-        wide = accumulator_dtype(op)
-        wide = WIDER.get(wide.name, wide) if isinstance(op, COUNTING) else wide
-        return (self.tiling.count, *shape), wide
+        return (self.tiling.count, *shape), accumulator_dtype(self.kernel.instruction(number).op)
 
     def write(self, emit: Emitter, workspace: TensorDescription | None) -> None:
         """Write the kernel."""
@@ -276,7 +280,7 @@ class Sweeps:
                 op = self.kernel.instruction(number).op
                 emit.at(op)
                 source = emit.name(array), array
-                write_reduction(emit, op, source, (0,), known[number], wide=array.dtype)
+                write_reduction(emit, op, source, (0,), known[number])
             known |= {
                 source: self.values.results[index]
                 for source, index in self.stored.items()

@@ -22,7 +22,7 @@ from weft.ops.products.linalg import MatmulOp
 from weft.ops.reductions.reduction import ReductionOp
 from weft_numpy.emitter import Emitter
 from weft_numpy.kernels.body import Body
-from weft_numpy.kernels.kernel_values import KernelValues, varying
+from weft_numpy.kernels.kernel_values import KernelValues
 from weft_numpy.kernels.loops import SingleLoop, Sweeps
 from weft_numpy.kernels.tiling import MAX_TILE, MIN_TILE, Tiling, tiling_of
 from weft_numpy.rules.reduction import REDUCTIONS
@@ -184,7 +184,9 @@ def _lower_tiled(values: KernelValues, threads: int) -> LoweredKernel:
     elements = min(max(CACHE * size // max(stored + scratch, 1), MIN_TILE), MAX_TILE)
     if threads == 1 and size <= elements:
         return SingleLoop(values, Tiling(lengths))
-    rows = tiling_of(lengths, values.reduced, elements, threads)
+    # Parts of columns, which are short runs in memory, pay off only if several sweeps are saved.
+    whole = {*values.reduced, *([len(lengths) - 1] if values.kernel.stages == 1 else [])}
+    rows = tiling_of(lengths, whole if values.reduced else (), elements, threads)
     if rows is not None and rows.count > 1:
         return SingleLoop(values, rows, threads)
     kept = [axis for axis in range(len(lengths)) if axis not in values.reduced]

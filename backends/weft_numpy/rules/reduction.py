@@ -100,12 +100,11 @@ def write_reduction(
     axes: Sequence[int],
     out: TensorDescription,
     keepdims: bool = False,
-    wide: DType | None = None,
 ) -> None:
     """Reduce an array, given by name and layout, in a wider dtype or in blocks where it rounds."""
     ufunc = REDUCTIONS[type(op)]
     reduce = f"{emit.bind(ufunc, ufunc.__name__)}.reduce"
-    wide = wide or accumulator_dtype(op)
+    wide = accumulator_dtype(op)
     dtype = emit.bind(wide, "dtype") if isinstance(op, COUNTING) else None
     (x, layout), target = source, emit.name(out)
     along = axes[0] if len(axes) == 1 else tuple(axes)

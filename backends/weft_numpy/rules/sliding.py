@@ -117,12 +117,6 @@ def _text(argument: Any, emit: Emitter) -> str:
     return emit.bind(argument, "array") if isinstance(argument, np.ndarray) else repr(argument)
 
 
-@rules.on_type(pooling.MaxPoolIndexOp)
-def max_pool_index_rule(op: pooling.MaxPoolIndexOp, emit: Emitter) -> None:
-    """Loop over the elements of a window, for all windows at once, as the reference does."""
-    emit.line(f"copyto({emit.out}, {emit.bind(op.reference, 'max_pool_index')}({emit.args[0]}))")
-
-
 @rules.on_type(windows.FoldOp)
 def fold_rule(op: windows.FoldOp, emit: Emitter) -> None:
     """Add each window element to its slice of the result; floats of 16 bits in float32.
