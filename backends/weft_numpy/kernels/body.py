@@ -7,8 +7,6 @@ from itertools import accumulate
 from math import prod
 from typing import NamedTuple
 
-import numpy as np
-
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import DType
 from weft.ops.pointwise.math import PowerOp
@@ -16,7 +14,7 @@ from weft.plan.plan import Step
 from weft_numpy.emitter import Emitter
 from weft_numpy.kernels.kernel_values import KernelValues
 from weft_numpy.kernels.tiling import Tiling
-from weft_numpy.rules.reduction import COUNTING, REDUCTIONS, write_reduction
+from weft_numpy.rules.reduction import REDUCTIONS, write_reduction
 from weft_numpy.rules.table import rules
 
 LINE = 64
@@ -217,31 +215,8 @@ class Body:
         args = [self.array(arrays, arg) for arg in self.read(number)]
         out = self.array(arrays, number)
         if type(op) in REDUCTIONS:
-            name, (source,) = emit.name(args[0]), args
-            reduced = sorted(self.values.reduced)
-            if isinstance(op, COUNTING) and any(
-                source.shape[n] != self.tiling.tile[n] for n in reduced
-            ):
-                name, source = self._repeated(emit, name, source)
-            write_reduction(emit, op, (name, source), reduced, out, keepdims=True)
+            write_reduction(emit, op, args[0], sorted(self.values.reduced), out, keepdims=True)
             return
         operands = self.kernel.operands
         known = [operands[n].constant if n < len(operands) else None for n in self.read(number)]
         emit.emit_step(Step(op, (out,), tuple(args)), rules[type(op)], known)
-
-    def _repeated(
-        self, emit: Emitter, name: str, source: TensorDescription
-    ) -> tuple[str, TensorDescription]:
-        """Return a view of an array that counts its elements along all reduced dimensions."""
-        reduced, tile = self.values.reduced, self.tiling.tile
-        shape = [tile[n] if n in reduced else each for n, each in enumerate(source.shape)]
-        strides = [
-            step if length == n else 0
-            for n, length, step in zip(shape, source.shape, source.strides, strict=True)
-        ]
-        texts = [
-            "j - i" if n == self.tiling.axis and n in reduced else str(each)
-            for n, each in enumerate(shape)
-        ]
-        view = f"{emit.bind(np.broadcast_to, 'broadcast_to')}({name}, ({', '.join(texts)},))"
-        return view, TensorDescription(tuple(shape), source.dtype, tuple(strides), 0, source.base)
