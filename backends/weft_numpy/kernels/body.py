@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from itertools import accumulate
 from math import prod
 from typing import NamedTuple
@@ -35,11 +35,14 @@ class Slot(NamedTuple):
 
 
 class Arrays(NamedTuple):
-    """The layouts of the arrays of a body: values from outside, results by index, and slots."""
+    """Functions that return the layouts of the arrays of a body.
 
-    values: Mapping[int, TensorDescription]
-    results: Mapping[int, TensorDescription]
-    slots: Mapping[Slot, TensorDescription]
+    They take a value that is not computed in the body, a result by its index, and a slot.
+    """
+
+    value: Callable[[int], TensorDescription]
+    result: Callable[[int], TensorDescription]
+    slot: Callable[[Slot], TensorDescription]
 
 
 class Body:
@@ -157,15 +160,11 @@ class Body:
         """Return scratch memory for a value: the smallest free block that fits, or a larger one."""
         slot = Slot(0, *self._form(number))
         wanted = aligned(prod(self.shape(slot)) * slot.dtype.itemsize)
-        fitting = [block for block in self._free if self.sizes[block] >= wanted]
-        if fitting:
-            block = min(fitting, key=self.sizes.__getitem__)
-        elif self._free:
-            block = max(self._free, key=self.sizes.__getitem__)
-        else:
-            block = len(self.sizes)
+        if not self._free:
+            self._free.append(len(self.sizes))
             self.sizes.append(0)
-            self._free.append(block)
+        rest = {block: self.sizes[block] - wanted for block in self._free}
+        block = min(rest, key=lambda block: (rest[block] < 0, abs(rest[block])))
         self._free.remove(block)
         self.sizes[block] = max(self.sizes[block], wanted)
         return slot._replace(block=block)
@@ -180,34 +179,21 @@ class Body:
         offsets = list(accumulate(self.sizes, initial=0))
         return {slot: offsets[slot.block] for slot in self.homes.values() if isinstance(slot, Slot)}
 
-    @property
-    def taken(self) -> list[int]:
-        """The values that are read and not computed here."""
-        read = [arg for number in self.numbers for arg in self.read(number)]
-        read += [source for _, source in self.copies]
-        return [number for number in dict.fromkeys(read) if number not in self.place]
-
-    @property
-    def written(self) -> list[int]:
-        """The results that are written, by their index."""
-        homes = [home for home in self.homes.values() if isinstance(home, int)]
-        return list(dict.fromkeys([*homes, *(index for index, _ in self.copies)]))
-
     def write(self, emit: Emitter, arrays: Arrays) -> None:
         """Write the code of the body."""
         for number in self.numbers:
             self._write_one(emit, arrays, number)
         for index, source in self.copies:
             emit.at(self.kernel.instruction(self.kernel.outputs[index]).op)
-            target, layout = arrays.results[index], self.array(arrays, source)
+            target, layout = arrays.result(index), self.array(arrays, source)
             emit.line(f"{emit.name(target)}[...] = {emit.name(layout)}")
 
     def array(self, arrays: Arrays, number: int) -> TensorDescription:
         """Return the layout of a value."""
         home = self.homes.get(number)
         if home is None:
-            return arrays.values[number]
-        return arrays.slots[home] if isinstance(home, Slot) else arrays.results[home]
+            return arrays.value(number)
+        return arrays.slot(home) if isinstance(home, Slot) else arrays.result(home)
 
     def _write_one(self, emit: Emitter, arrays: Arrays, number: int) -> None:
         op = self.kernel.instruction(number).op

@@ -9,7 +9,7 @@ from math import prod
 from weft.ir.description import TensorDescription, contiguous
 from weft.ir.dtypes import DType
 from weft_numpy.emitter import Emitter
-from weft_numpy.kernels.body import Arrays, Body, aligned
+from weft_numpy.kernels.body import Arrays, Body, Slot, aligned
 from weft_numpy.kernels.kernel_values import KernelValues, varying
 from weft_numpy.kernels.tiling import Tiling
 from weft_numpy.rules.reduction import accumulator_dtype, write_reduction
@@ -114,33 +114,39 @@ class Loop:
             for lane in range(self.threads)
         ]
         if self.tiling.axis is None:
-            body.write(emit, Arrays(values, results, lanes[0]))
+            arrays = values.__getitem__, results.__getitem__, lanes[0].__getitem__
+            body.write(emit, Arrays(*arrays))
             return
-        tile, along = TileEmitter(emit, self.tiling), body.values.varying
-        taken = {
-            number: tile.tile(emit.name(values[number]), values[number], along[number])
-            for number in body.taken
-        }
-        for number, array in partial.items():
+        tile, along, is_shared = (
+            TileEmitter(emit, self.tiling),
+            body.values.varying,
+            self.threads > 1,
+        )
+
+        def value(number: int) -> TensorDescription:
+            if number not in partial:
+                return tile.tile(emit.name(values[number]), values[number], along[number])
+            array = partial[number]
             name = tile.part(emit.name(array), array, "[tile]")
-            taken[number] = contiguous(array.shape[1:], array.dtype, name)
-        written = {
-            index: tile.tile(emit.name(results[index]), results[index], varying(results[index]))
-            for index in body.written
+            return contiguous(array.shape[1:], array.dtype, name)
+
+        def result(index: int) -> TensorDescription:
+            return tile.tile(emit.name(results[index]), results[index], varying(results[index]))
+
+        def own(slot: Slot) -> TensorDescription:
+            return tile.tile(names[slot], lanes[0][slot], slot.varying, ":j - i")
+
+        names = {
+            slot: emit.new_name("s") if is_shared else emit.name(array)
+            for slot, array in lanes[0].items()
         }
-        is_shared = self.threads > 1
-        names = [emit.new_name("s") if is_shared else emit.name(each) for each in lanes[0].values()]
-        own = {
-            slot: tile.tile(name, array, slot.varying, ":j - i")
-            for name, (slot, array) in zip(names, lanes[0].items(), strict=True)
-        }
-        body.write(tile, Arrays(taken, written, own))
+        body.write(tile, Arrays(value, result, own))
         if not is_shared:
             emit.lines += tile.loop(f"for tile in range({self.tiling.count}):", emit.origin)
             return
         title = emit.new_name(f"each_{body.kernel.title or 'copy'}_")
         emit.line(f"def {title}(tiles, lane):")
-        unpacked = [(f"[{', '.join(names)}] = lane", emit.origin)] if names else []
+        unpacked = [(f"[{', '.join(names.values())}] = lane", emit.origin)] if names else []
         lines = (*unpacked, *tile.loop("for tile in tiles:", emit.origin))
         emit.lines += [(f"{INDENT}{text}", origin) for text, origin in lines]
         texts = ", ".join(f"[{', '.join(map(emit.name, lane.values()))}]" for lane in lanes)

@@ -148,7 +148,7 @@ def lower(
     The operands in `preserved` are never overwritten by a result.
     """
     values = KernelValues(kernel, args, preserved)
-    if kernel.size < MIN_ELEMENTS:
+    if max([kernel.size, *(each.axes.size for each in kernel.prologue)]) < MIN_ELEMENTS:
         return LoweredKernel(values, Tiling(values.lengths))
     if kernel.size * len(values.computed) < MIN_THREADED:
         threads = 1
