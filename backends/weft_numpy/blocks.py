@@ -27,122 +27,51 @@ from weft.support.interrupts import holding, raise_pending
 from weft.support.locks import renewed
 from weft.support.quoting import harmless
 
-MARK = "<weft numpy"
-"""The prefix of the file names of generated code."""
+MARK = "<weft numpy"  # the prefix of the file names of generated code
 
 Run = Callable[..., None]
 
 
 @dataclass(frozen=True)
 class SourceBlock:
-    """The function ``bind``, as text.
-
-    Attributes
-    ----------
-    lines
-        Its lines, without comments.
-    arrays
-        The names that its second line gives to the arrays that it is bound to; without arrays that
-        line is missing.
-    """
+    """The function ``bind``, as text."""
 
     lines: tuple[str, ...]
-    arrays: tuple[str, ...] = ()
+    arrays: tuple[str, ...] = ()  # names that its second line, if it has any, gives to arrays
 
 
 @dataclass
 class BlockCall:
-    """One call of a block.
+    """One call of a block."""
 
-    Attributes
-    ----------
-    block
-        The index of the block.
-    tensors, values
-        The arrays and values that the block is bound to.
-    callers
-        The names of the inputs and results that it takes.
-    origins
-        For each line of the block the index of the user's op that it computes; -1 for none.
-    """
-
-    block: int
-    tensors: list[TensorDescription]
-    values: list[Any]
-    callers: list[str]
-    origins: list[float]
+    block: int  # its index
+    tensors: list[TensorDescription]  # the arrays that it is bound to
+    values: list[Any]  # the values that it is bound to
+    callers: list[str]  # the names of the inputs and results that it takes
+    origins: list[float]  # for each line the index of the user's op; -1 for none
 
 
 @dataclass
 class CallerLine:
-    """A line of the function that calls the blocks.
+    """A line of the function that calls the blocks."""
 
-    Attributes
-    ----------
-    text
-        Python, with braces in the place of the call, if there is one.
-    call
-        The call.
-    depth
-        The indentation of the line, in levels.
-    """
-
-    text: str = "{}"
+    text: str = "{}"  # Python, with braces in the place of the call, if there is one
     call: BlockCall | None = None
-    depth: int = 0
-
-    @property
-    def python(self) -> str:
-        """The line without its indentation."""
-        return self.text if self.call is None else self.text.format(_invocation(self.call))
+    depth: int = 0  # the indentation, in levels
 
 
-BREAK = "break"
-"""The end of a line that leaves the enclosing loop."""
-
-DEEP = 16
-"""The depth from which on lines of the calling function become separate functions."""
-
-
-@dataclass
-class RenderedLine:
-    """A line of text of the calling function, and the call in it."""
-
-    depth: int
-    text: str
-    call: BlockCall | None = None
-
-    def is_deeper(self, depth: int) -> bool:
-        """Whether the line can move to a separate function with all lines of its depth."""
-        return self.depth > depth or (self.depth == depth and not self.text.endswith(BREAK))
+BREAK = "break"  # the end of a line that leaves the enclosing loop
+DEEP = 16  # the depth from which on lines of the calling function become separate functions
 
 
 @dataclass
 class ProgramCode:
-    """The code of one program.
+    """The code of one program."""
 
-    Attributes
-    ----------
-    signature
-        The names of all inputs and results.
-    blocks
-        The text of each block.
-    lines
-        The lines in order: calls of blocks, and the loops and conditionals around them.
-    names
-        The global names of the blocks: functions and dtypes.
-    locations
-        The user's line of each index in `BlockCall.origins`.
-    is_atomic
-        Whether an interrupt at any point leaves all states old or all of them new.
-    """
-
-    signature: list[str]
+    signature: list[str]  # the names of all inputs and results
     blocks: list[SourceBlock] = field(default_factory=list)
-    lines: list[CallerLine] = field(default_factory=list)
-    names: dict[str, Any] = field(default_factory=dict)
-    locations: dict[float, source.Location] = field(default_factory=dict)
-    is_atomic: bool = True
+    lines: list[CallerLine] = field(default_factory=list)  # calls, loops and conditionals
+    locations: dict[float, source.Location] = field(default_factory=dict)  # by `BlockCall.origins`
 
     @property
     def calls(self) -> list[BlockCall]:
@@ -167,20 +96,27 @@ class ProgramCode:
         counts = Counter(call.block for call in self.calls)
         for number, call in enumerate(self.first_calls()):
             if not self.is_single:
-                yield f"# block{number}, called {_times(counts[number])}", None
-            text, indices = self.block_text(call)
-            for line, index in zip(text.split("\n"), indices, strict=False):
-                yield line, self.locations.get(call.origins[index])
+                times = "once" if counts[number] == 1 else f"{counts[number]} times"
+                yield f"# block{number}, called {times}", None
+            yield from self.annotated(call)
+            yield "", None
             if not self.is_single:
-                yield from (("", None), ("", None))
+                yield "", None
         if not self.is_single:
             yield "# the program", None
             yield f"def run({', '.join(self.signature)}):", None
             yield from ((self._listed_line(line), None) for line in self.lines)
 
     def _listed_line(self, line: CallerLine) -> str:
-        text = f"    {'    ' * line.depth}{line.python}"
-        return text if line.call is None else f"{text}  # {self.memory(line.call)}"
+        text, call = f"    {'    ' * line.depth}{line.text}", line.call
+        if call is None:
+            return text
+        text = text.format(f"block{call.block}({', '.join(call.callers)})")
+        names = self.blocks[call.block].arrays
+        memory = [
+            f"{name} {_address(each)}" for name, each in zip(names, call.tensors, strict=True)
+        ]
+        return f"{text}  # {', '.join(memory)}"
 
     def first_calls(self) -> list[BlockCall]:
         """Return the first call of each block."""
@@ -189,60 +125,31 @@ class ProgramCode:
             first.setdefault(call.block, call)
         return [first[number] for number in range(len(self.blocks))]
 
-    def block_text(self, call: BlockCall) -> tuple[str, list[int]]:
-        """Return a block with the user's lines as comments, and each line's index in `origins`."""
-        lines: list[str] = []
-        indices: list[int] = []
-        location = None
-        block = self.blocks[call.block]
-        for index, (line, origin) in enumerate(zip(block.lines, call.origins, strict=True)):
-            here = self.locations.get(origin)
-            if here is not None and here != location:
-                location = here
-                indent = line[: len(line) - len(line.lstrip())]
-                lines.append(f"{indent}{comment(here)}")
-                indices.append(index)
-            lines.append(line)
-            indices.append(index)
-            if block.arrays and index == 1 and (named := self._named_states(call)):
-                lines.append(f"    # {named}")
-                indices.append(index)
-        return "\n".join(lines) + "\n", indices
+    def annotated(self, call: BlockCall) -> Iterator[tuple[str, source.Location | None]]:
+        """Yield the lines of a block with the user's lines, which are also comments above them.
 
-    def _named_states(self, call: BlockCall) -> str:
-        """Return the names in a block that refer to states which the user named."""
-        names = self.blocks[call.block].arrays
-        return ", ".join(
+        Another comment says which arrays are states that the user named.
+        """
+        block, last = self.blocks[call.block], None
+        named = ", ".join(
             f"{name} is {harmless(tensor.base.owner.label)}"
-            for name, tensor in zip(names, call.tensors, strict=True)
+            for name, tensor in zip(block.arrays, call.tensors, strict=True)
             if tensor.base.kind == STATE and tensor.base.owner.label
         )
-
-    def memory(self, call: BlockCall) -> str:
-        """Return the names in a block with the memory that they refer to in a call."""
-        names = self.blocks[call.block].arrays
-        return ", ".join(
-            f"{name} {_address(tensor)}" for name, tensor in zip(names, call.tensors, strict=True)
-        )
-
-    def where(self, call: BlockCall, index: int) -> str:
-        """Return the comment with the user's line for a line of a block; empty for none."""
-        here = self.locations.get(call.origins[index])
-        return "" if here is None else comment(here)
+        for number, (line, origin) in enumerate(zip(block.lines, call.origins, strict=True)):
+            here = self.locations.get(origin)
+            if here is not None and here != last:
+                last = here
+                yield f"{line[: len(line) - len(line.lstrip())]}{comment(here)}", here
+            yield line, here
+            if number == 1 and named:
+                yield f"    # {named}", None
 
 
 def comment(location: source.Location) -> str:
     """Return a user's line as a comment."""
     text = f"{basename(location[0])}:{location[1]}  {source.source_line(location)}"
     return f"# {harmless(text.rstrip())}"
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
-
-
-def _invocation(call: BlockCall) -> str:
-    return f"block{call.block}({', '.join(call.callers)})"
 
 
 def _address(tensor: TensorDescription) -> str:
@@ -257,10 +164,9 @@ def _address(tensor: TensorDescription) -> str:
 class CompiledBlock:
     """The compiled text of a block, with a file name by which tracebacks find its lines."""
 
-    def __init__(self, text: str, origin_indices: list[int]) -> None:
+    def __init__(self, text: str) -> None:
         self.filename = f"{MARK} {digest_of(text.encode())[:12]}>"
         self.code = compile(text, self.filename, "exec")
-        self.origin_indices = origin_indices
         lines = text.splitlines(keepends=True)
         linecache.cache[self.filename] = (len(text), None, lines, self.filename)
         weakref.finalize(self, linecache.cache.pop, self.filename, None)
@@ -270,12 +176,12 @@ _compiled: weakref.WeakValueDictionary[str, CompiledBlock] = weakref.WeakValueDi
 _compiling = renewed(threading.RLock())
 
 
-def compiled(text: str, origin_indices: list[int]) -> CompiledBlock:
+def compiled(text: str) -> CompiledBlock:
     """Compile a text, or return the compiled text of another live program."""
     with _compiling:
         block = _compiled.get(text)
         if block is None:
-            block = _compiled[text] = CompiledBlock(text, origin_indices)
+            block = _compiled[text] = CompiledBlock(text)
         return block
 
 
@@ -285,15 +191,14 @@ class Linked:
     def __init__(self, code: ProgramCode, scope: Mapping[str, Any], name: str) -> None:
         self.code = code
         self.filename = f"{MARK} calls of {harmless(name)}>"
-        texts = [code.block_text(call) for call in code.first_calls()]
-        self.blocks = [compiled(*text) for text in texts]
-        scope = {**scope, **code.names}
-        self.binds = [_defined(block.code, scope, "bind") for block in self.blocks]
-        self.rendered_lines: list[RenderedLine] = []
-        self.join = None if code.is_single else self._compile_caller()
+        self.blocks = [compiled("\n".join(block.lines)) for block in code.blocks]
+        self.binds = [_defined(block.code, dict(scope), "bind") for block in self.blocks]
+        self.lines: list[CallerLine] = []
+        self.text = ""
+        self.join = None if code.is_single else self._joined()
 
-    def _compile_caller(self) -> Callable[[list[Run]], Run]:
-        """Compile the function that runs all lines; `rendered_lines` are its text."""
+    def _joined(self) -> Callable[[list[Run]], Run]:
+        """Compile the function that runs all lines; `lines` and `text` are its text."""
         names = [f"block{call.block}_{number}" for number, call in enumerate(self.code.calls)]
         runs = iter(names)
         body = []
@@ -301,24 +206,19 @@ class Linked:
             text = line.text
             if line.call is not None:
                 text = text.format(f"{next(runs)}({', '.join(line.call.callers)})")
-            body.append(RenderedLine(line.depth, text, line.call))
+            body.append(replace(line, text=text))
         signature = ", ".join(self.code.signature)
-        self.rendered_lines = [
-            RenderedLine(0, "def join(blocks):"),
-            RenderedLine(1, f"[{', '.join(names)}] = blocks"),
-        ]
-        for name, rendered_lines in _functions(body, signature):
-            self.rendered_lines.append(RenderedLine(1, f"def {name}({signature}):"))
-            self.rendered_lines += [
-                replace(rendered, depth=rendered.depth + 2) for rendered in rendered_lines
-            ]
-        self.rendered_lines.append(RenderedLine(1, "return run"))
-        text = "\n".join(
-            [f"{'    ' * rendered.depth}{rendered.text}" for rendered in self.rendered_lines]
-        )
+        top = CallerLine("def join(blocks):"), CallerLine(f"[{', '.join(names)}] = blocks", depth=1)
+        self.lines = list(top)
+        for name, lines in _functions(body, signature):
+            self.lines.append(CallerLine(f"def {name}({signature}):", depth=1))
+            self.lines += [replace(line, depth=line.depth + 2) for line in lines]
+        self.lines.append(CallerLine("return run", depth=1))
+        self.text = "\n".join([f"{'    ' * line.depth}{line.text}" for line in self.lines])
         join: Callable[[list[Run]], Run]
-        code = compile(text, self.filename, "exec")
-        join = _defined(code, dict(_INTERRUPTS), "join")
+        code = compile(self.text, self.filename, "exec")
+        # Loops check for interrupts.
+        join = _defined(code, {"holding": holding, "raise_pending": raise_pending}, "join")
         return join
 
     def bound(self, array: Callable[[TensorDescription], Any]) -> Run:
@@ -338,45 +238,40 @@ class Linked:
             block = next((each for each in self.blocks if each.filename == filename), None)
             if block is not None and call is not None:
                 statement = linecache.getline(filename, line).strip()
-                where = self.code.where(call, block.origin_indices[line - 1])
+                here = self.code.locations.get(call.origins[line - 1])
+                where = "" if here is None else comment(here)
                 error.add_note(f"in generated code: {statement}\n  {where}")
             elif filename == self.filename:
-                call = self.rendered_lines[line - 1].call or call
+                call = self.lines[line - 1].call or call
             trace = trace.tb_next
 
 
-_INTERRUPTS = {"holding": holding, "raise_pending": raise_pending}
-"""The globals that loops use to check for interrupts."""
-
-
-def _functions(body: list[RenderedLine], signature: str) -> list[tuple[str, list[RenderedLine]]]:
+def _functions(body: list[CallerLine], signature: str) -> list[tuple[str, list[CallerLine]]]:
     """Return functions by name that run some lines; the last one runs all of them.
 
     Python limits nesting to 20 blocks, so deeper lines become functions. A line that leaves a loop
     stays in that loop.
     """
-    functions: list[tuple[str, list[RenderedLine]]] = []
-    for depth in reversed(
-        range(DEEP, max([rendered.depth for rendered in body], default=0) + 1, DEEP)
-    ):
-        shallow: list[RenderedLine] = []
-        for is_deep, several in groupby(body, partial(RenderedLine.is_deeper, depth=depth)):
-            rendered_lines = list(several)
+    functions: list[tuple[str, list[CallerLine]]] = []
+    deepest = max((line.depth for line in body), default=0)
+    for depth in reversed(range(DEEP, deepest + 1, DEEP)):
+        shallow: list[CallerLine] = []
+        for is_deep, several in groupby(body, partial(_is_deeper, depth)):
+            lines = list(several)
             if is_deep:
                 name = f"part{len(functions)}"
                 functions.append(
-                    (
-                        name,
-                        [
-                            replace(rendered, depth=rendered.depth - depth)
-                            for rendered in rendered_lines
-                        ],
-                    )
+                    (name, [replace(line, depth=line.depth - depth) for line in lines])
                 )
-                rendered_lines = [RenderedLine(depth, f"{name}({signature})")]
-            shallow += rendered_lines
+                lines = [CallerLine(f"{name}({signature})", depth=depth)]
+            shallow += lines
         body = shallow
     return [*functions, ("run", body)]
+
+
+def _is_deeper(depth: int, line: CallerLine) -> bool:
+    """Whether a line can move to a separate function with all lines of a depth."""
+    return line.depth > depth or (line.depth == depth and not line.text.endswith(BREAK))
 
 
 def _defined(code: Any, scope: dict[str, Any], name: str) -> Any:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import ast
 import builtins
-import functools
+import copy
 import importlib
-import importlib.util
 import inspect
 import sys
 from collections.abc import Iterator
+from functools import cache
 from types import ModuleType
-from typing import Any
 
 import weft.errors
 from weft.errors import BackendError
@@ -24,8 +23,7 @@ OWN = ("weft", "weft_numpy")
 
 SUBSTITUTES = {
     ("weft_numpy.thread_pool", "parallel_for"): (
-        "def parallel_for(work, count, lanes, *arrays):\n"
-        "    work(iter(range(count)), lanes[0], *arrays)"
+        "def parallel_for(work, count, lanes):\n    work(iter(range(count)), lanes[0])"
     ),
     ("weft.support.interrupts", "interruptible"): (
         "def interruptible(function, *args):\n    return function(*args)"
@@ -34,7 +32,6 @@ SUBSTITUTES = {
     ("weft.support.locks", "cached_property"): "from functools import cached_property",
 }
 """What stands for a definition that has to do with the process rather than with values."""
-
 
 _ERROR = """\
 class {name}({base}):
@@ -45,13 +42,7 @@ class {name}({base}):
 
 
 class Bundle:
-    """Definitions in the order in which they must be executed.
-
-    Attributes
-    ----------
-    imports, texts
-        The lines of imports, and the definitions.
-    """
+    """Imports and the texts of definitions, in the order in which they must be executed."""
 
     def __init__(self) -> None:
         self.imports: dict[str, None] = {"import numpy as np": None}
@@ -60,92 +51,66 @@ class Bundle:
         self.taken = {"np", *dir(builtins)}
 
     def named(self, module: str, name: str) -> str:
-        """Return the name in the bundle of a definition of a module.
+        """Return the name in the bundle of a definition of a module, ``Class.method`` for a method.
 
         Raises BackendError if it cannot be gathered.
         """
-        key = (module, name)
+        key = module, name
         if key in self.names:
             return self.names[key]
-        if key in SUBSTITUTES:
-            return self._added(key, SUBSTITUTES[key])
-        value = getattr(sys.modules[module], name)
-        if module == weft.errors.__name__ and isinstance(value, type):
-            base = next(each for each in value.__mro__ if each.__module__ == "builtins")
-            return self._added(key, _ERROR.format(name=name, base=base.__name__))
         node = _definitions(module).get(name)
-        if node is None:
+        if isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] in OWN:
+            return self.named(str(node.module), _imported(node, name).name)
+        own = name.replace(".", "_")
+        while own in self.taken and not isinstance(node, ast.Import | ast.ImportFrom):
+            own += "_"
+        self.names[key] = own
+        self.taken.add(own)
+        value = getattr(sys.modules[module], name, None)
+        if key in SUBSTITUTES:
+            self.texts.append(SUBSTITUTES[key])
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            alone = copy.copy(node)
+            alone.names = [_imported(node, name)]
+            self.imports[ast.unparse(alone)] = None
+        elif module == weft.errors.__name__ and isinstance(value, type):
+            base = next(each for each in value.__mro__ if each.__module__ == "builtins")
+            self.texts.append(_ERROR.format(name=own, base=base.__name__))
+        elif node is None:
             raise BackendError(f"{module}.{name} has no definition that can be gathered")
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            return self._imported(module, name, node)
-        self.names[key] = unused = self._unused_name(name)
-        self._add(node, module, {name: unused})
-        return unused
+        else:
+            self._add(node, module, {name.rpartition(".")[2]: own})
+        return own
 
     def method(self, kind: type, name: str) -> str:
         """Return the name in the bundle of a method as a function of ``self``."""
         owner = next(each for each in kind.__mro__ if name in vars(each))
-        key = (owner.__module__, f"{owner.__name__}.{name}")
-        if key not in self.names:
-            (node,) = [
-                each
-                for each in _definitions(owner.__module__)[owner.__name__].body  # type: ignore[attr-defined]
-                if isinstance(each, ast.FunctionDef) and each.name == name
-            ]
-            self.names[key] = unused = self._unused_name(f"{owner.__name__}_{name}")
-            above = kind.__mro__[kind.__mro__.index(owner) + 1 :]
-            body = _WithoutSuper(self, above).visit(_copied(node))
-            body.name, body.decorator_list = unused, []
-            self._add(body, owner.__module__, {})
-        return self.names[key]
-
-    def _added(self, key: tuple[str, str], text: str) -> str:
-        self.names[key] = key[1]
-        self.taken.add(key[1])
-        if text.startswith("from "):
-            self.imports[text] = None
-        else:
-            self.texts.append(text)
-        return key[1]
-
-    def _unused_name(self, name: str) -> str:
-        candidate, number = name, 1
-        while candidate in self.taken:
-            number += 1
-            candidate = f"{name}_{number}"
-        self.taken.add(candidate)
-        return candidate
-
-    def _imported(self, module: str, name: str, node: ast.Import | ast.ImportFrom) -> str:
-        (alias,) = [each for each in node.names if (each.asname or each.name) == name]
-        if isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] in OWN:
-            return self.named(str(node.module), alias.name)
-        text = ast.unparse(_of_one(node, alias))
-        self.imports[text] = None
-        self.taken.add(name)
-        self.names[module, name] = name
-        return name
+        return self.named(owner.__module__, f"{owner.__name__}.{name}")
 
     def _add(self, node: ast.stmt, module: str, renamed: dict[str, str]) -> None:
         """Add a definition after those that it uses."""
         known = _definitions(module)
-        used = {each for each in _used_names(node) if each in known and each not in renamed}
-        modules = {
-            each: holder for each in used if (holder := _module_of(module, each)) is not None
-        }
+        node = copy.deepcopy(node)
+        if isinstance(node, ast.FunctionDef) and "self" in (arg.arg for arg in node.args.args):
+            node.decorator_list = []
+        used = {each for each in _used(node) if each in known and each not in renamed}
+        modules = {each: own for each in used if (own := _module_of(module, each)) is not None}
         for name in sorted(used - modules.keys()):
             renamed[name] = self.named(module, name)
-        node = _Renamed(self, renamed, modules).visit(_copied(node))
-        self.texts.append(ast.unparse(ast.fix_missing_locations(node)))
+        changed = _Renamed(self, renamed, modules).visit(node)
+        self.texts.append(ast.unparse(ast.fix_missing_locations(changed)))
 
 
-@functools.cache
+@cache
 def _definitions(module: str) -> dict[str, ast.stmt]:
-    """Return the statements of a module that define its names."""
+    """Return the statements of a module that define its names, and the methods of its classes."""
     definitions: dict[str, ast.stmt] = {}
     for node in ast.parse(inspect.getsource(importlib.import_module(module))).body:
         for name in _defined(node):
             definitions[name] = node
+        if isinstance(node, ast.ClassDef):
+            methods = [each for each in node.body if isinstance(each, ast.FunctionDef)]
+            definitions |= {f"{node.name}.{each.name}": each for each in methods}
     return definitions
 
 
@@ -162,29 +127,19 @@ def _defined(node: ast.stmt) -> Iterator[str]:
             yield name
 
 
-def _copied(node: ast.stmt) -> Any:
-    return ast.parse(ast.unparse(node)).body[0]
+def _imported(node: ast.Import | ast.ImportFrom, name: str) -> ast.alias:
+    return next(each for each in node.names if (each.asname or each.name) == name)
 
 
-def _of_one(node: ast.Import | ast.ImportFrom, alias: ast.alias) -> ast.stmt:
-    if isinstance(node, ast.Import):
-        return ast.Import([alias])
-    return ast.ImportFrom(node.module, [alias], node.level)
-
-
-def _used_names(node: ast.AST) -> set[str]:
-    """Return the names that a definition reads, other than in annotations."""
-    names: set[str] = set()
-    stack = [node]
-    while stack:
-        each = stack.pop()
-        if isinstance(each, ast.Name):
-            names.add(each.id)
-        for field, value in ast.iter_fields(each):
-            if field not in ("annotation", "returns"):
-                values = value if isinstance(value, list) else [value]
-                stack.extend(child for child in values if isinstance(child, ast.AST))
-    return names
+def _used(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a definition reads, other than in annotations."""
+    if isinstance(node, ast.Name):
+        yield node.id
+    for field, value in ast.iter_fields(node):
+        if field not in ("annotation", "returns"):
+            for child in value if isinstance(value, list) else [value]:
+                if isinstance(child, ast.AST):
+                    yield from _used(child)
 
 
 def _module_of(module: str, name: str) -> str | None:
@@ -215,19 +170,3 @@ class _Renamed(ast.NodeTransformer):
         if isinstance(node.value, ast.Name) and node.value.id in self.modules:
             return ast.Name(self.bundle.named(self.modules[node.value.id], node.attr), node.ctx)
         return self.generic_visit(node)
-
-
-class _WithoutSuper(ast.NodeTransformer):
-    """Replaces calls of methods of a base class by calls of functions."""
-
-    def __init__(self, bundle: Bundle, above: tuple[type, ...]) -> None:
-        self.bundle, self.above = bundle, above
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        match node.func:
-            case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=name):
-                owner = next(each for each in self.above if name in vars(each))
-                function = self.bundle.method(owner, name)
-                return ast.Call(ast.Name(function), [ast.Name("self"), *node.args], node.keywords)
-        return node

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import groupby
 from typing import Any
 
 from weft.cache.serialization import Deserializer, Serializer
@@ -14,8 +13,6 @@ def serialize(code: ProgramCode, serializer: Serializer) -> Any:
     return {
         "signature": code.signature,
         "blocks": [[block.lines, block.arrays] for block in code.blocks],
-        "atomic": code.is_atomic,
-        "names": [[name, serializer.value(value)] for name, value in code.names.items()],
         "lines": [
             [line.text, line.depth, line.call and _serialize_call(line.call, serializer)]
             for line in code.lines
@@ -24,13 +21,12 @@ def serialize(code: ProgramCode, serializer: Serializer) -> Any:
 
 
 def _serialize_call(call: BlockCall, serializer: Serializer) -> Any:
-    origins = [serializer.origin(origin) for origin in call.origins]
     return [
         call.block,
         [serializer.tensor(tensor) for tensor in call.tensors],
         serializer.values(call.values),
         call.callers,
-        [[origin, len(list(several))] for origin, several in groupby(origins)],
+        [serializer.origin(origin) for origin in call.origins],
     ]
 
 
@@ -38,18 +34,16 @@ def deserialize(deserializer: Deserializer) -> ProgramCode:
     """Return the code that `packed` returned as JSON."""
     fields = deserializer.code
     blocks = [SourceBlock(tuple(lines), tuple(arrays)) for lines, arrays in fields["blocks"]]
-    code = ProgramCode(fields["signature"], blocks, is_atomic=fields["atomic"])
-    code.names = {name: deserializer.value(value) for name, value in fields["names"]}
+    code = ProgramCode(fields["signature"], blocks)
     for text, depth, call in fields["lines"]:
         code.lines.append(CallerLine(text, depth=depth))
         if call is None:
             continue
-        block, numbers, values, callers, runs = call
+        block, numbers, values, callers, origins = call
         tensors = [deserializer.tensor(number) for number in numbers]
-        origins = [origin for origin, count in runs for _ in range(count)]
         block_call = BlockCall(block, tensors, deserializer.values(values), callers, origins)
         code.lines[-1].call = block_call
-        for origin, _ in runs:
+        for origin in set(origins):
             location = deserializer.location(origin)
             if location is not None:
                 code.locations[origin] = location

@@ -8,14 +8,15 @@ are divided in any case, since the time and memory of Python's compiler grow fas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from weft.ir.description import TensorDescription
 from weft.ir.graph import Graph, called_graphs
 from weft.ir.op import Op
+from weft.kernels import FusedOp
 from weft.plan import sub_plans
 from weft.plan.plan import INPUT, RESULT, Plan, Step
 from weft.plan.repeated_blocks import WORTH, cuts, kinds
@@ -23,13 +24,13 @@ from weft.plan.steps import plan_of
 from weft.plan.sub_plans import CallFrame, Part, calls_of, expand_step
 from weft.runtime.program import Program
 from weft_numpy.blocks import BREAK, BlockCall, CallerLine, ProgramCode, SourceBlock
-from weft_numpy.emitter import LETTERS, Emitter, Lent, SharedNames
+from weft_numpy.emitter import LETTERS, Emitter, Lent
+from weft_numpy.rules import rules
 
 if TYPE_CHECKING:
-    from weft_numpy.kernels.fusible import Kernels
+    from weft_numpy.kernels.lowering import Kernels
 
-CHUNK = 1000
-"""The most steps that one generated function holds."""
+CHUNK = 1000  # the most steps that one generated function holds
 
 
 class ProgramWriter:
@@ -41,22 +42,17 @@ class ProgramWriter:
         graph = program.plan.graph
         self.lent = {**_lent_names(INPUT, graph.inputs), **_lent_names(RESULT, graph.outputs)}
         self.code = ProgramCode(list(self.lent))
-        self.shared = SharedNames(self.code, kernels)
+        self.is_cut = False
         self.block_numbers: dict[SourceBlock, int] = {}
         self.bodies: dict[tuple[Graph, tuple[str, ...]], list[CallerLine]] = {}
-        self.find: Callable[[type[Op]], Any]
         self.recorder = program.recorder
-        self.mark = None if self.recorder is None else self.recorder.mark
 
-    def write(self, steps: Sequence[Step], find: Callable[[type[Op]], Any]) -> ProgramCode:
-        """Return the code of steps; `find` returns the rule of a type of op."""
-        self.find = find
+    def write(self, steps: Sequence[Step]) -> ProgramCode:
+        """Return the code of steps."""
         self._write_callees(steps)
         sequences = _split_at_calls(steps)
-        self.shared.is_cut = len(sequences) > 1 or len(self._block_ends(steps)) > 1
+        self.is_cut = len(sequences) > 1 or len(self._block_ends(steps)) > 1
         self.code.lines = self._lines(sequences, self.lent)
-        is_one_block = self.code.is_single or not self.program.captured.updates
-        self.code.is_atomic = is_one_block and self.shared.writing.is_atomic
         return self.code
 
     def _block_ends(self, steps: Sequence[Step]) -> list[int]:
@@ -77,15 +73,17 @@ class ProgramWriter:
         """Yield calls of blocks, which are added if their text is new."""
         start = 0
         for end in self._block_ends(steps):
-            emitter = Emitter(self.shared, lent)
+            emitter = Emitter(self.code, lent, self.is_cut)
             for step in steps[start:end]:
-                is_kernel = self.kernels.has(step.op)
-                rule = self.kernels.write if is_kernel else self.find(type(step.op))
+                is_kernel = isinstance(step.op, FusedOp)
+                rule = self.kernels.write if is_kernel else rules[type(step.op)]
                 emitter.emit_step(step, rule)
                 if self.recorder is not None:
-                    emitter.mark(self.recorder.row([step.op]), self.mark)
+                    mark = emitter.bind(self.recorder.mark, "mark")
+                    row = emitter.bind(self.recorder.row([step.op]), "row_number")
+                    emitter.line(f"{mark}({row})")
             start = end
-            cut = self.shared.is_cut or lent is not self.lent
+            cut = self.is_cut or lent is not self.lent
             parameters = list(emitter.callers) if cut else self.code.signature
             block, origins = emitter.finish(list(emitter.callers.values()) if cut else parameters)
             values = [value for _, value in emitter.values.values()]
@@ -147,7 +145,10 @@ class ProgramWriter:
 
     def _flag_call(self, flag: TensorDescription) -> BlockCall:
         """Return a call that returns the value of a bool."""
-        return BlockCall(self._block(TEST), [flag], [], [], [-1] * len(TEST.lines))
+        emitter = Emitter(self.code, {}, self.is_cut)
+        emitter.line(f"return {emitter.name(flag)}.item()")
+        block, origins = emitter.finish(())
+        return BlockCall(self._block(block), [flag], [], [], origins)
 
 
 def _split_at_calls(steps: Sequence[Step]) -> list[Sequence[Step]]:
@@ -185,15 +186,3 @@ def _line_in_frame(line: CallerLine, frame: CallFrame) -> CallerLine:
 
 STOP = CallerLine("if holding.is_pending: raise_pending()", depth=1)
 """The first line of each iteration of a loop, which checks for interrupts."""
-
-TEST = SourceBlock(
-    (
-        "def bind(tensors, values):",
-        "    [v0] = tensors",
-        "    def run():",
-        "        return v0.item()",
-        "    return run",
-    ),
-    ("v0",),
-)
-"""The block that returns the value of a bool."""

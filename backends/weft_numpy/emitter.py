@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from enum import Enum
-from types import BuiltinFunctionType, FunctionType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -16,104 +14,14 @@ from weft.ir.op import Op
 from weft.plan.plan import CONSTANT, INPUT, RESULT, STATE, Step
 from weft.support.quoting import variable
 from weft_numpy.blocks import ProgramCode, SourceBlock
-from weft_numpy.machine import Machine
-from weft_numpy.thread_pool import parallel_for
 
 SCOPE = {"__name__": "weft_numpy.generated", "ndarray": np.ndarray, "copyto": np.copyto}
 """The globals of all generated code."""
 
-LONGEST_ROW = 2**16
-"""The most elements of a row of a repeated scalar, to bound its memory."""
-
-Lent = dict[str, tuple[tuple[int, ...], DType]]
-"""The arrays that a function takes in each call: shapes and dtypes by name."""
-
+LONGEST_ROW = 2**16  # elements of a row of a repeated scalar, to bound its memory
+Lent = dict[str, tuple[tuple[int, ...], DType]]  # arrays of each call: shapes, dtypes by name
+# The prefixes of arrays' names by the kind of their memory; ``v`` for the arena.
 LETTERS = {INPUT: "x", RESULT: "r", CONSTANT: "c", STATE: "s"}
-"""The prefixes of arrays' names by the kind of their memory; ``v`` for the arena."""
-
-GLOBAL = (np.ufunc, FunctionType, BuiltinFunctionType, type(np.take), np.dtype, type)
-"""Types of values that are globals of blocks; other values are bound like arrays."""
-
-
-class How(Enum):
-    """How a statement writes its result, with respect to interrupts, which occur after calls."""
-
-    ITEM = "an assignment to an item, after which nothing lands"
-    CALL = "one call of a function in C"
-    PARTS = "anything else"
-
-
-class StateWrites:
-    """Tracks whether consecutive statements leave states all old or all new at any interrupt.
-
-    They do if no interrupt can occur between the first write and the last.
-    """
-
-    def __init__(self) -> None:
-        self.is_atomic = True
-        self._has_begun = self._may_have_ended = False
-
-    def add(self, how: How, writes_state: bool) -> None:
-        """Add a statement."""
-        if writes_state:
-            self.is_atomic &= not self._may_have_ended and how is not How.PARTS
-            self._has_begun = True
-        self._may_have_ended |= self._has_begun and how is not How.ITEM
-
-
-class KernelWriter(Protocol):
-    """Writes fused kernels, as `weft_numpy.kernels.fusible.Kernels` does, which imports this."""
-
-    machine: Machine
-
-    def needs_single_thread(self, product: Op) -> bool:
-        """Whether a matrix product must run in one BLAS thread."""
-
-    def write(self, op: Op, emit: Emitter) -> None:
-        """Write an op that is computed by a kernel."""
-
-
-class SharedNames:
-    """What the blocks of one program have in common: the globals that they name, and numbers.
-
-    Attributes
-    ----------
-    code
-        The code of the program.
-    kernels
-        What writes its kernels.
-    writing
-        What the statements so far do to states.
-    is_cut
-        Whether the program has several blocks.
-    """
-
-    def __init__(self, code: ProgramCode, kernels: KernelWriter) -> None:
-        self.code = code
-        self.kernels = kernels
-        self.writing = StateWrites()
-        self.is_cut = False
-        self.scope: dict[str, Any] = dict(SCOPE)
-        self.bound: dict[int, str] = {}
-        self.numbers: dict[tuple[DType, bytes], Any] = {}
-
-    def bind(self, value: Any, hint: str, taken: Iterable[str] = ()) -> str:
-        """Return the name of a function or dtype in the program's globals, not one of `taken`."""
-        name = self.bound.get(id(value))
-        if name is None:
-            name = hint = variable(hint)
-            number = -1
-            while name in self.scope or name in taken:
-                number += 1
-                name = f"{hint}_{number}"
-            self.bound[id(value)] = name
-            self.scope[name] = self.code.names[name] = value
-        return name
-
-    def number(self, value: Any, dtype: DType) -> Any:
-        """Return a scalar as an array of a dtype without axes; equal scalars share one array."""
-        number = np.asarray(value).astype(dtype)
-        return self.numbers.setdefault((dtype, number.tobytes()), number)
 
 
 class Emitter:
@@ -121,30 +29,22 @@ class Emitter:
 
     Names are local to a block and numbered in the order of their first use, so blocks that differ
     only in their memory have the same text.
-
-    Attributes
-    ----------
-    step
-        The current step: an op, and the layouts of its operands and result.
-    lent
-        The caller's arrays, which may differ between calls.
     """
 
-    def __init__(self, shared: SharedNames, lent: Lent) -> None:
-        self.shared = shared
-        self.lent = lent
-        self.lines: list[str] = []
-        self.origins: list[float] = []
+    def __init__(self, code: ProgramCode, lent: Lent, is_cut: bool) -> None:
+        self.code = code
+        self.lent = lent  # the caller's arrays, which may differ between calls
+        self.is_cut = is_cut  # whether the program has several blocks
+        self.lines: list[tuple[str, float]] = []
         self.prelude: list[str] = []
-        self.prelude_origins: list[float] = []
-        self.names_by_text: dict[Hashable, str] = {}
+        self.names_by_text: dict[str, str] = {}
         self.names: dict[TensorDescription, str] = {}
         self.values: dict[int, tuple[str, Any]] = {}
         self.callers: dict[str, str] = {}
-        self.call_views: dict[TensorDescription, str] = {}
         self.counts: dict[str, int] = {}
-        self.taken: set[str] = set()
-        self.step: Step
+        self.taken = set(SCOPE)
+        self.numbers: dict[tuple[DType, bytes], Any] = {}
+        self.step: Step  # the current one: an op, and the layouts of its operands and result
         self.constants: Sequence[Any] | None = None
         self.origin: float = -1
 
@@ -186,34 +86,23 @@ class Emitter:
     def at(self, op: Op) -> None:
         """Attribute the next lines to an op, whose line in the user's file is shown above them."""
         self.origin = op.order
-        self.shared.code.locations[op.order] = op.location
+        self.code.locations[op.order] = op.location
 
-    def line(self, text: str, how: How = How.PARTS) -> None:
-        """Write a statement; `how` says how it writes its result."""
-        self.lines.append(text)
-        self.origins.append(self.origin)
-        self.shared.writing.add(how, self.writes_state)
-
-    @property
-    def writes_state(self) -> bool:
-        """Whether the step's result is a state."""
-        step = self.step
-        return not step.op.hands_on and any(out.base.kind == STATE for out in step.outs)
+    def line(self, text: str) -> None:
+        """Write a statement."""
+        self.lines.append((text, self.origin))
 
     def bind(self, value: Any, hint: str) -> str:
         """Bind a value that is known at compile time, and return its name."""
-        if isinstance(value, GLOBAL) and not getattr(value, "__closure__", None):
-            return self.shared.bind(value, hint, self.taken)
-        entry = self.values.get(id(value))
-        if entry is None:
-            number = 0
+        if id(value) not in self.values:
+            number = -1
             name = hint = variable(hint)
-            while name in self.taken or name in self.shared.scope:
+            while name in self.taken:
                 number += 1
                 name = f"{hint}_{number}"
             self.taken.add(name)
-            entry = self.values[id(value)] = (name, value)
-        return entry[0]
+            self.values[id(value)] = (name, value)
+        return self.values[id(value)][0]
 
     def new_name(self, hint: str) -> str:
         """Return a name that is new in the block."""
@@ -223,70 +112,45 @@ class Emitter:
     def part(self, array: str, description: TensorDescription, expression: str) -> str:
         """Return the name of a view of an array, created before calls if the array is fixed."""
         text = f"{array}{expression}"
-        if not self._is_lent(description):
-            return self.prepared(text, "part")
-        name = self.names_by_text.get(text)
-        if name is None:
-            name = self.names_by_text[text] = self.new_name("w")
-            self.line(f"{name} = {text}")
-        return name
+        return self._in_call(text) if self._is_lent(description) else self.prepared(text, "part")
+
+    def _in_call(self, expression: str) -> str:
+        """Return the name of an expression's value, which is evaluated in each call."""
+        if expression not in self.names_by_text:
+            name = self.names_by_text[expression] = self.new_name("w")
+            self.line(f"{name} = {expression}")
+        return self.names_by_text[expression]
 
     def prepared(self, expression: str, hint: str) -> str:
         """Return the name of an expression's value, which is evaluated before calls."""
-        name = self.names_by_text.get(expression)
-        if name is None:
+        if expression not in self.names_by_text:
             name = self.names_by_text[expression] = self.new_name(hint)
             self.prelude.append(f"{name} = {expression}")
-            self.prelude_origins.append(-1)
-        return name
-
-    def defined(self, name: str, lines: Sequence[str], origins: Sequence[float]) -> str:
-        """Define a function, given its lines from the parameters on, and return its name.
-
-        `name` is the prefix of the name; functions with equal lines are defined once.
-        """
-        key = tuple(lines)
-        function = self.names_by_text.get(key)
-        if function is None:
-            function = self.names_by_text[key] = self.new_name(f"{name}_")
-            self.prelude += [f"def {function}{lines[0]}", *lines[1:]]
-            self.prelude_origins += origins
-        return function
-
-    def mark(self, row: int, mark: Any) -> None:
-        """Write the call of a recorder at the end of a step, whose row is bound like an array."""
-        self.line(f"{self.bind(mark, 'mark')}({self.bind(row, 'row_number')})")
+        return self.names_by_text[expression]
 
     def number(self, value: Any, dtype: DType) -> str:
         """Return the name of a scalar as an array of a dtype without axes."""
-        return self.bind(self.shared.number(value, dtype), "number")
+        number = np.asarray(value).astype(dtype)
+        return self.bind(self.numbers.setdefault((dtype, number.tobytes()), number), "number")
 
-    def filled(self, number: str, length: int) -> str:
-        """Return the name of a row that repeats a scalar named by `number`."""
-        return self.prepared(f"{self.bind(np.full, 'full')}({length}, {number})", "row")
-
-    def note_threads(self) -> None:
-        """Record that a step uses several threads, during which BLAS is limited to one."""
-        self.bind(parallel_for, "parallel_for")
-
-    def row(self, value: Any, like: TensorDescription, axis: int = -1) -> str:
-        """Return the name of a row of a repeated scalar, as long as an axis, or of the scalar.
+    def row(self, value: Any, like: TensorDescription) -> str:
+        """Return the name of a row that repeats a scalar along the last axis, or of the scalar.
 
         NumPy computes maxima with a row several times faster than with a scalar.
         """
         number = self.number(value, like.dtype)
-        length = like.shape[axis] if like.shape else 0
-        return self.filled(number, length) if 1 < length <= LONGEST_ROW else number
+        length = like.shape[-1] if like.shape else 0
+        if not 1 < length <= LONGEST_ROW:
+            return number
+        return self.prepared(f"{self.bind(np.full, 'full')}({length}, {number})", "row")
 
     def name(self, description: TensorDescription) -> str:
         """Return the name of the array with a layout."""
         if self._is_lent(description):
             return self._caller_array(description)
-        name = self.names.get(description)
-        if name is None:
-            hint = LETTERS.get(description.base.kind, "v")
-            name = self.names[description] = self.new_name(hint)
-        return name
+        if description not in self.names:
+            self.names[description] = self.new_name(LETTERS.get(description.base.kind, "v"))
+        return self.names[description]
 
     def _is_lent(self, description: TensorDescription) -> bool:
         """Whether memory belongs to the caller and may differ between calls."""
@@ -298,19 +162,12 @@ class Emitter:
         buffer = description.base
         given = f"{LETTERS[buffer.kind]}{buffer.owner}"
         shape, dtype = self.lent[given]
-        whole = self.callers.get(given)
-        if whole is None:
-            whole = self.new_name(given[0]) if self.shared.is_cut else given
-            self.callers[given] = whole
-        if (description.shape, description.dtype) == (shape, dtype) and (
-            description.is_contiguous and not description.offset
-        ):
+        if given not in self.callers:
+            self.callers[given] = self.new_name(given[0]) if self.is_cut else given
+        whole = self.callers[given]
+        if description == contiguous(shape, dtype, buffer):
             return whole
-        name = self.call_views.get(description)
-        if name is None:
-            name = self.call_views[description] = self.new_name("w")
-            self.line(f"{name} = {self._view(description, whole, shape, dtype)}")
-        return name
+        return self._in_call(self._view(description, whole, shape, dtype))
 
     def _view(
         self, description: TensorDescription, whole: str, shape: tuple[int, ...], dtype: DType
@@ -328,15 +185,16 @@ class Emitter:
 
     def finish(self, signature: Sequence[str]) -> tuple[SourceBlock, list[float]]:
         """Return the function ``bind``, and the origin of each of its lines."""
-        values = [name for name, _ in self.values.values()]
-        head = [
-            "def bind(tensors, values):",
-            *([f"    [{', '.join(self.names.values())}] = tensors"] if self.names else ()),
-            *([f"    [{', '.join(values)}] = values"] if values else ()),
-            *(f"    {line}" for line in self.prelude),
-            f"    def run({', '.join(signature)}):",
+        names, values = self.names.values(), [name for name, _ in self.values.values()]
+        lines: list[tuple[str, float]] = [
+            ("def bind(tensors, values):", -1),
+            *([(f"    [{', '.join(names)}] = tensors", -1)] if names else ()),
+            *([(f"    [{', '.join(values)}] = values", -1)] if values else ()),
+            *((f"    {text}", -1) for text in self.prelude),
+            (f"    def run({', '.join(signature)}):", -1),
+            *((f"        {text}", origin) for text, origin in self.lines or [("pass", -1)]),
+            ("    return run", -1),
         ]
-        body = [f"        {line}" for line in self.lines] or ["        pass"]
-        before = [-1] * (len(head) - len(self.prelude) - 1)
-        origins = [*before, *self.prelude_origins, -1, *(self.origins or [-1]), -1]
-        return SourceBlock((*head, *body, "    return run"), tuple(self.names.values())), origins
+        return SourceBlock(tuple(text for text, _ in lines), tuple(names)), [
+            each for _, each in lines
+        ]

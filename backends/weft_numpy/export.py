@@ -28,7 +28,6 @@ from weft_numpy.emitter import SCOPE
 
 if TYPE_CHECKING:
     from weft.runtime.computation import Computation
-    from weft.runtime.program import Program
 
 _HEAD = '''\
 """A computation as a function, `call`, that needs NumPy alone.
@@ -41,18 +40,10 @@ States are kept between calls; a call is not safe in several threads.
 from __future__ import annotations
 
 import base64
+import functools
 import types
 
 {imports}
-'''
-
-_MEMORY = '''\
-class holding:
-    is_pending = False
-
-
-def raise_pending():
-    pass
 
 
 def _array(dtype, shape, text):
@@ -60,31 +51,18 @@ def _array(dtype, shape, text):
     return np.frombuffer(base64.b64decode(text), dtype).reshape(shape).copy()
 
 
-def _memory(size):
-    """Return memory that begins at a cache line."""
-    raw = np.zeros(size + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + size]
-
-
 def _argument(value, dtype, shape, name):
     """Return an argument as a contiguous array."""
     array = np.asarray(value)
     fits = np.can_cast(array.dtype, dtype, "same_kind") or not hasattr(value, "dtype")
     if not fits or array.shape != shape:
-        problem = f"{name} is {dtype} {shape}, and not {array.dtype} {array.shape}"
+        problem = f"{{name}} is {{dtype}} {{shape}}, and not {{array.dtype}} {{array.shape}}"
         raise ValueError(problem)
     return np.ascontiguousarray(array, dtype).reshape(shape)
 
 
 class _Axes(tuple):
-    """The axes of a tensor."""
-
-    @property
-    def shape(self):
-        return tuple([axis.length for axis in self])
-
-    lengths = shape
+    shape = lengths = property(lambda self: tuple([axis.length for axis in self]))
 
 
 def _axes(*axes):
@@ -93,14 +71,21 @@ def _axes(*axes):
 
 def _view(memory, shape, dtype, strides, offset):
     return np.ndarray(shape, dtype, memory, offset, strides)
+
+
+copyto, ndarray = np.copyto, np.ndarray
+holding = types.SimpleNamespace(is_pending=False)
+arena = np.zeros({arena}, "u1")
 '''
+
+_TAKEN = {"holding", "call", "run", "arena", *SCOPE, "types", "base64", "functools"}
+"""Names that the text gives a meaning of its own."""
 
 
 def export_source(computation: Computation, path: str | os.PathLike[str]) -> None:
     """Write a computation to a file; see `NumPyComputation.export_source`."""
-    program = computation.program
     try:
-        text = _Writer(computation, program).text()
+        text = _Writer(computation).text()
     except BackendError as error:
         problem = f"{computation.name} cannot be exported as source: {error.problem}"
         raise BackendError(problem) from None
@@ -109,10 +94,10 @@ def export_source(computation: Computation, path: str | os.PathLike[str]) -> Non
 
 
 class _Writer:
-    def __init__(self, computation: Computation, program: Program) -> None:
-        self.computation, self.program = computation, program
+    def __init__(self, computation: Computation) -> None:
+        self.computation, self.program = computation, computation.program
         self.bundle = Bundle()
-        self.bundle.taken |= {"holding", "raise_pending", "call", "arena", "types", "base64"}
+        self.bundle.taken |= _TAKEN
         self.buffers: dict[Any, str] = {}
         self.objects: dict[int, tuple[Any, str]] = {}
         self.data: list[str] = []
@@ -123,15 +108,10 @@ class _Writer:
         exchange = next(communications(graph), None)
         if exchange is not None:
             raise BackendError(exchange.explain("NumPy alone has no ranks to exchange with"))
-        for op in (*graph.inputs, *graph.outputs):
-            self.dtype(op.dtype)
-        linked = Linked(code, SCOPE, self.program.name)
-        names = {**SCOPE, **code.names}
-        listed = [
-            f"{name} = {self.value(value)}" for name, value in names.items() if name != "__name__"
-        ]
+        takes = [f"{harmless(_name(op))}: {op.dtype} {op.axes.shape}" for op in graph.inputs]
+        call = self.call()
         blocks = [
-            code.block_text(call)[0].replace("def bind(", f"def bind{number}(", 1)
+            "\n".join(line for line, _ in code.annotated(call)).replace("bind", f"bind{number}", 1)
             for number, call in enumerate(code.first_calls())
         ]
         bound = [
@@ -139,26 +119,21 @@ class _Writer:
             f"[{', '.join(map(self.value, call.values))}])"
             for call in code.calls
         ]
+        linked = Linked(code, SCOPE, self.program.name)
         if linked.join is None:
             run = f"run = {bound[0]}"
         else:
-            rows = [
-                f"{'    ' * rendered.depth}{rendered.text}" for rendered in linked.rendered_lines
-            ]
             listing = "".join(f"    {each},\n" for each in bound)
-            run = "\n".join([*rows, "", "", f"run = join([\n{listing}])"])
+            run = f"{linked.text}\n\n\nrun = join([\n{listing}])"
         head = _HEAD.format(
             name=harmless(self.computation.name),
             version=weft.__version__,
-            parameters=", ".join(
-                f"{harmless(_name(op))}: {op.dtype} {op.axes.shape}" for op in graph.inputs
-            )
-            or "nothing",
+            parameters=", ".join(takes) or "nothing",
             imports="\n".join(self.bundle.imports),
+            arena=self.program.arena_size,
         )
-        memory = f"arena = _memory({self.program.arena_size})"
-        parts = [head, _MEMORY, *self.bundle.texts, "\n".join([memory, *self.data])]
-        whole = "\n\n".join([*parts, "\n".join(listed), *blocks, run, self.call()]) + "\n"
+        data = "\n".join(self.data)
+        whole = "\n\n".join([head, *self.bundle.texts, data, *blocks, run, call]) + "\n"
         ast.parse(whole)
         return whole
 
@@ -166,16 +141,13 @@ class _Writer:
         """Return the function that users call."""
         graph = self.program.captured
         names = [f"a{number}" for number in range(len(graph.inputs))]
+        results = [f"r{number}" for number in range(len(graph.outputs))]
         lines = [f"def call({', '.join(names)}):"]
-        lines += [
-            f"    {name} = _argument({name}, {self.dtype(op.dtype)}, {op.axes.shape}, "
-            f"{_name(op)!r})"
-            for name, op in zip(names, graph.inputs, strict=True)
-        ]
-        results = []
-        for number, op in enumerate(graph.outputs):
-            results.append(f"r{number}")
-            lines.append(f"    r{number} = np.empty({op.axes.shape}, {self.dtype(op.dtype)})")
+        for name, op in zip(names, graph.inputs, strict=True):
+            form = f"{self.dtype(op.dtype)}, {op.axes.shape}, {_name(op)!r}"
+            lines.append(f"    {name} = _argument({name}, {form})")
+        for name, out in zip(results, graph.outputs, strict=True):
+            lines.append(f"    {name} = np.empty({out.axes.shape}, {self.dtype(out.dtype)})")
         lines.append('    with np.errstate(all="ignore"):')
         lines.append(f"        run({', '.join([*names, *results])})")
         rest = iter(results)
@@ -184,25 +156,22 @@ class _Writer:
         return "\n".join([*lines, f"    return {_structure(packed)}"])
 
     def view(self, tensor: TensorDescription) -> str:
-        base = tensor.base
-        memory = "arena" if base.kind == ARENA else self.buffer(base)
+        memory = "arena" if tensor.base.kind == ARENA else self.buffer(tensor.base)
         dtype = self.dtype(tensor.dtype)
         return f"_view({memory}, {tensor.shape}, {dtype}, {tensor.strides}, {tensor.offset})"
 
     def buffer(self, base: Any) -> str:
         """Return the name of the memory of a constant, or of a state with its present value."""
-        name = self.buffers.get(base.owner)
-        if name is None:
-            if base.kind == STATE:
-                value = self.computation.transformer.get_value(base.owner)
-            elif base.kind == CONSTANT:
-                value = base.owner.const
-            else:
+        if base.owner not in self.buffers:
+            if base.kind not in (STATE, CONSTANT):
                 raise BackendError("a block is bound to memory of the caller")
+            is_state = base.kind == STATE
+            get = self.computation.transformer.get_value
+            value = get(base.owner) if is_state else base.owner.const
             name = self.buffers[base.owner] = f"{base.kind}{len(self.buffers)}"
             raw = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
-            self.data += [f"{name} = _memory({raw.size})", f"{name}[...] = {_packed(raw)}"]
-        return name
+            self.data.append(f"{name} = {_packed(raw)}")
+        return self.buffers[base.owner]
 
     def dtype(self, dtype: Any) -> str:
         if dtype.kind == "V":
@@ -211,39 +180,33 @@ class _Writer:
 
     def value(self, value: Any) -> str:
         """Return the expression of a value that the program is bound to."""
+        if isinstance(value, np.generic | np.ndarray):
+            self.dtype(value.dtype)
+            return _packed(np.asarray(value)) + ("[()]" if isinstance(value, np.generic) else "")
+        if isinstance(value, float | complex) and not np.isfinite(value):
+            return f"{type(value).__name__}({str(value)!r})"
         if value is None or type(value) in (bool, int, float, complex, str, type(...)):
-            special = isinstance(value, float | complex) and not np.isfinite(value)
-            return f"{type(value).__name__}({str(value)!r})" if special else repr(value)
-        if isinstance(value, tuple | list) and type(value) in (tuple, list):
-            inner = ", ".join(map(self.value, value))
-            return (
-                f"({inner}{',' if len(value) == 1 else ''})"
-                if isinstance(value, tuple)
-                else f"[{inner}]"
-            )
+            return repr(value)
+        if type(value) in (tuple, list):
+            inner = "".join(f"{self.value(each)}, " for each in value)
+            return f"({inner})" if isinstance(value, tuple) else f"[{inner}]"
         if isinstance(value, slice):
             return f"slice{self.value((value.start, value.stop, value.step))}"
         if isinstance(value, np.dtype):
             return self.dtype(value)
-        if isinstance(value, np.generic | np.ndarray):
-            self.dtype(value.dtype)
-            text = _packed(np.asarray(value))
-            return f"{text}[()]" if isinstance(value, np.generic) else text
         if isinstance(value, functools.partial):
-            self.bundle.imports["import functools"] = None
             parts = map(self.value, (value.func, *value.args))
             words = [f"{name}={self.value(each)}" for name, each in value.keywords.items()]
             return f"functools.partial({', '.join([*parts, *words])})"
         if isinstance(value, Axes):
             return f"_axes({', '.join(repr((axis.length, axis.name)) for axis in value)})"
         if isinstance(value, Op):
-            return self.object(value, set())
+            return self.object(value, [])
         owner = getattr(value, "__self__", None)
         if isinstance(owner, Op):
-            return f"{self.object(owner, {value.__name__})}.{value.__name__}"
-        if hasattr(value, "_fields") and isinstance(value, tuple):
-            kind = type(value)
-            return f"{self.bundle.named(kind.__module__, kind.__name__)}{self.value(tuple(value))}"
+            return f"{self.object(owner, [value.__name__])}.{value.__name__}"
+        if isinstance(value, tuple):
+            return f"{self.function(type(value))}{self.value(tuple(value))}"
         return self.function(value)
 
     def function(self, value: Any) -> str:
@@ -263,21 +226,16 @@ class _Writer:
             return f"{module}.{name}"
         raise BackendError(f"it computes with {value!r:.100}, which has no source of its own")
 
-    def object(self, op: Op, methods: set[str]) -> str:
+    def object(self, op: Op, methods: list[str]) -> str:
         """Return the name of an object with what some methods of an op use of it."""
-        known = self.objects.get(id(op))
-        if known is None:
+        if id(op) not in self.objects:
             name = f"op{len(self.objects)}"
-            known = self.objects[id(op)] = (op, name)
-            line = f"{op.file_info}"
-            problem = (
-                f"def {name}_explain(problem):\n    return problem + {chr(10) + '  ' + line!r}"
-            )
-            self.data += [f"{name} = types.SimpleNamespace()", problem]
-            self.data.append(f"{name}.explain = {name}_explain")
-        name = known[1]
-        done: set[str] = {"explain"}
-        waiting = list(methods)
+            self.objects[id(op)] = (op, name)
+            where = repr(f"\n  {op.file_info}")
+            self.data.append(f"{name} = types.SimpleNamespace()")
+            self.data.append(f"{name}.explain = lambda problem: problem + {where}")
+        name = self.objects[id(op)][1]
+        done, waiting = {"explain"}, methods
         while waiting:
             attribute = waiting.pop()
             if attribute in done:
@@ -285,17 +243,11 @@ class _Writer:
             done.add(attribute)
             method = inspect.getattr_static(type(op), attribute, None)
             if inspect.isfunction(method):
-                self.bundle.imports["import functools"] = None
-                function = self.bundle.method(type(op), attribute)
-                text = f"functools.partial({function}, {name})"
-                waiting += _attributes_of_self(type(op), attribute)
+                text = f"functools.partial({self.bundle.method(type(op), attribute)}, {name})"
+                waiting += _attributes_of_self(method)
             elif attribute == "args":
-                parts = [
-                    f"types.SimpleNamespace(axes={self.value(arg.axes)}, "
-                    f"dtype={self.dtype(arg.dtype)})"
-                    for arg in op.args
-                ]
-                text = f"[{', '.join(parts)}]"
+                parts = [f"axes={self.value(a.axes)}, dtype={self.dtype(a.dtype)}" for a in op.args]
+                text = f"[{''.join(f'types.SimpleNamespace({part}), ' for part in parts)}]"
             else:
                 text = self.value(getattr(op, attribute))
             self.data.append(f"{name}.{attribute} = {text}")
@@ -306,23 +258,11 @@ def _name(parameter: Any) -> str:
     return str(parameter.source.label or parameter.source.name)
 
 
-def _attributes_of_self(kind: type, method: str) -> list[str]:
-    """Return the attributes of ``self`` that a method, and those of the same name above, use."""
-    attributes = []
-    for owner in kind.__mro__:
-        function = vars(owner).get(method)
-        if inspect.isfunction(function):
-            tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-            attributes += [
-                node.attr
-                for node in ast.walk(tree)
-                if isinstance(node, ast.Attribute)
-                and isinstance(node.value, ast.Name)
-                and node.value.id == "self"
-            ]
-            if "super()" not in ast.unparse(tree):
-                break
-    return attributes
+def _attributes_of_self(method: Any) -> list[str]:
+    """Return the attributes of ``self`` that a method uses."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(method)))
+    attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    return [each.attr for each in attributes if ast.unparse(each.value) == "self"]
 
 
 def _packed(array: np.ndarray[Any, Any]) -> str:

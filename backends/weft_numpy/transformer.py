@@ -17,28 +17,27 @@ from weft.ir.description import TensorDescription
 from weft.ir.graph import called_graphs
 from weft.ir.op import Op
 from weft.ir.target import Target
+from weft.kernels import FusedOp
 from weft.nn.spatial.convolutions import BilinearConvolutionOp
 from weft.plan.plan import ARENA, Step
 from weft.runtime.computation import Computation
 from weft.runtime.device import DeviceBufferStorage, DeviceTensor, host_view
+from weft.runtime.host_threads import requested_threads
 from weft.runtime.out_of_memory import note_largest_tensors
 from weft.runtime.program import Program
 from weft.runtime.transformer import Transformer
 from weft.support.backports import override
-from weft.support.interrupts import held, interruptible
+from weft.support.interrupts import held
 from weft.support.locks import cached_property
-from weft_numpy.blas_threads import blas
 from weft_numpy.blocks import Linked, ProgramCode
 from weft_numpy.code_serialization import deserialize, serialize
 from weft_numpy.codegen import CHUNK, ProgramWriter
 from weft_numpy.emitter import SCOPE
-from weft_numpy.machine import this_machine
 from weft_numpy.rules import rules
 from weft_numpy.rules.sliding import is_product
-from weft_numpy.thread_pool import parallel_for
 
 if TYPE_CHECKING:
-    from weft_numpy.kernels.fusible import Kernels
+    from weft_numpy.kernels.lowering import Kernels
 
 ALIGNMENT = 64
 """The alignment of memory in bytes: a cache line, and the widest vector register."""
@@ -145,18 +144,6 @@ class NumPyDeviceBufferStorage(DeviceBufferStorage):
         return NumPyDeviceTensor(self, description)
 
 
-class NumPyConstantStorage(NumPyDeviceBufferStorage):
-    """The buffer of a constant: the constant's own array."""
-
-    def __init__(self, transformer: Transformer, op: Op) -> None:
-        super().__init__(transformer, op.const.nbytes, f"constant {op.name}")
-        self.value = op.const
-
-    def allocate(self) -> None:
-        """Use the constant's own array."""
-        self.memory = _bytes_of(self.value)
-
-
 def _bytes_of(value: Any) -> np.ndarray[Any, Any]:
     array = np.ascontiguousarray(value).reshape(-1)
     return array.view(np.uint8) if array.size else np.empty(0, np.uint8)
@@ -208,7 +195,7 @@ class NumPyTransformer(Transformer):
 
     def __init__(self, *, threads: int | None = None, **options: Any) -> None:
         super().__init__(**options)
-        self.machine = this_machine(threads)
+        self._threads = requested_threads(threads)
         self.idle_arenas: list[Arena] = []
         self.moves = 0
         """How often the memory of a state has become another."""
@@ -217,14 +204,14 @@ class NumPyTransformer(Transformer):
     @property
     @override
     def threads(self) -> int:
-        return self.machine.threads
+        return self._threads
 
     @cached_property
     def kernels(self) -> Kernels:
         """The kernels of programs; imported on demand, since cached programs do not need them."""
-        from weft_numpy.kernels.fusible import Kernels
+        from weft_numpy.kernels.lowering import Kernels
 
-        return Kernels(self.machine)
+        return Kernels(self.threads)
 
     @cached_property
     def target(self) -> Target:
@@ -232,7 +219,7 @@ class NumPyTransformer(Transformer):
         return Target(
             name="numpy",
             supports=_supports,
-            fusible=_fusible,
+            fusible=self._fusible,
             max_kernel_values=256,
             takes_prologue=self._takes_prologue,
             alignment=ALIGNMENT,
@@ -253,8 +240,11 @@ class NumPyTransformer(Transformer):
         if "kernels" in vars(self):
             self.kernels.forget()
 
-    def _takes_prologue(self, product: Op) -> bool:
-        return self.kernels.takes_prologue(product)
+    def _fusible(self, op: Op) -> bool:
+        return self.kernels.fusible(op)
+
+    def _takes_prologue(self, op: Op) -> bool:
+        return self.kernels.takes_prologue(op)
 
     def _workspace(self, op: Op) -> int:
         return self.kernels.workspace(op)
@@ -271,7 +261,9 @@ class NumPyTransformer(Transformer):
 
     def constant_storage(self, op: Op) -> NumPyDeviceBufferStorage:
         """Return a buffer that uses the constant's own array."""
-        return NumPyConstantStorage(self, op)
+        storage = self.device_buffer_storage(op.const.nbytes, f"constant {op.name}")
+        storage.initial = op
+        return storage
 
     def set_constant(self, tensor: DeviceTensor, op: Op) -> None:
         """Do nothing: the buffer is the constant's own array."""
@@ -291,12 +283,12 @@ class NumPyTransformer(Transformer):
         self, program: Program, ordered_ops: Sequence[Step], name: str
     ) -> Callable[..., None]:
         """Generate, compile and return a function."""
-        code = ProgramWriter(program, self.kernels).write(ordered_ops, rules.find)
-        return self._runner(program, self._linked(program, code))
+        code = ProgramWriter(program, self.kernels).write(ordered_ops)
+        return self._runner(program, code)
 
     @override
     def code_options(self) -> Sequence[Any]:
-        return [self.machine, CHUNK, [(kind, rules[kind]) for kind in rules]]
+        return [self.threads, CHUNK, [(kind, rules[kind]) for kind in rules]]
 
     @override
     def export(self, program: Program, serializer: Serializer) -> Any:
@@ -304,16 +296,13 @@ class NumPyTransformer(Transformer):
 
     def restore(self, program: Program, deserializer: Deserializer) -> Callable[..., None]:
         """Compile generated code and return the function."""
-        return self._runner(program, self._linked(program, deserialize(deserializer)))
+        return self._runner(program, deserialize(deserializer))
 
-    def _linked(self, program: Program, code: ProgramCode) -> Linked:
-        """Compile code and attach it to a program."""
+    def _runner(self, program: Program, code: ProgramCode) -> Callable[..., None]:
+        """Return a function that runs a program in an arena of its own for each concurrent call."""
         program.code, program.source = code, code.listing
         program.source_locations = code.listed_locations
-        return Linked(code, SCOPE, program.name)
-
-    def _runner(self, program: Program, linked: Linked) -> Callable[..., None]:
-        """Return a function that runs a program in an arena of its own for each concurrent call."""
+        linked = Linked(code, SCOPE, program.name)
         key = program.name
         take, give = self.idle_arenas.pop, self.idle_arenas.append
 
@@ -340,25 +329,23 @@ class NumPyTransformer(Transformer):
         """Return a large enough arena, with the program bound to it."""
         with self.state_lock:
             self.require_open()  # it may have been closed since the call began
-            self._own_updated(program)
+            for state, _ in program.captured.updates:  # they have memory that is not shared
+                tensor = self.state_tensors.get(state)
+                if tensor is not None:
+                    assert isinstance(tensor.storage, NumPyDeviceBufferStorage)
+                    tensor.storage.own()
             needed = program.arena_size
             if arena is None or arena.storage.bytes < needed:
                 arena = self._new_arena(needed, replaced=arena)
             if arena.moves != self.moves:
                 arena.runners.clear()
                 arena.moves = self.moves
-            array = partial(self._array, program=program, arena=arena)
-            whole = _interrupt_safe(linked.bound(array), program)
-            arena.runners[program.name] = partial(arena.context.run, whole)
+            run = linked.bound(partial(_array, program.storages, arena.storage))
+            if program.captured.updates:
+                # An interrupt waits until all states are new; others end a call between steps.
+                run = partial(held, run)
+            arena.runners[program.name] = partial(arena.context.run, run)
             return arena
-
-    def _own_updated(self, program: Program) -> None:
-        """Give states that a program writes memory that is not shared."""
-        for state, _ in program.captured.updates:
-            tensor = self.state_tensors.get(state)
-            if tensor is not None:
-                assert isinstance(tensor.storage, NumPyDeviceBufferStorage)
-                tensor.storage.own()
 
     def _new_arena(self, needed: int, replaced: Arena | None) -> Arena:
         """Return an arena in the transformer's memory if that is free and large enough.
@@ -380,35 +367,14 @@ class NumPyTransformer(Transformer):
         self._arenas.add(arena)
         return arena
 
-    def _array(
-        self, description: TensorDescription, program: Program, arena: Arena
-    ) -> np.ndarray[Any, Any]:
-        in_arena = description.base.kind == ARENA
-        storage = arena.storage if in_arena else program.storages[description.base]
-        tensor = storage.device_tensor(description)
-        assert isinstance(tensor, NumPyDeviceTensor)
-        return tensor.array
 
-
-def _interrupt_safe(whole: Callable[..., None], program: Program) -> Callable[..., None]:
-    """Return the function that runs a program, with interrupts deferred where necessary.
-
-    Programs that write no state can be interrupted between steps, but not while threads run one.
-    """
-    shares_work = parallel_for in program.code.names.values()
-    if shares_work:
-        inside = whole if program.captured.updates else partial(interruptible, whole)
-        whole = partial(blas.during, inside)
-    return partial(held, whole) if shares_work or not program.code.is_atomic else whole
-
-
-def _fusible(op: Op) -> bool:
-    from weft_numpy.kernels.fusible import fusible
-
-    return fusible(op)
+def _array(storages: Any, arena: Any, tensor: TensorDescription) -> Any:
+    """Return the array with a layout in an arena, or in a program's other memory."""
+    storage = arena if tensor.base.kind == ARENA else storages[tensor.base]
+    return storage.device_tensor(tensor).array
 
 
 def _supports(op: Op) -> bool:
     if isinstance(op, BilinearConvolutionOp) and is_product(op):
         return False
-    return rules.find(type(op)) is not None
+    return isinstance(op, FusedOp) or rules.find(type(op)) is not None

@@ -19,9 +19,7 @@ from weft.ops.reductions.reduction import ReductionOp
 from weft.passes.interface import GraphPass
 from weft.plugins.entrypoints import DEFAULT_PIPELINE
 from weft.testing.reference import evaluate
-from weft_numpy.kernels.fusible import fusible
-from weft_numpy.kernels.lowering import lower
-from weft_numpy.machine import Machine
+from weft_numpy.kernels.lowering import Kernels, lower
 
 BEFORE = [name for name in DEFAULT_PIPELINE if name not in ("fusion", "layout", "dead-code")]
 
@@ -34,7 +32,7 @@ class OneKernel(GraphPass):
         for op in graph.ops:
             shows_operand = type(op).view is not Op.view and op.args[0] not in ops
             if op.args and not shows_operand:
-                assert fusible(op), "the graph is not one kernel"
+                assert Kernels.fusible(op), "the graph is not one kernel"
                 ops.append(op)
         root = next(
             (op for op in ops if isinstance(op, MatmulOp | ReductionOp)), max(ops, key=_size)
@@ -76,12 +74,16 @@ def compiled(build: Callable[..., Any], shapes: Sequence[Any], dtype: str, **opt
     return transformer.computation(build(*parameters), *parameters)
 
 
-def kinds_of(computation: Any, machine: Machine) -> list[str]:
-    """Return how each kernel of a computation runs, as the names of classes."""
-    return [
-        type(lower(op.kernel, [planned_layout(arg) for arg in op.args], (), machine)).__name__
+def kinds_of(computation: Any) -> list[str]:
+    """Return how each kernel of a computation runs: in one loop, in sweeps, or at once."""
+    lowered = [
+        lower(op.kernel, [planned_layout(arg) for arg in op.args], (), 2)
         for op in computation.program.graph.ops
         if isinstance(op, FusedOp)
+    ]
+    return [
+        "sweeps" if each.is_swept else "loop" if each.tiling.count > 1 else "at once"
+        for each in lowered
     ]
 
 

@@ -11,21 +11,17 @@ from hypothesis import strategies as st
 import weft
 from weft.nn.spatial.geometry import Sliding
 from weft_numpy import sliding
-from weft_numpy.machine import Machine
 from weft_numpy.rules import sliding as rules
 
 TOLERANCES = {"float64": 1e-11, "float32": 1e-4, "float16": 2e-2, "complex64": 1e-4, "int32": 0}
 
 
-def computed(
-    op: Any, arrays: Any, threads: int = 1, cached: int = 1 << 20, least: int = 256
-) -> Any:
+def computed(op: Any, arrays: Any, cached: int = 1 << 20, least: int = 256) -> Any:
     """Compute an op in blocks that fit `cached` bytes, in memory that holds anything before."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sliding, "CACHED", cached)
         patch.setattr(sliding, "LEAST_COLUMNS", least)
-        patch.setattr(rules, "MIN_THREADED_BLOCKS", 0)
-        found = rules.work_of(op, Machine(threads, 1 << 20))
+        found = rules.work_of(op)
         assert found is not None
         kind, arguments = found
         work: Any = kind(*arguments)
@@ -74,7 +70,6 @@ def geometries(draw: Any) -> tuple[Sliding, tuple[int, ...]]:
 
 
 BLOCKS = {
-    "threads": st.sampled_from((1, 2, 3)),
     "cached": st.sampled_from((1 << 20, 1 << 12, 64)),
     "least": st.sampled_from((1, 16, 256)),
 }

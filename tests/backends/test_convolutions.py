@@ -13,7 +13,6 @@ from sliding_work import (
     BLOCKS,
     TOLERANCES,
     check,
-    computed,
     geometries,
     numbers,
     placeholder,
@@ -79,15 +78,6 @@ def test_what_is_not_finite_stays_in_its_windows(value: float, stride: int, padd
         check(filters, (spoiled, delta))
     w[3, 2, 0, 2] = value
     check(images, (delta, w))
-
-
-def test_sums_over_images_do_not_depend_on_how_threads_run() -> None:
-    *_, op = two_dimensional((16, 4, 12, 12), (16, 4, 3, 3))
-    arrays = [numbers(i, arg.axes.shape, "float32") for i, arg in enumerate(op.args)]
-    options: Any = {"threads": 3, "cached": 1 << 12, "least": 16}
-    first = computed(op, arrays, **options)
-    for _ in range(5):
-        np.testing.assert_array_equal(computed(op, arrays, **options), first)
 
 
 def test_a_convolution_that_is_a_matrix_product_becomes_one() -> None:

@@ -1,139 +1,112 @@
-"""The values of a kernel as arrays over a collapsed iteration domain."""
+"""The values of a kernel as arrays with one axis for each dimension of its iteration domain."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from math import prod
-from typing import NamedTuple
 
 from weft.ir.description import TensorDescription, contiguous
 from weft.ir.dtypes import DType
-from weft.ir.op import Op
 from weft.kernels import VIEWS, IndexingMap, Kernel, Operand
-from weft.kernels.collapse import collapse
 from weft.ops.products.linalg import MatmulOp
-from weft.ops.reductions.reduction import ReductionOp
-from weft_numpy.kernels.tiling import CONTRACTED
 
-BLAS_ROW = 1024
-"""The longest row, in elements, that BLAS sums at once; longer rows are split.
+CONTRACTED = -1
+"""The contracted dimension of a matrix product, which is not in the iteration domain.
+
+Values of a prologue vary along it, and have an axis for it instead of the last one.
 """
 
 
-class Dimension(NamedTuple):
-    """One dimension of the collapsed domain.
-
-    Attributes
-    ----------
-    axes
-        The dimensions of the kernel's domain that it collapses, contiguous with each other.
-    length
-        Its length.
-    stride
-        How many steps along the last of `axes` one step along it is.
-    """
-
-    axes: tuple[int, ...]
-    length: int
-    stride: int = 1
-
-
 class KernelValues:
-    """The values of a kernel over dimensions that are collapsed where strides allow.
+    """The values of a kernel; along dimensions where one is invariant, its array has length 1.
 
-    Each value is an array with one axis per dimension, of length 1 where it is invariant.
-
-    Attributes
-    ----------
-    dimensions
-        The collapsed iteration domain.
-    reduced
-        The dimensions that reductions run over.
-    operands, results
-        The layouts of the arrays that are read and written, with an axis per dimension.
-    sources
-        For each value the value that holds its elements: itself, unless it is a view.
-    varying
-        For each value the dimensions along which it varies; along the others it is invariant.
-    product, contracted
-        The matrix product over the last two dimensions, if any, and its contracted length.
-    before_product
-        The prologue of the product: its instructions, and the operands they read by row.
-    shared
-        For each result the operands whose memory it may reuse.
+    For each value `sources` has the one that holds its elements, itself unless it is a view, and
+    `varying` the dimensions along which it varies; for each result `shared` has the operands whose
+    memory it may reuse.
     """
 
     def __init__(
-        self,
-        kernel: Kernel,
-        args: Sequence[TensorDescription],
-        preserved: Collection[int] = (),
-        collapses: bool = False,
+        self, kernel: Kernel, args: Sequence[TensorDescription], preserved: Collection[int] = ()
     ) -> None:
         """Take the operands' layouts; those in `preserved` are never overwritten."""
-        self.kernel = kernel
+        self.kernel, self.lengths = kernel, kernel.domain
+        self.reduced = frozenset(kernel.reduced)
+        product = kernel.product
+        self.contracted = 0 if product is None else product.op.args[0].axes.shape[-1]
+        factors = () if product is None else product.args
+        read = {arg for each in kernel.prologue for arg in each.args}
+        before = {number for number in read if kernel.values[number].places}
+        self._matrices = {number for number in before.union(factors) if number < len(args)}
+        self._repeated: dict[int, frozenset[int]] = {}
         outs = [contiguous(axes.shape, dtype) for axes, dtype in kernel.result_types]
-        self.dimensions = _dimensions(kernel, self._mapped(args, outs), collapses)
-        self.lengths = tuple(each.length for each in self.dimensions)
-        self.product = kernel.product
-        self.contracted = 0 if self.product is None else self.product.op.args[0].axes.shape[-1]
-        self.before_product = _before_product(kernel)
-        factors = () if self.product is None else self.product.args
-        self._matrices = self.before_product.union(factors) & {*range(len(args))}
-        self.reduced = frozenset(
-            number
-            for number, each in enumerate(self.dimensions)
-            if not set(each.axes).isdisjoint(kernel.reduced)
-        )
         self.set_layouts(args, outs)
         self.sources: list[int] = list(range(len(args)))
-        self.varying: list[frozenset[int]] = [_varying(array) for array in self.operands]
-        if self.product is not None:
-            for number, gap in zip(factors, (-1, -2), strict=True):
-                if number in self._matrices:
-                    self.varying[number] -= {len(self.lengths) + gap}
-        for number in self.before_product & self._matrices:
-            along = self.varying[number] - {len(self.lengths) - 1}
-            self.varying[number] = along | {CONTRACTED}
         for each in kernel.body:
-            self._add(each.op, each.args)
+            first = self.sources[each.args[0]] if isinstance(each.op, VIEWS) else len(self.sources)
+            self.sources.append(first)
+        self.varying = list(map(varying, self.operands))
+        last = len(self.lengths) - 1
+        for number in before.intersection(self._matrices):
+            if last in self.varying[number]:
+                self.varying[number] ^= {last, CONTRACTED}
+        for number, dimension in zip(factors, (last, last - 1), strict=False):
+            if number < len(args):
+                self.varying[number] -= {dimension}
+        self._add_values()
+        self.set_layouts(args, outs)
         self.shared = [
             {n for n in range(len(args)) if n not in preserved and kernel.may_overwrite(index, n)}
             for index in range(len(outs))
         ]
 
-    def _mapped(
-        self, args: Sequence[TensorDescription], outs: Sequence[TensorDescription]
-    ) -> list[tuple[TensorDescription, IndexingMap]]:
-        """Return the layout and the indexing map of each operand and result."""
-        kernel = self.kernel
-        computed = [kernel.instruction(number).places for number in kernel.outputs]
-        places = [*(each.places for each in kernel.operands), *computed]
-        return list(zip((*args, *outs), places, strict=True))
-
     def set_layouts(
         self, args: Sequence[TensorDescription], outs: Sequence[TensorDescription]
     ) -> None:
         """Set the addresses of operands and results; their strides are known from the start."""
-        arrays = [self._array(n, *each) for n, each in enumerate(self._mapped(args, outs))]
-        self.operands, self.results = arrays[: len(args)], arrays[len(args) :]
+        kernel = self.kernel
+        places = [each.places for each in kernel.operands]
+        self.operands = list(map(self._array, args, places, range(len(args))))
+        places = [kernel.instruction(number).places for number in kernel.outputs]
+        self.results = list(map(self._array, outs, places))
 
-    def _add(self, op: Op, args: tuple[int, ...]) -> None:
-        number = len(self.sources)
-        sources = [self.sources[arg] for arg in args]
-        varying = frozenset().union(*(self.varying[arg] for arg in sources))
-        if isinstance(op, ReductionOp):
-            # Also where the operand is broadcast: tiles must not count one element several times.
-            varying = frozenset(range(len(self.lengths))) - self.reduced
-        elif isinstance(op, MatmulOp):
-            varying = (varying - {CONTRACTED}) | {len(self.lengths) - 2, len(self.lengths) - 1}
-        self.sources.append(sources[0] if isinstance(op, VIEWS) else number)
-        self.varying.append(varying)
+    def _array(
+        self, layout: TensorDescription, places: IndexingMap, number: int = -1
+    ) -> TensorDescription:
+        """Return a layout with an axis per dimension.
 
-    @property
-    def largest(self) -> int:
-        """The elements of the domain, or of a prologue's value if that is larger."""
-        return max([prod(self.lengths), *map(self.size, self.before_product)])
+        The matrices of a product, and of its prologue, keep their rows and columns.
+        """
+        shape, strides = [1] * len(self.lengths), [0] * len(self.lengths)
+        for place, length, step in zip(places, layout.shape, layout.strides, strict=True):
+            # An operand that is broadcast in memory is one without that dimension.
+            if place is not None and (step or not length):
+                shape[place], strides[place] = length, step
+        for place in self._repeated.get(number, ()):
+            shape[place] = self.lengths[place]
+        if number in self._matrices:
+            shape[-2:], strides[-2:] = layout.shape[-2:], layout.strides[-2:]
+        return TensorDescription(
+            tuple(shape), layout.dtype, tuple(strides), layout.offset, layout.base
+        )
+
+    def _add_values(self) -> None:
+        """Find where values vary: what is reduced does along all reduced dimensions.
+
+        So tiles count each of its elements as often as a reduction does.
+        """
+        first, body = len(self.operands), self.kernel.body
+        reduced = frozenset(axis for axis in self.reduced if self.lengths[axis] != 1)
+        counted = {self.sources[each.args[0]] for each in body if each.is_reduction}
+        for number in counted.intersection(range(first)):
+            self._repeated[number] = reduced - self.varying[number]
+            self.varying[number] |= reduced
+        for number, each in enumerate(body, first):
+            found = frozenset().union(*(self.varying[self.sources[arg]] for arg in each.args))
+            if each.is_reduction:
+                found -= self.reduced
+            elif isinstance(each.op, MatmulOp):
+                matrix = range(len(self.lengths) - 2, len(self.lengths))
+                found = found - {CONTRACTED} | {axis for axis in matrix if self.lengths[axis] != 1}
+            self.varying.append(found | reduced if number in counted else found)
 
     @property
     def computed(self) -> list[int]:
@@ -146,76 +119,12 @@ class KernelValues:
         value = self.kernel.values[number]
         return value.dtype if isinstance(value, Operand) else value.op.dtype
 
-    def size(self, number: int) -> int:
-        """Return the number of distinct elements of a value."""
-        varying = self.varying[number]
-        return prod(self.contracted if n == CONTRACTED else self.lengths[n] for n in varying)
-
-    def _array(
-        self, number: int, layout: TensorDescription, places: IndexingMap
-    ) -> TensorDescription:
-        """Return a layout with an axis per dimension.
-
-        The matrices of a product, and of its prologue, keep their rows and columns.
-        """
-        steps = {
-            place: step
-            for place, length, step in zip(places, layout.shape, layout.strides, strict=True)
-            if place is not None and length != 1 and (step or not length)
-        }
-        shape, strides = [1] * len(self.lengths), [0] * len(self.lengths)
-        for axis, each in enumerate(self.dimensions):
-            if each.axes[-1] in steps:
-                shape[axis], strides[axis] = each.length, steps[each.axes[-1]] * each.stride
-        if number in self._matrices:
-            shape[-2:], strides[-2:] = layout.shape[-2:], layout.strides[-2:]
-        return TensorDescription(
-            tuple(shape), layout.dtype, tuple(strides), layout.offset, layout.base
-        )
+    def shape(self, along: Collection[int], lengths: Sequence[int]) -> tuple[int, ...]:
+        """Return the shape of a value that varies along some dimensions of a domain or a tile."""
+        shape = [length if axis in along else 1 for axis, length in enumerate(lengths)]
+        return (*shape[:-1], self.contracted) if CONTRACTED in along else tuple(shape)
 
 
-def _varying(array: TensorDescription) -> frozenset[int]:
+def varying(array: TensorDescription) -> frozenset[int]:
+    """Return the axes of an array with more or less than one element."""
     return frozenset(axis for axis, length in enumerate(array.shape) if length != 1)
-
-
-def _dimensions(
-    kernel: Kernel, mapped: Sequence[tuple[TensorDescription, IndexingMap]], collapses: bool
-) -> tuple[Dimension, ...]:
-    """Return the dimensions of a kernel; rows and columns of a matrix product stay apart."""
-    domain = kernel.domain
-    if not collapses:
-        return tuple(Dimension((axis,), length) for axis, length in enumerate(domain))
-    matrix = () if kernel.product is None else (len(domain) - 2, len(domain) - 1)
-    outer = domain[: matrix[0]] if matrix else domain
-    strides = []
-    for layout, places in mapped:
-        steps = dict(zip(places, zip(layout.shape, layout.strides, strict=True), strict=True))
-        along = [steps.get(axis, (1, 0)) for axis in range(len(outer))]
-        strides.append([0 if length == 1 else step for length, step in along])
-    is_reduced = [axis in kernel.reduced for axis in range(len(outer))]
-    groups = [*collapse(outer, is_reduced, strides), *((axis,) for axis in matrix)]
-    dimensions = [Dimension(group, prod(domain[axis] for axis in group)) for group in groups]
-    if not dimensions:
-        return ()
-    last = dimensions.pop()
-    is_long_row = last.axes[-1] in kernel.reduced and last.length > BLAS_ROW and not matrix
-    return (*dimensions, *(_split_row(last) if is_long_row else (last,)))
-
-
-def _split_row(row: Dimension) -> tuple[Dimension, ...]:
-    """Return a long dimension split into equal rows for BLAS, if its length has such a divisor."""
-    for length in range(BLAS_ROW, BLAS_ROW // 8, -1):
-        if row.length % length == 0:
-            return (
-                Dimension(row.axes, row.length // length, length),
-                Dimension(row.axes, length),
-            )
-    return (row,)
-
-
-def _before_product(kernel: Kernel) -> frozenset[int]:
-    """Return the prologue's values that vary by row and contracted index; no scalars."""
-    first = len(kernel.operands)
-    computed = range(first, first + len(kernel.prologue))
-    read = {arg for each in kernel.prologue for arg in each.args}
-    return frozenset(number for number in read.union(computed) if kernel.values[number].places)

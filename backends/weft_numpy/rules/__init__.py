@@ -1,16 +1,14 @@
 """Lowering rules of ops to NumPy calls with given output memory; a module for each family."""
 
 from weft_numpy.rules import (  # noqa: F401
-    decompositions,
     effects,
     elementwise,
-    functions,
-    fused,
     gathering,
     movement,
     products,
     random,
     reduction,
+    references,
     sliding,
     sorting,
 )

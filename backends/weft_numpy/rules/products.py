@@ -17,8 +17,6 @@ def matmul_rule(op: Op, emit: Emitter) -> None:
 
     Floats of 16 bits, which BLAS lacks, are multiplied in float32, which is also far faster.
     """
-    if emit.shared.kernels.needs_single_thread(op):
-        emit.note_threads()
     matmul = emit.bind(np.matmul, "matmul")
     x, y = emit.args
     wide = dtypes.accumulator_dtype(op.dtype)

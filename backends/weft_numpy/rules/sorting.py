@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from weft.ir import dtypes
 from weft.ir.description import TensorDescription
-from weft.ir.op import Op
 from weft.ops.reductions import cumulative, sorting
 from weft_numpy.emitter import Emitter
+from weft_numpy.rules.references import reference_rule
 from weft_numpy.rules.table import rules
-
-
-@rules.on_type(sorting.ArgsortOp, sorting.SearchSortedOp)
-def index_rule(op: Op, emit: Emitter) -> None:
-    """Call the reference, since NumPy's function has no output argument."""
-    reference = emit.bind(op.reference, type(op).__name__.removesuffix("Op").lower())
-    emit.line(f"copyto({emit.out}, {reference}({', '.join(emit.args)}))")
 
 
 @rules.on_type(sorting.SortOp)
@@ -22,7 +15,7 @@ def sort_rule(op: sorting.SortOp, emit: Emitter) -> None:
     """Sort the result in place; for descending order a reversed view of it."""
     if op.dtype.kind == "V":
         # The order of NumPy's bfloat16 does not know NaN.
-        index_rule(op, emit)
+        reference_rule(op, emit)
         return
     emit.line(f"copyto({emit.out}, {emit.args[0]})")
     seen = _part(emit, emit.out, emit.step.out, op.position, "::-1" if op.descending else "")

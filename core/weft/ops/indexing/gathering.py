@@ -82,16 +82,17 @@ class IndexedOp(TensorOp):
         )
 
     def places(self, indices: Array) -> Any:
-        """Return the indices in the dtype of NumPy's indexing.
+        """Return the indices in the dtype of NumPy's indexing, as a C-contiguous array.
 
-        Raises IndexOutOfRange, with the user's line, for an index out of range.
+        NumPy assigns in memory order, so the last update in row-major order wins. Raises
+        IndexOutOfRange, with the user's line, for an index out of range.
         """
         indices = np.asarray(indices)
         try:
             self._check(indices)
         except IndexOutOfRange as error:
             raise IndexOutOfRange(self.explain(error.problem)) from None
-        return indices.astype(np.intp, copy=False)
+        return np.asarray(indices, np.intp, order="C")
 
 
 class TakeOp(IndexedOp):
@@ -201,13 +202,6 @@ class ScatterOp(IndexedOp, CompositeOp):
         """The dtype of the reduction."""
         narrow = dtypes.is_float(self.dtype) and self.dtype.itemsize == 2
         return dtypes.float32 if narrow and self.reduction != "set" else self.dtype
-
-    def places(self, indices: Array) -> Any:
-        """Return the indices for NumPy, as a C-contiguous array.
-
-        NumPy assigns in memory order, so the last update in row-major order wins.
-        """
-        return np.asarray(super().places(indices), order="C")
 
     @override
     def reference(self, x: Array, indices: Array, updates: Array) -> Any:
