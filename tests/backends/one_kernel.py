@@ -19,7 +19,6 @@ from weft.ops.reductions.reduction import ReductionOp
 from weft.passes.interface import GraphPass
 from weft.plugins.entrypoints import DEFAULT_PIPELINE
 from weft.testing.reference import evaluate
-from weft_numpy.kernels.loops import Sweeps
 from weft_numpy.kernels.lowering import fusible, lower
 
 BEFORE = [name for name in DEFAULT_PIPELINE if name not in ("fusion", "layout", "dead-code")]
@@ -83,11 +82,7 @@ def kinds_of(computation: Any) -> list[str]:
         if isinstance(op, FusedOp)
     ]
     return [
-        "sweeps"
-        if isinstance(each, Sweeps)
-        else "loop"
-        if each.loop.tiling.count > 1
-        else "at once"
+        "sweeps" if each.is_swept else "loop" if each.tiling.count > 1 else "at once"
         for each in lowered
     ]
 

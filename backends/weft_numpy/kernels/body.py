@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from itertools import accumulate
 from math import prod
 from typing import NamedTuple
-
-import numpy as np
 
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import DType
@@ -16,7 +14,7 @@ from weft.plan.plan import Step
 from weft_numpy.emitter import Emitter
 from weft_numpy.kernels.kernel_values import KernelValues
 from weft_numpy.kernels.tiling import Tiling
-from weft_numpy.rules.reduction import COUNTING, REDUCTIONS, write_reduction
+from weft_numpy.rules.reduction import REDUCTIONS, write_reduction
 from weft_numpy.rules.table import rules
 
 LINE = 64
@@ -37,11 +35,14 @@ class Slot(NamedTuple):
 
 
 class Arrays(NamedTuple):
-    """The layouts of the arrays of a body: values from outside, results by index, and slots."""
+    """Functions that return the layouts of the arrays of a body.
 
-    values: Mapping[int, TensorDescription]
-    results: Mapping[int, TensorDescription]
-    slots: Mapping[Slot, TensorDescription]
+    They take a value that is not computed in the body, a result by its index, and a slot.
+    """
+
+    value: Callable[[int], TensorDescription]
+    result: Callable[[int], TensorDescription]
+    slot: Callable[[Slot], TensorDescription]
 
 
 class Body:
@@ -159,15 +160,11 @@ class Body:
         """Return scratch memory for a value: the smallest free block that fits, or a larger one."""
         slot = Slot(0, *self._form(number))
         wanted = aligned(prod(self.shape(slot)) * slot.dtype.itemsize)
-        fitting = [block for block in self._free if self.sizes[block] >= wanted]
-        if fitting:
-            block = min(fitting, key=self.sizes.__getitem__)
-        elif self._free:
-            block = max(self._free, key=self.sizes.__getitem__)
-        else:
-            block = len(self.sizes)
+        if not self._free:
+            self._free.append(len(self.sizes))
             self.sizes.append(0)
-            self._free.append(block)
+        rest = {block: self.sizes[block] - wanted for block in self._free}
+        block = min(rest, key=lambda block: (rest[block] < 0, abs(rest[block])))
         self._free.remove(block)
         self.sizes[block] = max(self.sizes[block], wanted)
         return slot._replace(block=block)
@@ -182,34 +179,21 @@ class Body:
         offsets = list(accumulate(self.sizes, initial=0))
         return {slot: offsets[slot.block] for slot in self.homes.values() if isinstance(slot, Slot)}
 
-    @property
-    def taken(self) -> list[int]:
-        """The values that are read and not computed here."""
-        read = [arg for number in self.numbers for arg in self.read(number)]
-        read += [source for _, source in self.copies]
-        return [number for number in dict.fromkeys(read) if number not in self.place]
-
-    @property
-    def written(self) -> list[int]:
-        """The results that are written, by their index."""
-        homes = [home for home in self.homes.values() if isinstance(home, int)]
-        return list(dict.fromkeys([*homes, *(index for index, _ in self.copies)]))
-
     def write(self, emit: Emitter, arrays: Arrays) -> None:
         """Write the code of the body."""
         for number in self.numbers:
             self._write_one(emit, arrays, number)
         for index, source in self.copies:
             emit.at(self.kernel.instruction(self.kernel.outputs[index]).op)
-            target, layout = arrays.results[index], self.array(arrays, source)
+            target, layout = arrays.result(index), self.array(arrays, source)
             emit.line(f"{emit.name(target)}[...] = {emit.name(layout)}")
 
     def array(self, arrays: Arrays, number: int) -> TensorDescription:
         """Return the layout of a value."""
         home = self.homes.get(number)
         if home is None:
-            return arrays.values[number]
-        return arrays.slots[home] if isinstance(home, Slot) else arrays.results[home]
+            return arrays.value(number)
+        return arrays.slot(home) if isinstance(home, Slot) else arrays.result(home)
 
     def _write_one(self, emit: Emitter, arrays: Arrays, number: int) -> None:
         op = self.kernel.instruction(number).op
@@ -217,31 +201,8 @@ class Body:
         args = [self.array(arrays, arg) for arg in self.read(number)]
         out = self.array(arrays, number)
         if type(op) in REDUCTIONS:
-            name, (source,) = emit.name(args[0]), args
-            reduced = sorted(self.values.reduced)
-            if isinstance(op, COUNTING) and any(
-                source.shape[n] != self.tiling.tile[n] for n in reduced
-            ):
-                name, source = self._repeated(emit, name, source)
-            write_reduction(emit, op, (name, source), reduced, out, keepdims=True)
+            write_reduction(emit, op, args[0], sorted(self.values.reduced), out, keepdims=True)
             return
         operands = self.kernel.operands
         known = [operands[n].constant if n < len(operands) else None for n in self.read(number)]
         emit.emit_step(Step(op, (out,), tuple(args)), rules[type(op)], known)
-
-    def _repeated(
-        self, emit: Emitter, name: str, source: TensorDescription
-    ) -> tuple[str, TensorDescription]:
-        """Return a view of an array that counts its elements along all reduced dimensions."""
-        reduced, tile = self.values.reduced, self.tiling.tile
-        shape = [tile[n] if n in reduced else each for n, each in enumerate(source.shape)]
-        strides = [
-            step if length == n else 0
-            for n, length, step in zip(shape, source.shape, source.strides, strict=True)
-        ]
-        texts = [
-            "j - i" if n == self.tiling.axis and n in reduced else str(each)
-            for n, each in enumerate(shape)
-        ]
-        view = f"{emit.bind(np.broadcast_to, 'broadcast_to')}({name}, ({', '.join(texts)},))"
-        return view, TensorDescription(tuple(shape), source.dtype, tuple(strides), 0, source.base)

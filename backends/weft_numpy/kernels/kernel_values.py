@@ -6,10 +6,8 @@ from collections.abc import Collection, Sequence
 
 from weft.ir.description import TensorDescription, contiguous
 from weft.ir.dtypes import DType
-from weft.ir.op import Op
 from weft.kernels import VIEWS, IndexingMap, Kernel, Operand
 from weft.ops.products.linalg import MatmulOp
-from weft.ops.reductions.reduction import ReductionOp
 
 CONTRACTED = -1
 """The contracted dimension of a matrix product, which is not in the iteration domain.
@@ -49,19 +47,23 @@ class KernelValues:
         read = {arg for each in kernel.prologue for arg in each.args}
         before = {number for number in read if kernel.values[number].places}
         self._matrices = {number for number in before.union(factors) if number < len(args)}
+        self._repeated: dict[int, frozenset[int]] = {}
         outs = [contiguous(axes.shape, dtype) for axes, dtype in kernel.result_types]
         self.set_layouts(args, outs)
         self.sources: list[int] = list(range(len(args)))
+        for each in kernel.body:
+            first = self.sources[each.args[0]] if isinstance(each.op, VIEWS) else len(self.sources)
+            self.sources.append(first)
         self.varying = list(map(varying, self.operands))
         last = len(self.lengths) - 1
-        for number in self._matrices:
-            if number in before and last in self.varying[number]:
+        for number in before.intersection(self._matrices):
+            if last in self.varying[number]:
                 self.varying[number] ^= {last, CONTRACTED}
         for number, dimension in zip(factors, (last, last - 1), strict=False):
             if number < len(args):
-                self.varying[number] -= {dimension, CONTRACTED}
-        for each in kernel.body:
-            self._add(each.op, each.args)
+                self.varying[number] -= {dimension}
+        self._add_values()
+        self.set_layouts(args, outs)
         self.shared = [
             {n for n in range(len(args)) if n not in preserved and kernel.may_overwrite(index, n)}
             for index in range(len(outs))
@@ -72,40 +74,50 @@ class KernelValues:
     ) -> None:
         """Set the addresses of operands and results; their strides are known from the start."""
         kernel = self.kernel
-        operands = [each.places for each in kernel.operands]
-        self.operands = [self._array(*each) for each in enumerate(zip(args, operands, strict=True))]
+        places = [each.places for each in kernel.operands]
+        self.operands = list(map(self._array, args, places, range(len(args))))
         places = [kernel.instruction(number).places for number in kernel.outputs]
-        self.results = [self._array(-1, each) for each in zip(outs, places, strict=True)]
+        self.results = list(map(self._array, outs, places))
 
     def _array(
-        self, number: int, mapped: tuple[TensorDescription, IndexingMap]
+        self, layout: TensorDescription, places: IndexingMap, number: int = -1
     ) -> TensorDescription:
         """Return a layout with an axis per dimension.
 
         The matrices of a product, and of its prologue, keep their rows and columns.
         """
-        layout, places = mapped
         shape, strides = [1] * len(self.lengths), [0] * len(self.lengths)
         for place, length, step in zip(places, layout.shape, layout.strides, strict=True):
             # An operand that is broadcast in memory is one without that dimension.
             if place is not None and (step or not length):
                 shape[place], strides[place] = length, step
+        for place in self._repeated.get(number, ()):
+            shape[place] = self.lengths[place]
         if number in self._matrices:
             shape[-2:], strides[-2:] = layout.shape[-2:], layout.strides[-2:]
         return TensorDescription(
             tuple(shape), layout.dtype, tuple(strides), layout.offset, layout.base
         )
 
-    def _add(self, op: Op, args: tuple[int, ...]) -> None:
-        sources = [self.sources[arg] for arg in args]
-        found = frozenset().union(*(self.varying[arg] for arg in sources))
-        if isinstance(op, ReductionOp):
-            found -= self.reduced
-        elif isinstance(op, MatmulOp):
-            matrix = range(len(self.lengths) - 2, len(self.lengths))
-            found = found - {CONTRACTED} | {axis for axis in matrix if self.lengths[axis] != 1}
-        self.sources.append(sources[0] if isinstance(op, VIEWS) else len(self.sources))
-        self.varying.append(found)
+    def _add_values(self) -> None:
+        """Find where values vary: what is reduced does along all reduced dimensions.
+
+        So tiles count each of its elements as often as a reduction does.
+        """
+        first, body = len(self.operands), self.kernel.body
+        reduced = frozenset(axis for axis in self.reduced if self.lengths[axis] != 1)
+        counted = {self.sources[each.args[0]] for each in body if each.is_reduction}
+        for number in counted.intersection(range(first)):
+            self._repeated[number] = reduced - self.varying[number]
+            self.varying[number] |= reduced
+        for number, each in enumerate(body, first):
+            found = frozenset().union(*(self.varying[self.sources[arg]] for arg in each.args))
+            if each.is_reduction:
+                found -= self.reduced
+            elif isinstance(each.op, MatmulOp):
+                matrix = range(len(self.lengths) - 2, len(self.lengths))
+                found = found - {CONTRACTED} | {axis for axis in matrix if self.lengths[axis] != 1}
+            self.varying.append(found | reduced if number in counted else found)
 
     @property
     def computed(self) -> list[int]:

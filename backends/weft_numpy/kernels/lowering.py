@@ -23,7 +23,7 @@ from weft.ops.reductions.reduction import ReductionOp
 from weft_numpy.emitter import Emitter
 from weft_numpy.kernels.body import Body
 from weft_numpy.kernels.kernel_values import KernelValues
-from weft_numpy.kernels.loops import SingleLoop, Sweeps
+from weft_numpy.kernels.loops import LoweredKernel
 from weft_numpy.kernels.tiling import MAX_TILE, MIN_TILE, Tiling, tiling_of
 from weft_numpy.rules.reduction import REDUCTIONS
 from weft_numpy.rules.sliding import workspace
@@ -52,8 +52,6 @@ MAX_PROLOGUE_COLUMNS = 256
 
 BLAS_THREADED = 2**18
 """The multiplications from which on BLAS computes a matrix product in several threads."""
-
-LoweredKernel = SingleLoop | Sweeps
 
 
 def fusible(op: Op) -> bool:
@@ -150,8 +148,8 @@ def lower(
     The operands in `preserved` are never overwritten by a result.
     """
     values = KernelValues(kernel, args, preserved)
-    if kernel.size < MIN_ELEMENTS:
-        return SingleLoop(values, Tiling(values.lengths))
+    if max([kernel.size, *(each.axes.size for each in kernel.prologue)]) < MIN_ELEMENTS:
+        return LoweredKernel(values, Tiling(values.lengths))
     if kernel.size * len(values.computed) < MIN_THREADED:
         threads = 1
     return _lower_product(values, threads) if kernel.product else _lower_tiled(values, threads)
@@ -174,7 +172,7 @@ def _lower_product(values: KernelValues, threads: int) -> LoweredKernel:
         fitting = CACHE * kernel.size // max(scratch, 1)
         elements = max(fitting, MIN_PRODUCT_ROWS * lengths[-1])
         single = tiling_of(lengths, {last}, elements, threads) or single
-    return SingleLoop(values, single, threads)
+    return LoweredKernel(values, single, threads)
 
 
 def _lower_tiled(values: KernelValues, threads: int) -> LoweredKernel:
@@ -183,15 +181,15 @@ def _lower_tiled(values: KernelValues, threads: int) -> LoweredKernel:
     stored = sum(each.nbytes for each in (*values.operands, *values.results) if each.size == size)
     elements = min(max(CACHE * size // max(stored + scratch, 1), MIN_TILE), MAX_TILE)
     if threads == 1 and size <= elements:
-        return SingleLoop(values, Tiling(lengths))
+        return LoweredKernel(values, Tiling(lengths))
     # Parts of columns, which are short runs in memory, pay off only if several sweeps are saved.
     whole = {*values.reduced, *([len(lengths) - 1] if values.kernel.stages == 1 else [])}
     rows = tiling_of(lengths, whole if values.reduced else (), elements, threads)
     if rows is not None and rows.count > 1:
-        return SingleLoop(values, rows, threads)
+        return LoweredKernel(values, rows, threads)
     kept = [axis for axis in range(len(lengths)) if axis not in values.reduced]
     elements = max(elements, MIN_SUMMED * prod(lengths[axis] for axis in kept))
     sweep = tiling_of(lengths, kept, elements, MIN_SWEEP_TILES)
     if sweep is None or (threads == 1 and not scratch):
-        return SingleLoop(values, Tiling(lengths))
-    return Sweeps(values, sweep, threads)
+        return LoweredKernel(values, Tiling(lengths))
+    return LoweredKernel(values, sweep, threads)

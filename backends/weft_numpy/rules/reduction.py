@@ -90,25 +90,25 @@ def _is_innermost(x: Any, axis: int) -> bool:
 def reduction_rule(op: Any, emit: Emitter) -> None:
     """Reduce by the ufunc along the axes."""
     (source,) = emit.step.args
-    write_reduction(emit, op, (emit.name(source), source), op.positions, emit.step.out)
+    write_reduction(emit, op, source, op.positions, emit.step.out)
 
 
 def write_reduction(
     emit: Emitter,
     op: Any,
-    source: tuple[str, TensorDescription],
+    source: TensorDescription,
     axes: Sequence[int],
     out: TensorDescription,
     keepdims: bool = False,
 ) -> None:
-    """Reduce an array, given by name and layout, in a wider dtype or in blocks where it rounds."""
+    """Reduce an array by the ufunc of an op, in a wider dtype or in blocks where it rounds."""
     ufunc = REDUCTIONS[type(op)]
     reduce = f"{emit.bind(ufunc, ufunc.__name__)}.reduce"
     wide = accumulator_dtype(op)
     dtype = emit.bind(wide, "dtype") if isinstance(op, COUNTING) else None
-    (x, layout), target = source, emit.name(out)
+    x, target = emit.name(source), emit.name(out)
     along = axes[0] if len(axes) == 1 else tuple(axes)
-    if needs_pairwise(op, layout, axes):
+    if needs_pairwise(op, source, axes):
         add = emit.bind(pairwise_sum, "pairwise_sum")
         emit.line(f"{add}({x}, {tuple(axes)}, {dtype}, {target})")
     elif out.dtype != wide:
