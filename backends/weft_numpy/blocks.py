@@ -118,8 +118,6 @@ class ProgramCode:
         The text of each block.
     lines
         The lines in order: calls of blocks, and the loops and conditionals around them.
-    names
-        The global names of the blocks: functions and dtypes.
     locations
         The user's line of each index in `BlockCall.origins`.
     """
@@ -127,7 +125,6 @@ class ProgramCode:
     signature: list[str]
     blocks: list[SourceBlock] = field(default_factory=list)
     lines: list[CallerLine] = field(default_factory=list)
-    names: dict[str, Any] = field(default_factory=dict)
     locations: dict[float, source.Location] = field(default_factory=dict)
 
     @property
@@ -269,8 +266,7 @@ class Linked:
         self.filename = f"{MARK} calls of {harmless(name)}>"
         texts = [code.block_text(call) for call in code.first_calls()]
         self.blocks = [compiled(*text) for text in texts]
-        scope = {**scope, **code.names}
-        self.binds = [_defined(block.code, scope, "bind") for block in self.blocks]
+        self.binds = [_defined(block.code, dict(scope), "bind") for block in self.blocks]
         self.lines: list[CallerLine] = []
         self.text = ""
         self.join = None if code.is_single else self._joined()

@@ -14,7 +14,6 @@ def serialize(code: ProgramCode, serializer: Serializer) -> Any:
     return {
         "signature": code.signature,
         "blocks": [[block.lines, block.arrays] for block in code.blocks],
-        "names": [[name, serializer.value(value)] for name, value in code.names.items()],
         "lines": [
             [line.text, line.depth, line.call and _serialize_call(line.call, serializer)]
             for line in code.lines
@@ -38,7 +37,6 @@ def deserialize(deserializer: Deserializer) -> ProgramCode:
     fields = deserializer.code
     blocks = [SourceBlock(tuple(lines), tuple(arrays)) for lines, arrays in fields["blocks"]]
     code = ProgramCode(fields["signature"], blocks)
-    code.names = {name: deserializer.value(value) for name, value in fields["names"]}
     for text, depth, call in fields["lines"]:
         code.lines.append(CallerLine(text, depth=depth))
         if call is None:

@@ -24,7 +24,7 @@ from weft.plan.steps import plan_of
 from weft.plan.sub_plans import CallFrame, Part, calls_of, expand_step
 from weft.runtime.program import Program
 from weft_numpy.blocks import BREAK, BlockCall, CallerLine, ProgramCode, SourceBlock
-from weft_numpy.emitter import LETTERS, Emitter, Lent, SharedNames
+from weft_numpy.emitter import LETTERS, Emitter, Lent
 
 if TYPE_CHECKING:
     from weft_numpy.kernels.lowering import Kernels
@@ -42,7 +42,7 @@ class ProgramWriter:
         graph = program.plan.graph
         self.lent = {**_lent_names(INPUT, graph.inputs), **_lent_names(RESULT, graph.outputs)}
         self.code = ProgramCode(list(self.lent))
-        self.shared = SharedNames(self.code)
+        self.is_cut = False
         self.block_numbers: dict[SourceBlock, int] = {}
         self.bodies: dict[tuple[Graph, tuple[str, ...]], list[CallerLine]] = {}
         self.find: Callable[[type[Op]], Any]
@@ -54,7 +54,7 @@ class ProgramWriter:
         self.find = find
         self._write_callees(steps)
         sequences = _split_at_calls(steps)
-        self.shared.is_cut = len(sequences) > 1 or len(self._block_ends(steps)) > 1
+        self.is_cut = len(sequences) > 1 or len(self._block_ends(steps)) > 1
         self.code.lines = self._lines(sequences, self.lent)
         return self.code
 
@@ -76,7 +76,7 @@ class ProgramWriter:
         """Yield calls of blocks, which are added if their text is new."""
         start = 0
         for end in self._block_ends(steps):
-            emitter = Emitter(self.shared, lent)
+            emitter = Emitter(self.code, lent, self.is_cut)
             for step in steps[start:end]:
                 is_kernel = isinstance(step.op, FusedOp)
                 emitter.emit_step(
@@ -85,7 +85,7 @@ class ProgramWriter:
                 if self.recorder is not None:
                     emitter.mark(self.recorder.row([step.op]), self.mark)
             start = end
-            cut = self.shared.is_cut or lent is not self.lent
+            cut = self.is_cut or lent is not self.lent
             parameters = list(emitter.callers) if cut else self.code.signature
             block, origins = emitter.finish(list(emitter.callers.values()) if cut else parameters)
             values = [value for _, value in emitter.values.values()]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -28,46 +27,6 @@ Lent = dict[str, tuple[tuple[int, ...], DType]]
 LETTERS = {INPUT: "x", RESULT: "r", CONSTANT: "c", STATE: "s"}
 """The prefixes of arrays' names by the kind of their memory; ``v`` for the arena."""
 
-GLOBAL = (np.ufunc, FunctionType, BuiltinFunctionType, type(np.take), np.dtype, type)
-"""Types of values that are globals of blocks; other values are bound like arrays."""
-
-
-class SharedNames:
-    """What the blocks of one program have in common: the globals that they name, and numbers.
-
-    Attributes
-    ----------
-    code
-        The code of the program.
-    is_cut
-        Whether the program has several blocks.
-    """
-
-    def __init__(self, code: ProgramCode) -> None:
-        self.code = code
-        self.is_cut = False
-        self.scope: dict[str, Any] = dict(SCOPE)
-        self.bound: dict[int, str] = {}
-        self.numbers: dict[tuple[DType, bytes], Any] = {}
-
-    def bind(self, value: Any, hint: str, taken: Iterable[str] = ()) -> str:
-        """Return the name of a function or dtype in the program's globals, not one of `taken`."""
-        name = self.bound.get(id(value))
-        if name is None:
-            name = hint = variable(hint)
-            number = -1
-            while name in self.scope or name in taken:
-                number += 1
-                name = f"{hint}_{number}"
-            self.bound[id(value)] = name
-            self.scope[name] = self.code.names[name] = value
-        return name
-
-    def number(self, value: Any, dtype: DType) -> Any:
-        """Return a scalar as an array of a dtype without axes; equal scalars share one array."""
-        number = np.asarray(value).astype(dtype)
-        return self.numbers.setdefault((dtype, number.tobytes()), number)
-
 
 class Emitter:
     """The interface of rules: names of arrays, lines of code, and values bound before calls.
@@ -81,11 +40,14 @@ class Emitter:
         The current step: an op, and the layouts of its operands and result.
     lent
         The caller's arrays, which may differ between calls.
+    is_cut
+        Whether the program has several blocks.
     """
 
-    def __init__(self, shared: SharedNames, lent: Lent) -> None:
-        self.shared = shared
+    def __init__(self, code: ProgramCode, lent: Lent, is_cut: bool) -> None:
+        self.code = code
         self.lent = lent
+        self.is_cut = is_cut
         self.lines: list[tuple[str, float]] = []
         self.prelude: list[str] = []
         self.names_by_text: dict[str, str] = {}
@@ -94,7 +56,8 @@ class Emitter:
         self.callers: dict[str, str] = {}
         self.call_views: dict[TensorDescription, str] = {}
         self.counts: dict[str, int] = {}
-        self.taken: set[str] = set()
+        self.taken = set(SCOPE)
+        self.numbers: dict[tuple[DType, bytes], Any] = {}
         self.step: Step
         self.constants: Sequence[Any] | None = None
         self.origin: float = -1
@@ -137,7 +100,7 @@ class Emitter:
     def at(self, op: Op) -> None:
         """Attribute the next lines to an op, whose line in the user's file is shown above them."""
         self.origin = op.order
-        self.shared.code.locations[op.order] = op.location
+        self.code.locations[op.order] = op.location
 
     def line(self, text: str) -> None:
         """Write a statement."""
@@ -145,18 +108,15 @@ class Emitter:
 
     def bind(self, value: Any, hint: str) -> str:
         """Bind a value that is known at compile time, and return its name."""
-        if isinstance(value, GLOBAL) and not getattr(value, "__closure__", None):
-            return self.shared.bind(value, hint, self.taken)
-        entry = self.values.get(id(value))
-        if entry is None:
-            number = 0
+        if id(value) not in self.values:
+            number = -1
             name = hint = variable(hint)
-            while name in self.taken or name in self.shared.scope:
+            while name in self.taken:
                 number += 1
                 name = f"{hint}_{number}"
             self.taken.add(name)
-            entry = self.values[id(value)] = (name, value)
-        return entry[0]
+            self.values[id(value)] = (name, value)
+        return self.values[id(value)][0]
 
     def new_name(self, hint: str) -> str:
         """Return a name that is new in the block."""
@@ -188,7 +148,8 @@ class Emitter:
 
     def number(self, value: Any, dtype: DType) -> str:
         """Return the name of a scalar as an array of a dtype without axes."""
-        return self.bind(self.shared.number(value, dtype), "number")
+        number = np.asarray(value).astype(dtype)
+        return self.bind(self.numbers.setdefault((dtype, number.tobytes()), number), "number")
 
     def row(self, value: Any, like: TensorDescription) -> str:
         """Return the name of a row that repeats a scalar along the last axis, or of the scalar.
@@ -223,7 +184,7 @@ class Emitter:
         shape, dtype = self.lent[given]
         whole = self.callers.get(given)
         if whole is None:
-            whole = self.new_name(given[0]) if self.shared.is_cut else given
+            whole = self.new_name(given[0]) if self.is_cut else given
             self.callers[given] = whole
         if (description.shape, description.dtype) == (shape, dtype) and (
             description.is_contiguous and not description.offset

@@ -75,11 +75,12 @@ def _view(memory, shape, dtype, strides, offset):
     return np.ndarray(shape, dtype, memory, offset, strides)
 
 
+copyto, ndarray = np.copyto, np.ndarray
 holding = types.SimpleNamespace(is_pending=False)
 arena = np.zeros({arena}, "u1")
 '''
 
-_TAKEN = {"holding", "call", "run", "arena", "types", "base64", "functools"}
+_TAKEN = {"holding", "call", "run", "arena", *SCOPE, "types", "base64", "functools"}
 """Names that the text gives a meaning of its own."""
 
 
@@ -111,8 +112,6 @@ class _Writer:
             raise BackendError(exchange.explain("NumPy alone has no ranks to exchange with"))
         takes = [f"{harmless(_name(op))}: {op.dtype} {op.axes.shape}" for op in graph.inputs]
         call = self.call()
-        values = {name: value for name, value in SCOPE.items() if name != "__name__"} | code.names
-        listed = [f"{name} = {self.value(value)}" for name, value in values.items()]
         blocks = [
             code.block_text(call)[0].replace("def bind(", f"def bind{number}(", 1)
             for number, call in enumerate(code.first_calls())
@@ -135,7 +134,7 @@ class _Writer:
             imports="\n".join(self.bundle.imports),
             arena=self.program.arena_size,
         )
-        data = "\n".join([*self.data, *listed])
+        data = "\n".join(self.data)
         whole = "\n\n".join([head, *self.bundle.texts, data, *blocks, run, call]) + "\n"
         ast.parse(whole)
         return whole
