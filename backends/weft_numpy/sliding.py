@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import accumulate, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,10 +42,12 @@ class Block(NamedTuple):
         The images, and the windows along the first axis.
     windows, columns
         The elements of windows in the padded images, and memory for as many; the axes are channels,
-        places in a window, images and windows. Of images apart, images come first.
+        places in a window, images and windows.
     matrix
-        The columns as a matrix for each group, or for each image and group, with a row for each
-        element of a filter.
+        The columns as a matrix for each group, with a row for each element of a filter.
+    outputs, by_image
+        Memory for outputs as a matrix for each group, with a row for each filter; and the same with
+        the axes of outputs: images, filters and windows.
     """
 
     images: slice
@@ -54,34 +55,27 @@ class Block(NamedTuple):
     windows: Array
     columns: Array
     matrix: Array
+    outputs: Array
+    by_image: Array
 
 
 class Convolution:
     """The base of the three convolutions, called with operands, result and scratch memory.
-
-    The columns of a block are one matrix, whose products are copied to the outputs or from them, or
-    one `apart` for each image, whose products are outputs already, but smaller.
 
     Attributes
     ----------
     images, rows
         The slices of images, and of their windows along the first axis, of the blocks.
     sizes
-        The elements of padded images, columns, outputs, a sum and products of filters.
+        The elements of padded images, columns and outputs, and of two arrays of filters.
     """
 
     def __init__(
-        self,
-        images: Numbers,
-        filters: Numbers,
-        groups: int,
-        dtype: DType,
-        apart: bool,
-        *sliding: Any,
+        self, images: Numbers, filters: Numbers, groups: int, dtype: DType, *sliding: Any
     ) -> None:
         batch, self.channels, *lengths = images
         self.count, self.groups, self.depth = filters[0], groups, math.prod(filters[1:])
-        self.kernel, self.dtype, self.apart = filters[2:], dtype, apart
+        self.kernel, self.dtype = filters[2:], dtype
         self.sliding = each = Sliding(*sliding)
         self.counts, self.padded = each.counts(lengths), each.padded(lengths)
         units = row_major(self.padded, dtype.itemsize)
@@ -91,12 +85,12 @@ class Convolution:
         self.taken, self.inner = zip(*overlaps, strict=True)
         line, column = math.prod(self.counts[1:]), groups * self.depth + self.count
         limit = max(CACHED // max(column * dtype.itemsize, 1), LEAST_COLUMNS) // line
-        step, lines = max(1, min(limit // self.counts[0], batch)), max(1, limit)
-        self.images, self.rows = _cut(batch, step), _cut(self.counts[0], lines)
-        columns = step * line * min(lines, self.counts[0])
-        padded, size = math.prod(self.padded) * self.channels, self.count * self.depth
-        outputs, products = (0, step * size) if apart else (self.count * columns, size)
-        self.sizes = (step * padded, groups * self.depth * columns, outputs, size, products)
+        step = max(1, min(limit // self.counts[0], batch))
+        self.images, self.rows = _cut(batch, step), _cut(self.counts[0], max(1, limit))
+        columns = step * line * min(max(1, limit), self.counts[0])
+        padded, filter_size = math.prod(self.padded) * self.channels, self.count * self.depth
+        sizes = groups * self.depth * columns, self.count * columns, filter_size, filter_size
+        self.sizes = (step * padded, *sizes)
 
     @property
     def workspace(self) -> int:
@@ -107,62 +101,34 @@ class Convolution:
         """Return one of the arrays of scratch memory, in a shape."""
         return np.ndarray(shape, self.dtype, memory, sum(self.sizes[:place]) * self.dtype.itemsize)
 
-    def images_of(self, memory: Array, images: slice) -> Array:
+    def images_of(self, memory: Array, images: int) -> Array:
         """Return the padded images."""
-        return self.array(memory, 0, images.stop - images.start, self.channels, *self.padded)
+        return self.array(memory, 0, images, self.channels, *self.padded)
 
-    def load(self, x: Array, images: slice, memory: Array) -> None:
+    def load(self, x: Array, memory: Array) -> None:
         """Copy images to scratch memory, with zeros around them."""
-        padded = self.images_of(memory, images)
+        padded = self.images_of(memory, len(x))
         padded.fill(0)
-        np.copyto(padded[(..., *self.inner)], x[(images, ..., *self.taken)])
+        np.copyto(padded[(..., *self.inner)], x[(..., *self.taken)])
 
-    def block(self, memory: Array, images: slice, rows: slice) -> Block:
-        """Return a block."""
-        number, lines = images.stop - images.start, (rows.stop - rows.start, *self.counts[1:])
-        image, channel, *_ = self.images_of(memory, images).strides
-        shape, strides = (self.channels, *self.kernel), (channel, *self.places)
-        place = len(shape) * (not self.apart)
-        shape = (*shape[:place], number, *shape[place:], *lines)
-        strides = (*strides[:place], image, *strides[place:], *self.steps)
-        start = rows.start * self.steps[0] if self.channels else 0  # no memory to be in
-        windows = np.ndarray(shape, self.dtype, memory, start, strides)
-        columns = self.array(memory, 1, *shape)
-        return Block(images, rows, windows, columns, self._matrices(columns, self.depth, number))
-
-    def _matrices(self, array: Array, rows: int, images: int) -> Array:
-        """View columns or outputs as a matrix for each group, or for each image and group."""
-        apart = (images,) if self.apart else ()
-        width = math.prod(array.shape[-len(self.counts) :]) * (1 if self.apart else images)
-        return array.reshape(*apart, self.groups, rows, width)
-
-    def outputs(self, block: Block, outputs: Array, memory: Array) -> tuple[Array, Array]:
-        """Return matrices for a block's outputs, and a view of these like the outputs.
-
-        Images apart have them in the outputs, others in scratch memory.
-        """
-        own = outputs[block.images, :, block.rows]
-        if self.apart:
-            return self._matrices(own, self.count // self.groups, len(own)), own
-        spare = self.array(memory, 2, self.count, len(own), *own.shape[2:])
-        matrices = self._matrices(spare, self.count // self.groups, len(own))
-        return matrices, spare.swapaxes(0, 1)
-
-    def taken_outputs(self, block: Block, outputs: Array, memory: Array) -> Array:
-        """Return a block's outputs as matrices."""
-        matrices, like = self.outputs(block, outputs, memory)
-        if not self.apart:
-            np.copyto(like, outputs[block.images, :, block.rows])
-        return matrices
-
-    def gathered(self, x: Array, memory: Array) -> Iterator[Block]:
-        """Yield the blocks, those of the same images in order, with their columns."""
+    def blocks(self, memory: Array) -> Iterator[Block]:
+        """Yield the blocks, those of the same images in order."""
         for images in self.images:
-            self.load(x, images, memory)
+            number = images.stop - images.start
+            channel, image, *_ = self.images_of(memory, number).swapaxes(0, 1).strides
             for rows in self.rows:
-                block = self.block(memory, images, rows)
-                np.copyto(block.columns, block.windows)
-                yield block
+                lines = (rows.stop - rows.start, *self.counts[1:])
+                shape = (self.channels, *self.kernel, number, *lines)
+                strides = (channel, *self.places, image, *self.steps)
+                start = rows.start * self.steps[0] if self.channels else 0  # no memory to be in
+                windows = np.ndarray(shape, self.dtype, memory, start, strides)
+                columns = self.array(memory, 1, *shape)
+                outputs = self.array(memory, 2, self.count, number, *lines)
+                width = number * math.prod(lines)
+                matrix = columns.reshape(self.groups, self.depth, width)
+                by_group = outputs.reshape(self.groups, self.count // self.groups, width)
+                by_image = outputs.swapaxes(0, 1)
+                yield Block(images, rows, windows, columns, matrix, by_group, by_image)
 
     def matrices(self, w: Array) -> Array:
         """Return filters as a matrix for each group, with a row for each filter."""
@@ -183,11 +149,12 @@ class Forward(Convolution):
     def __call__(self, x: Array, w: Array, out: Array, memory: Array) -> None:
         """Write the outputs."""
         filters = self.matrices(w)
-        for block in self.gathered(x, memory):
-            matrices, like = self.outputs(block, out, memory)
-            np.matmul(filters, block.matrix, matrices)
-            if not self.apart:
-                np.copyto(out[block.images, :, block.rows], like, "unsafe")
+        for block in self.blocks(memory):
+            if block.rows.start == 0:
+                self.load(x[block.images], memory)
+            np.copyto(block.columns, block.windows)
+            np.matmul(filters, block.matrix, block.outputs)
+            np.copyto(out[block.images, :, block.rows], block.by_image, "unsafe")
 
 
 class Transposed(Convolution):
@@ -210,8 +177,8 @@ class Transposed(Convolution):
             around = tuple((n - 1 - before, n - 1 - after) for n, (before, after) in ends)
             outputs = images[0], self.count, *self.counts
             filters = self.channels, self.count // self.groups, *self.kernel
-            form = self.groups, self.dtype, self.apart
-            self.mirrored = Forward(outputs, filters, *form, *sliding._replace(padding=around))
+            turned = sliding._replace(padding=around)
+            self.mirrored = Forward(outputs, filters, self.groups, self.dtype, *turned)
 
     @property
     def workspace(self) -> int:
@@ -222,10 +189,10 @@ class Transposed(Convolution):
         """Return the filters of `mirrored`, in its scratch memory."""
         assert self.mirrored is not None, "it takes the filters"
         outer, inner = self.count // self.groups, self.channels // self.groups
-        found = self.mirrored.array(memory, 3, self.groups, inner, outer, *self.kernel)
+        filters = self.mirrored.array(memory, 3, self.groups, inner, outer, *self.kernel)
         split = w.reshape(self.groups, outer, inner, *self.kernel)
-        np.copyto(found, np.flip(split, tuple(range(3, split.ndim))).swapaxes(1, 2))
-        return found
+        np.copyto(filters, np.flip(split, tuple(range(3, split.ndim))).swapaxes(1, 2))
+        return filters
 
     def __call__(self, delta: Array, w: Array, out: Array, memory: Array) -> None:
         """Write the images."""
@@ -236,19 +203,19 @@ class Transposed(Convolution):
         filters = self.matrices(w).swapaxes(1, 2)
         # With one filter in a group it is an outer product, which BLAS is slow at.
         product = np.multiply if self.count == self.groups else np.matmul
-        before = (slice(None),) * (1 + self.apart)
-        for images in self.images:
-            total = self.images_of(memory, images)
-            total.fill(0)
-            for rows in self.rows:
-                block = self.block(memory, images, rows)
-                product(filters, self.taken_outputs(block, delta, memory), block.matrix)
-                for place in np.ndindex(*self.kernel):
-                    target = block.windows[(*before, *place)]
-                    np.add(target, block.columns[(*before, *place)], target)
-            result = out[images]
-            result.fill(0)
-            np.copyto(result[(..., *self.taken)], total[(..., *self.inner)], "unsafe")
+        for block in self.blocks(memory):
+            images = self.images_of(memory, block.images.stop - block.images.start)
+            if block.rows.start == 0:
+                images.fill(0)
+            np.copyto(block.by_image, delta[block.images, :, block.rows])
+            product(filters, block.outputs, block.matrix)
+            for place in np.ndindex(*self.kernel):
+                target = block.windows[(slice(None), *place)]
+                np.add(target, block.columns[(slice(None), *place)], target)
+            if block.rows.stop == self.counts[0]:
+                result = out[block.images]
+                result.fill(0)
+                np.copyto(result[(..., *self.taken)], images[(..., *self.inner)], "unsafe")
 
 
 class Filters(Convolution):
@@ -257,14 +224,15 @@ class Filters(Convolution):
     def __call__(self, x: Array, delta: Array, out: Array, memory: Array) -> None:
         """Write the filters."""
         shape = self.groups, self.count // self.groups, self.depth
-        total = self.array(memory, 3, *shape)
+        total, product = (self.array(memory, place, *shape) for place in (3, 4))
         total.fill(0)
-        for block in self.gathered(x, memory):
-            outputs = self.taken_outputs(block, delta, memory)
-            products = self.array(memory, 4, *outputs.shape[:-1], self.depth)
-            np.matmul(outputs, block.matrix.swapaxes(-1, -2), products)
-            for product in products if self.apart else (products,):
-                np.add(total, product, total)
+        for block in self.blocks(memory):
+            if block.rows.start == 0:
+                self.load(x[block.images], memory)
+            np.copyto(block.columns, block.windows)
+            np.copyto(block.by_image, delta[block.images, :, block.rows])
+            np.matmul(block.outputs, block.matrix.swapaxes(1, 2), product)
+            np.add(total, product, total)
         np.copyto(out.reshape(shape), total, "unsafe")
 
 
@@ -275,33 +243,23 @@ class Pooling:
 
     Attributes
     ----------
-    images
-        The slices of images of the blocks.
-    stages
-        The shapes of a block of images, and of what is left after the reduction of each axis; the
-        last one is that of the windows.
-    workspace
-        The bytes of scratch memory.
+    taps
+        For each tap the windows that have it, and its elements.
+    images, windows
+        The slices of images of the blocks, and the shape of the windows of a block.
     """
 
     def __init__(self, shape: Numbers, dtype: DType, *geometry: Any) -> None:
-        batch, channels, *lengths = shape
-        self.sliding, self.lengths = Sliding(*geometry), lengths
+        sliding = Sliding(*geometry)
+        self.taps = [(at, elements) for at, elements, _ in sliding.taps(shape[2:])]
         self.dtype, self.wide = dtype, dtypes.accumulator_dtype(dtype)
         image = math.prod(shape[1:]) * self.wide.itemsize
-        step = max(1, min(CACHED // max(image, 1), batch))
-        self.images, counts = _cut(batch, step), self.sliding.counts(lengths)
-        ends = range(len(lengths) + 1)
-        self.stages = [(step, channels, *counts[:end], *lengths[end:]) for end in ends]
+        step = max(1, min(CACHED // max(image, 1), shape[0]))
+        self.images = _cut(shape[0], step)
+        self.windows = step, shape[1], *sliding.counts(shape[2:])
 
-    def arrays(self, memory: Array, *shapes: Numbers) -> list[Array]:
-        """Return arrays of scratch memory."""
-        ends = [0, *accumulate(math.prod(shape) * self.wide.itemsize for shape in shapes)]
-        return [np.ndarray(*each) for each in zip(shapes, repeat(self.wide), repeat(memory), ends)]
-
-    def take(self, *shapes: Numbers) -> None:
-        """Have scratch memory for arrays of some shapes."""
-        self.workspace = sum(map(math.prod, shapes)) * self.wide.itemsize
+    workspace = 0
+    """The bytes of scratch memory."""
 
     def __call__(self, *arrays: Array) -> None:
         """Write the result, given operands, result and scratch memory; 16 bits as float32."""
@@ -318,62 +276,32 @@ class Pooling:
         raise NotImplementedError
 
 
-class ReductionPooling(Pooling):
-    """The base of pooling by one ufunc, which reduces windows along one axis at a time."""
-
-    combine: np.ufunc
-
-    def __init__(self, *geometry: Any) -> None:
-        super().__init__(*geometry)
-        self.taps = [
-            [((..., *at[1:], *rest), (..., *elements[1:], *rest)) for at, elements, _ in taps]
-            for axis, length in enumerate(self.lengths, 1)
-            for rest in [(slice(None),) * (len(self.lengths) - axis)]
-            for taps in [self.sliding.along(axis - 1).taps((length,))]
-        ]
-        self.take(*self.stages[1:-1])
-
-    @property
-    def initial(self) -> Any:
-        """The identity element of the ufunc."""
-        raise NotImplementedError
-
-    def compute(self, total: Array, memory: Array, *operands: Any) -> None:
-        """Combine the taps along each axis."""
-        (source,) = operands
-        spare = [each[: len(source)] for each in self.arrays(memory, *self.stages[1:-1])]
-        for taps, reduced in zip(self.taps, (*spare, total), strict=True):
-            reduced.fill(self.initial)
-            for at, elements in taps:
-                target = reduced[at]
-                self.combine(target, source[elements], out=target)
-            source = reduced
-
-
-class MaxPool(ReductionPooling):
+class MaxPool(Pooling):
     """The maximum of each window."""
 
-    combine = np.maximum
+    def compute(self, total: Array, memory: Array, *operands: Any) -> None:
+        """Take the maximum of each tap with those before."""
+        (x,) = operands
+        total.fill(dtypes.least(self.dtype))
+        for at, elements in self.taps:
+            target = total[at]
+            np.maximum(target, x[elements], out=target)
 
-    @property
-    def initial(self) -> Any:
-        """The least number."""
-        return dtypes.least(self.dtype)
 
-
-class AvgPool(ReductionPooling):
+class AvgPool(Pooling):
     """The mean of each window; `numbers` are the elements that count in each."""
-
-    combine = np.add
-    initial = 0
 
     def __init__(self, numbers: Array, *geometry: Any) -> None:
         super().__init__(*geometry)
         self.numbers = numbers
 
     def compute(self, total: Array, memory: Array, *operands: Any) -> None:
-        """Divide the sums."""
-        super().compute(total, memory, *operands)
+        """Add up the taps and divide."""
+        (x,) = operands
+        total.fill(0)
+        for at, elements in self.taps:
+            target = total[at]
+            np.add(target, x[elements], target)
         np.divide(total, self.numbers, total)
 
 
@@ -382,26 +310,21 @@ class MaxPoolInput(Pooling):
 
     def __init__(self, *geometry: Any) -> None:
         super().__init__(*geometry)
-        self.taps = [tap[:2] for tap in self.sliding.taps(self.lengths)]
-        # Whether a window's element at each tap is its maximum takes a byte each.
-        masks = -(-len(self.taps) // self.wide.itemsize), *self.stages[-1]
-        self.shapes = self.stages[-1], self.stages[-1], masks
-        self.take(*self.shapes)
+        self.workspace = 2 * math.prod(self.windows) * self.wide.itemsize
 
     def compute(self, total: Array, memory: Array, *operands: Any) -> None:
         """Count the maxima of each window, then add the share of each."""
         delta, x, maxima = operands
-        share, own, masks = self.arrays(memory, *self.shapes)
-        share, own, shape = share[: len(x)], own[: len(x)], (len(self.taps), *self.stages[-1])
-        is_chosen = np.ndarray(shape, bool, masks)[:, : len(x)]
+        share, chosen = np.ndarray((2, *self.windows), self.wide, memory)[:, : len(x)]
         share.fill(0)
-        for mask, (at, elements) in zip(is_chosen, self.taps, strict=True):
-            np.equal(x[elements], maxima[at], mask[at])
-            np.copyto(own[at], mask[at])
-            np.add(share[at], own[at], share[at])
+        for at, elements in self.taps:
+            target, own = share[at], chosen[at]
+            np.equal(x[elements], maxima[at], own)
+            np.add(target, own, target)
         np.divide(delta, share, share)
         total.fill(0)
-        for mask, (at, elements) in zip(is_chosen, self.taps, strict=True):
-            np.copyto(own[at], mask[at])
-            np.multiply(own[at], share[at], own[at])
-            np.add(total[elements], own[at], total[elements])
+        for at, elements in self.taps:
+            target, own = total[elements], chosen[at]
+            np.equal(x[elements], maxima[at], own)
+            np.multiply(own, share[at], own)
+            np.add(target, own, target)

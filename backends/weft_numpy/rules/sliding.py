@@ -34,11 +34,15 @@ from weft_numpy.sliding import (
     Transposed,
 )
 
-SMALL_PRODUCT = 10**6
-"""Multiplications of a product that OpenBLAS computes without packing its operands."""
-
 Work = tuple[type[Convolution | Pooling], tuple[Any, ...]]
 """The class that computes an op in blocks, and its arguments."""
+
+
+CONVOLUTIONS = {
+    ConvolutionOp: Forward,
+    ConvolutionFilterOp: Filters,
+    ConvolutionInputOp: Transposed,
+}
 
 
 def lengths_of(op: BilinearConvolutionOp) -> tuple[Numbers, Numbers, Numbers]:
@@ -60,24 +64,16 @@ def is_product(op: BilinearConvolutionOp) -> bool:
     return is_bare and prod(outputs[2:]) >= LEAST_COLUMNS
 
 
-def _convolution(op: BilinearConvolutionOp) -> Work:
-    """Return the work of a convolution; floats of 16 bits are multiplied in float32.
-
-    Images are apart if a product for each of them is as fast as one of many.
-    """
-    images, filters, outputs = lengths_of(op)
-    kinds = {ConvolutionOp: Forward, ConvolutionFilterOp: Filters, ConvolutionInputOp: Transposed}
-    dtype, columns = dtypes.accumulator_dtype(op.dtype), prod(outputs[2:])
-    is_good = columns >= LEAST_COLUMNS or columns * prod(filters) <= SMALL_PRODUCT
-    form = op.groups, dtype, is_good and op.dtype == dtype, *op.sliding(filters[2:])
-    return kinds[type(op)], (images, filters, *form)
-
-
 def work_of(op: Op) -> Work | None:
-    """Return the work of an op; None for one that is not computed in blocks."""
+    """Return the work of an op; None for one that is not computed in blocks.
+
+    Floats of 16 bits are multiplied in float32.
+    """
     match op:
         case BilinearConvolutionOp():
-            return _convolution(op)
+            images, filters, _ = lengths_of(op)
+            form = op.groups, dtypes.accumulator_dtype(op.dtype), *op.sliding(filters[2:])
+            return CONVOLUTIONS[type(op)], (images, filters, *form)
         case pooling.MaxPoolOp(args=(images,)):
             return MaxPool, (images.axes.shape, images.dtype, *op.sliding)
         case pooling.AvgPoolOp(args=(images,)):
