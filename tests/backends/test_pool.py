@@ -1,4 +1,4 @@
-"""The pool does every part once, whatever happens around it."""
+"""Threads do every part once, whatever happens around them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft_numpy.thread_pool import Pool, parallel_for, pool
+from weft_numpy.thread_pool import parallel_for, workers
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +29,7 @@ def test_every_part_is_done_once_and_each_lane_has_one_thread(lanes: int, count:
         used.append(lane)
         done.extend(parts)
 
-    Pool().run(work, count, [f"lane {number}" for number in range(lanes)])
+    parallel_for(work, count, [f"lane {number}" for number in range(lanes)])
     assert sorted(done) == list(range(count))
     assert len(set(used)) == len(used)
     assert used.count("lane 0") == 1
@@ -47,10 +47,9 @@ def together(lanes: int) -> Any:
 
 
 def test_all_lanes_work_at_the_same_time() -> None:
-    own = Pool()
-    own.run(together(3), 3, [0, 1, 2])
-    own.run(together(4), 4, [0, 1, 2, 3])
-    assert own._count == 3
+    parallel_for(together(3), 3, [0, 1, 2])
+    parallel_for(together(4), 4, [0, 1, 2, 3])
+    assert len(workers(3)._threads) == 3
 
 
 @pytest.mark.parametrize("failing", [0, 1, 2])
@@ -69,7 +68,7 @@ def test_an_error_is_raised_when_all_have_ended(failing: int) -> None:
             return
 
     with pytest.raises(ZeroDivisionError, match=f"lane {failing}"):
-        Pool().run(work, 50, [0, 1, 2])
+        parallel_for(work, 50, [0, 1, 2])
     assert running == [failing]
 
 
@@ -89,12 +88,11 @@ def test_after_an_error_no_further_part_is_begun() -> None:
             done.append(part)
 
     with pytest.raises(KeyError):
-        Pool().run(work, 50, [0, 1])
+        parallel_for(work, 50, [0, 1])
     assert len(done) == 1
 
 
 def test_a_busy_worker_is_not_waited_for() -> None:
-    own = Pool()
     started, release = threading.Event(), threading.Event()
 
     def block(parts: Iterator[int], lane: int) -> None:
@@ -105,11 +103,11 @@ def test_a_busy_worker_is_not_waited_for() -> None:
             else:
                 assert started.wait(30)
 
-    blocked = threading.Thread(target=own.run, args=(block, 2, [0, 1]))
+    blocked = threading.Thread(target=parallel_for, args=(block, 2, [0, 1]))
     blocked.start()
     assert started.wait(30)
     done: list[int] = []
-    own.run(lambda parts, lane: done.extend(parts), 5, [0, 1])
+    parallel_for(lambda parts, lane: done.extend(parts), 5, [0, 1])
     assert done == [0, 1, 2, 3, 4]
     release.set()
     blocked.join(30)
@@ -117,7 +115,6 @@ def test_a_busy_worker_is_not_waited_for() -> None:
 
 
 def test_calls_from_several_threads() -> None:
-    own = Pool()
     totals = [0] * 8
 
     def call(caller: int) -> None:
@@ -127,7 +124,7 @@ def test_calls_from_several_threads() -> None:
             def work(parts: Iterator[int], lane: int, sums: list[int] = sums) -> None:
                 sums[lane] += sum(parts)
 
-            own.run(work, 20, [0, 1, 2])
+            parallel_for(work, 20, [0, 1, 2])
             totals[caller] += sum(sums)
 
     callers = [threading.Thread(target=call, args=(number,)) for number in range(8)]
@@ -136,7 +133,7 @@ def test_calls_from_several_threads() -> None:
     for each in callers:
         each.join(60)
     assert totals == [50 * 190] * 8
-    assert own._count == 2
+    assert 1 <= len(workers(2)._threads) <= 2
 
 
 def test_workers_compute_without_warnings() -> None:
@@ -150,14 +147,7 @@ def test_workers_compute_without_warnings() -> None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        Pool().run(work, 2, [0, 1])
-
-
-def test_the_pool_of_the_process() -> None:
-    done: list[int] = []
-    parallel_for(lambda parts, lane: done.extend(parts), 3, [None])
-    assert done == [0, 1, 2]
-    assert isinstance(pool, Pool)
+        parallel_for(work, 2, [0, 1])
 
 
 LARGE = """
@@ -185,14 +175,14 @@ def test_a_forked_process_has_workers_of_its_own() -> None:
     found = run_script(
         """
 import os, warnings
-from weft_numpy.thread_pool import pool
-assert pool._count == 2
+from weft_numpy.thread_pool import workers
+assert workers(2)._threads
 warnings.simplefilter("ignore")
 child = os.fork()
 if child == 0:
-    assert pool._count == 0
+    assert len(workers(2)._threads) == 0
     np.testing.assert_array_equal(call(values), expected)
-    assert pool._count == 2
+    assert 1 <= len(workers(2)._threads) <= 2
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 np.testing.assert_array_equal(call(values), expected)
@@ -221,15 +211,14 @@ print("end")
 def test_small_work_starts_no_thread() -> None:
     found = run_script(
         """
-from weft_numpy.thread_pool import Pool
-import weft_numpy.thread_pool
-weft_numpy.thread_pool.pool = own = Pool()
+from weft_numpy.thread_pool import workers
+workers.cache_clear()
 z = weft.placeholder((100, 10))
 small = weft.make_transformer("numpy", threads=3).computation(weft.softmax(weft.tanh(z)), z)
 small(np.ones((100, 10), "f4"))
-assert own._count == 0
+assert not workers(2)._threads
 call(values)
-assert own._count == 2
+assert workers(2)._threads
 print("fine")
 """
     )
