@@ -150,12 +150,12 @@ class ProgramCode:
         counts = Counter(call.block for call in self.calls)
         for number, call in enumerate(self.first_calls()):
             if not self.is_single:
-                yield f"# block{number}, called {_times(counts[number])}", None
-            text, indices = self.block_text(call)
-            for line, index in zip(text.split("\n"), indices, strict=False):
-                yield line, self.locations.get(call.origins[index])
+                times = "once" if counts[number] == 1 else f"{counts[number]} times"
+                yield f"# block{number}, called {times}", None
+            yield from self.annotated(call)
+            yield "", None
             if not self.is_single:
-                yield from (("", None), ("", None))
+                yield "", None
         if not self.is_single:
             yield "# the program", None
             yield f"def run({', '.join(self.signature)}):", None
@@ -172,34 +172,25 @@ class ProgramCode:
             first.setdefault(call.block, call)
         return [first[number] for number in range(len(self.blocks))]
 
-    def block_text(self, call: BlockCall) -> tuple[str, list[int]]:
-        """Return a block with the user's lines as comments, and each line's index in `origins`."""
-        lines: list[str] = []
-        indices: list[int] = []
-        location = None
-        block = self.blocks[call.block]
-        for index, (line, origin) in enumerate(zip(block.lines, call.origins, strict=True)):
-            here = self.locations.get(origin)
-            if here is not None and here != location:
-                location = here
-                indent = line[: len(line) - len(line.lstrip())]
-                lines.append(f"{indent}{comment(here)}")
-                indices.append(index)
-            lines.append(line)
-            indices.append(index)
-            if block.arrays and index == 1 and (named := self._named_states(call)):
-                lines.append(f"    # {named}")
-                indices.append(index)
-        return "\n".join(lines) + "\n", indices
+    def annotated(self, call: BlockCall) -> Iterator[tuple[str, source.Location | None]]:
+        """Yield the lines of a block with the user's lines, which are also comments above them.
 
-    def _named_states(self, call: BlockCall) -> str:
-        """Return the names in a block that refer to states which the user named."""
-        names = self.blocks[call.block].arrays
-        return ", ".join(
+        Another comment says which arrays are states that the user named.
+        """
+        block, last = self.blocks[call.block], None
+        named = ", ".join(
             f"{name} is {harmless(tensor.base.owner.label)}"
-            for name, tensor in zip(names, call.tensors, strict=True)
+            for name, tensor in zip(block.arrays, call.tensors, strict=True)
             if tensor.base.kind == STATE and tensor.base.owner.label
         )
+        for number, (line, origin) in enumerate(zip(block.lines, call.origins, strict=True)):
+            here = self.locations.get(origin)
+            if here is not None and here != last:
+                last = here
+                yield f"{line[: len(line) - len(line.lstrip())]}{comment(here)}", here
+            yield line, here
+            if number == 1 and named:
+                yield f"    # {named}", None
 
     def memory(self, call: BlockCall) -> str:
         """Return the names in a block with the memory that they refer to in a call."""
@@ -208,20 +199,11 @@ class ProgramCode:
             f"{name} {_address(tensor)}" for name, tensor in zip(names, call.tensors, strict=True)
         )
 
-    def where(self, call: BlockCall, index: int) -> str:
-        """Return the comment with the user's line for a line of a block; empty for none."""
-        here = self.locations.get(call.origins[index])
-        return "" if here is None else comment(here)
-
 
 def comment(location: source.Location) -> str:
     """Return a user's line as a comment."""
     text = f"{basename(location[0])}:{location[1]}  {source.source_line(location)}"
     return f"# {harmless(text.rstrip())}"
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
 
 
 def _address(tensor: TensorDescription) -> str:
@@ -236,10 +218,9 @@ def _address(tensor: TensorDescription) -> str:
 class CompiledBlock:
     """The compiled text of a block, with a file name by which tracebacks find its lines."""
 
-    def __init__(self, text: str, origin_indices: list[int]) -> None:
+    def __init__(self, text: str) -> None:
         self.filename = f"{MARK} {digest_of(text.encode())[:12]}>"
         self.code = compile(text, self.filename, "exec")
-        self.origin_indices = origin_indices
         lines = text.splitlines(keepends=True)
         linecache.cache[self.filename] = (len(text), None, lines, self.filename)
         weakref.finalize(self, linecache.cache.pop, self.filename, None)
@@ -249,12 +230,12 @@ _compiled: weakref.WeakValueDictionary[str, CompiledBlock] = weakref.WeakValueDi
 _compiling = renewed(threading.RLock())
 
 
-def compiled(text: str, origin_indices: list[int]) -> CompiledBlock:
+def compiled(text: str) -> CompiledBlock:
     """Compile a text, or return the compiled text of another live program."""
     with _compiling:
         block = _compiled.get(text)
         if block is None:
-            block = _compiled[text] = CompiledBlock(text, origin_indices)
+            block = _compiled[text] = CompiledBlock(text)
         return block
 
 
@@ -264,8 +245,7 @@ class Linked:
     def __init__(self, code: ProgramCode, scope: Mapping[str, Any], name: str) -> None:
         self.code = code
         self.filename = f"{MARK} calls of {harmless(name)}>"
-        texts = [code.block_text(call) for call in code.first_calls()]
-        self.blocks = [compiled(*text) for text in texts]
+        self.blocks = [compiled("\n".join(block.lines)) for block in code.blocks]
         self.binds = [_defined(block.code, dict(scope), "bind") for block in self.blocks]
         self.lines: list[CallerLine] = []
         self.text = ""
@@ -311,7 +291,8 @@ class Linked:
             block = next((each for each in self.blocks if each.filename == filename), None)
             if block is not None and call is not None:
                 statement = linecache.getline(filename, line).strip()
-                where = self.code.where(call, block.origin_indices[line - 1])
+                here = self.code.locations.get(call.origins[line - 1])
+                where = "" if here is None else comment(here)
                 error.add_note(f"in generated code: {statement}\n  {where}")
             elif filename == self.filename:
                 call = self.lines[line - 1].call or call

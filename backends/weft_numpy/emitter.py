@@ -54,7 +54,6 @@ class Emitter:
         self.names: dict[TensorDescription, str] = {}
         self.values: dict[int, tuple[str, Any]] = {}
         self.callers: dict[str, str] = {}
-        self.call_views: dict[TensorDescription, str] = {}
         self.counts: dict[str, int] = {}
         self.taken = set(SCOPE)
         self.numbers: dict[tuple[DType, bytes], Any] = {}
@@ -126,21 +125,21 @@ class Emitter:
     def part(self, array: str, description: TensorDescription, expression: str) -> str:
         """Return the name of a view of an array, created before calls if the array is fixed."""
         text = f"{array}{expression}"
-        if not self._is_lent(description):
-            return self.prepared(text, "part")
-        name = self.names_by_text.get(text)
-        if name is None:
-            name = self.names_by_text[text] = self.new_name("w")
-            self.line(f"{name} = {text}")
-        return name
+        return self._in_call(text) if self._is_lent(description) else self.prepared(text, "part")
+
+    def _in_call(self, expression: str) -> str:
+        """Return the name of an expression's value, which is evaluated in each call."""
+        if expression not in self.names_by_text:
+            name = self.names_by_text[expression] = self.new_name("w")
+            self.line(f"{name} = {expression}")
+        return self.names_by_text[expression]
 
     def prepared(self, expression: str, hint: str) -> str:
         """Return the name of an expression's value, which is evaluated before calls."""
-        name = self.names_by_text.get(expression)
-        if name is None:
+        if expression not in self.names_by_text:
             name = self.names_by_text[expression] = self.new_name(hint)
             self.prelude.append(f"{name} = {expression}")
-        return name
+        return self.names_by_text[expression]
 
     def mark(self, row: int, mark: Any) -> None:
         """Write the call of a recorder at the end of a step, whose row is bound like an array."""
@@ -166,11 +165,9 @@ class Emitter:
         """Return the name of the array with a layout."""
         if self._is_lent(description):
             return self._caller_array(description)
-        name = self.names.get(description)
-        if name is None:
-            hint = LETTERS.get(description.base.kind, "v")
-            name = self.names[description] = self.new_name(hint)
-        return name
+        if description not in self.names:
+            self.names[description] = self.new_name(LETTERS.get(description.base.kind, "v"))
+        return self.names[description]
 
     def _is_lent(self, description: TensorDescription) -> bool:
         """Whether memory belongs to the caller and may differ between calls."""
@@ -182,19 +179,12 @@ class Emitter:
         buffer = description.base
         given = f"{LETTERS[buffer.kind]}{buffer.owner}"
         shape, dtype = self.lent[given]
-        whole = self.callers.get(given)
-        if whole is None:
-            whole = self.new_name(given[0]) if self.is_cut else given
-            self.callers[given] = whole
-        if (description.shape, description.dtype) == (shape, dtype) and (
-            description.is_contiguous and not description.offset
-        ):
+        if given not in self.callers:
+            self.callers[given] = self.new_name(given[0]) if self.is_cut else given
+        whole = self.callers[given]
+        if description == contiguous(shape, dtype, buffer):
             return whole
-        name = self.call_views.get(description)
-        if name is None:
-            name = self.call_views[description] = self.new_name("w")
-            self.line(f"{name} = {self._view(description, whole, shape, dtype)}")
-        return name
+        return self._in_call(self._view(description, whole, shape, dtype))
 
     def _view(
         self, description: TensorDescription, whole: str, shape: tuple[int, ...], dtype: DType

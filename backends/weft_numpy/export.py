@@ -113,7 +113,7 @@ class _Writer:
         takes = [f"{harmless(_name(op))}: {op.dtype} {op.axes.shape}" for op in graph.inputs]
         call = self.call()
         blocks = [
-            code.block_text(call)[0].replace("def bind(", f"def bind{number}(", 1)
+            "\n".join(line for line, _ in code.annotated(call)).replace("bind", f"bind{number}", 1)
             for number, call in enumerate(code.first_calls())
         ]
         bound = [

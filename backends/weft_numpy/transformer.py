@@ -219,9 +219,9 @@ class NumPyTransformer(Transformer):
         return Target(
             name="numpy",
             supports=_supports,
-            fusible=_fusible,
+            fusible=self._fusible,
             max_kernel_values=256,
-            takes_prologue=_takes_prologue,
+            takes_prologue=self._takes_prologue,
             alignment=ALIGNMENT,
             workspace=self._workspace,
             dtypes=Target.dtypes | {"float16", "bfloat16", "complex64", "complex128"},
@@ -239,6 +239,12 @@ class NumPyTransformer(Transformer):
         """Drop the kernels after they have been written."""
         if "kernels" in vars(self):
             self.kernels.forget()
+
+    def _fusible(self, op: Op) -> bool:
+        return self.kernels.fusible(op)
+
+    def _takes_prologue(self, op: Op) -> bool:
+        return self.kernels.takes_prologue(op)
 
     def _workspace(self, op: Op) -> int:
         return self.kernels.workspace(op)
@@ -326,28 +332,23 @@ class NumPyTransformer(Transformer):
         """Return a large enough arena, with the program bound to it."""
         with self.state_lock:
             self.require_open()  # it may have been closed since the call began
-            self._own_updated(program)
+            for state, _ in program.captured.updates:  # they have memory that is not shared
+                tensor = self.state_tensors.get(state)
+                if tensor is not None:
+                    assert isinstance(tensor.storage, NumPyDeviceBufferStorage)
+                    tensor.storage.own()
             needed = program.arena_size
             if arena is None or arena.storage.bytes < needed:
                 arena = self._new_arena(needed, replaced=arena)
             if arena.moves != self.moves:
                 arena.runners.clear()
                 arena.moves = self.moves
-            array = partial(self._array, program=program, arena=arena)
-            run = linked.bound(array)
+            run = linked.bound(partial(_array, program.storages, arena.storage))
             if program.captured.updates:
                 # An interrupt waits until all states are new; others end a call between steps.
                 run = partial(held, run)
             arena.runners[program.name] = partial(arena.context.run, run)
             return arena
-
-    def _own_updated(self, program: Program) -> None:
-        """Give states that a program writes memory that is not shared."""
-        for state, _ in program.captured.updates:
-            tensor = self.state_tensors.get(state)
-            if tensor is not None:
-                assert isinstance(tensor.storage, NumPyDeviceBufferStorage)
-                tensor.storage.own()
 
     def _new_arena(self, needed: int, replaced: Arena | None) -> Arena:
         """Return an arena in the transformer's memory if that is free and large enough.
@@ -369,26 +370,11 @@ class NumPyTransformer(Transformer):
         self._arenas.add(arena)
         return arena
 
-    def _array(
-        self, description: TensorDescription, program: Program, arena: Arena
-    ) -> np.ndarray[Any, Any]:
-        in_arena = description.base.kind == ARENA
-        storage = arena.storage if in_arena else program.storages[description.base]
-        tensor = storage.device_tensor(description)
-        assert isinstance(tensor, NumPyDeviceTensor)
-        return tensor.array
 
-
-def _fusible(op: Op) -> bool:
-    from weft_numpy.kernels.lowering import fusible
-
-    return fusible(op)
-
-
-def _takes_prologue(product: Op) -> bool:
-    from weft_numpy.kernels.lowering import takes_prologue
-
-    return takes_prologue(product)
+def _array(storages: Any, arena: Any, tensor: TensorDescription) -> Any:
+    """Return the array with a layout in an arena, or in a program's other memory."""
+    storage = arena if tensor.base.kind == ARENA else storages[tensor.base]
+    return storage.device_tensor(tensor).array
 
 
 def _supports(op: Op) -> bool:

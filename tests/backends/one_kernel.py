@@ -19,7 +19,7 @@ from weft.ops.reductions.reduction import ReductionOp
 from weft.passes.interface import GraphPass
 from weft.plugins.entrypoints import DEFAULT_PIPELINE
 from weft.testing.reference import evaluate
-from weft_numpy.kernels.lowering import fusible, lower
+from weft_numpy.kernels.lowering import Kernels, lower
 
 BEFORE = [name for name in DEFAULT_PIPELINE if name not in ("fusion", "layout", "dead-code")]
 
@@ -32,7 +32,7 @@ class OneKernel(GraphPass):
         for op in graph.ops:
             shows_operand = type(op).view is not Op.view and op.args[0] not in ops
             if op.args and not shows_operand:
-                assert fusible(op), "the graph is not one kernel"
+                assert Kernels.fusible(op), "the graph is not one kernel"
                 ops.append(op)
         root = next(
             (op for op in ops if isinstance(op, MatmulOp | ReductionOp)), max(ops, key=_size)

@@ -54,26 +54,6 @@ BLAS_THREADED = 2**18
 """The multiplications from which on BLAS computes a matrix product in several threads."""
 
 
-def fusible(op: Op) -> bool:
-    """Whether an op can be an instruction of a fused kernel."""
-    if isinstance(op, VIEWS):
-        return True
-    if isinstance(op, MatmulOp):
-        return op.dtype.name in ("float32", "float64")
-    if isinstance(op, ReductionOp):
-        return type(op) in REDUCTIONS
-    if not isinstance(op, ElementwiseOp) or rules.find(type(op)) is None:
-        return False
-    return not (isinstance(op, PowerOp) and dtypes.is_integer(op.dtype))
-
-
-def takes_prologue(product: Op) -> bool:
-    """Whether a product can be computed by rows together with what its first operand is."""
-    *_, terms = product.args[0].axes.shape
-    fits = MIN_PRODUCT_ROWS * terms * product.dtype.itemsize <= CACHE
-    return fits and product.axes.shape[-1] <= MAX_PROLOGUE_COLUMNS and fusible(product)
-
-
 class Kernels:
     """The kernels of the programs that a transformer compiles.
 
@@ -86,6 +66,25 @@ class Kernels:
         self.single_threaded: set[Op] = set()
         """The kernels of programs whose products BLAS's threads share."""
         self.lowered: dict[Op, LoweredKernel] = {}
+
+    @staticmethod
+    def fusible(op: Op) -> bool:
+        """Whether an op can be an instruction of a fused kernel."""
+        if isinstance(op, VIEWS):
+            return True
+        if isinstance(op, MatmulOp):
+            return op.dtype.name in ("float32", "float64")
+        if isinstance(op, ReductionOp):
+            return type(op) in REDUCTIONS
+        if not isinstance(op, ElementwiseOp) or rules.find(type(op)) is None:
+            return False
+        return not (isinstance(op, PowerOp) and dtypes.is_integer(op.dtype))
+
+    def takes_prologue(self, product: Op) -> bool:
+        """Whether a product can be computed by rows together with what its first operand is."""
+        *_, terms = product.args[0].axes.shape
+        fits = MIN_PRODUCT_ROWS * terms * product.dtype.itemsize <= CACHE
+        return fits and product.axes.shape[-1] <= MAX_PROLOGUE_COLUMNS and self.fusible(product)
 
     def choose_threads(self, ops: Sequence[Op]) -> None:
         """Leave the processors to BLAS's threads in a program with large products.

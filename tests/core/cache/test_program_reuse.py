@@ -162,7 +162,7 @@ def without(*path: str) -> Callable[[Any], Any]:
 
 SKEWED: dict[str, Callable[[Any], Any]] = {
     **{key: without(key) for key in ("code", "order", "arena", "buffers", "tensors")},
-    **{f"code {key}": without("code", key) for key in ("signature", "blocks", "names", "lines")},
+    **{f"code {key}": without("code", key) for key in ("signature", "blocks", "lines")},
     "a list": lambda document: list(document.values()),
     "nothing": lambda _: None,
     "lines without records": lambda d: d | {"code": d["code"] | {"lines": ["run()"]}},

@@ -232,7 +232,7 @@ def compiled_blocks() -> Any:
     def is_one(one: Any, other: Any) -> bool:
         return one is other and linecache.getline(one.filename, 1) == text
 
-    return lambda: blocks.compiled(text, []), is_one
+    return lambda: blocks.compiled(text), is_one
 
 
 @case(result_pool)
