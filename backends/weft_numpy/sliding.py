@@ -158,48 +158,10 @@ class Forward(Convolution):
 
 
 class Transposed(Convolution):
-    """The transposed convolution, from outputs and filters to images.
-
-    Attributes
-    ----------
-    mirrored
-        With stride 1 the convolution of the outputs with flipped filters, which computes the same
-        with fewer passes over the columns; None if it has over half as many columns more.
-    """
-
-    def __init__(self, images: Numbers, *geometry: Any) -> None:
-        super().__init__(images, *geometry)
-        self.mirrored: Forward | None = None
-        columns = self.count * math.prod(images[2:])
-        sliding, is_dense = self.sliding, all(step == 1 for step in self.sliding.stride)
-        if is_dense and 0 < 2 * columns <= 3 * self.channels * math.prod(self.counts):
-            ends = zip(sliding.extents, sliding.padding, strict=True)
-            around = tuple((n - 1 - before, n - 1 - after) for n, (before, after) in ends)
-            outputs = images[0], self.count, *self.counts
-            filters = self.channels, self.count // self.groups, *self.kernel
-            turned = sliding._replace(padding=around)
-            self.mirrored = Forward(outputs, filters, self.groups, self.dtype, *turned)
-
-    @property
-    def workspace(self) -> int:
-        """The bytes of scratch memory, of which one of the two ways is in use at a time."""
-        return max(super().workspace, 0 if self.mirrored is None else self.mirrored.workspace)
-
-    def flipped(self, w: Array, memory: Array) -> Array:
-        """Return the filters of `mirrored`, in its scratch memory."""
-        assert self.mirrored is not None, "it takes the filters"
-        outer, inner = self.count // self.groups, self.channels // self.groups
-        filters = self.mirrored.array(memory, 3, self.groups, inner, outer, *self.kernel)
-        split = w.reshape(self.groups, outer, inner, *self.kernel)
-        np.copyto(filters, np.flip(split, tuple(range(3, split.ndim))).swapaxes(1, 2))
-        return filters
+    """The transposed convolution, from outputs and filters to images."""
 
     def __call__(self, delta: Array, w: Array, out: Array, memory: Array) -> None:
         """Write the images."""
-        # The zeros around the outputs times an infinity would be NaN.
-        if self.mirrored is not None and np.isfinite(w).all():
-            self.mirrored(delta, self.flipped(w, memory), out, memory)
-            return
         filters = self.matrices(w).swapaxes(1, 2)
         # With one filter in a group it is an outer product, which BLAS is slow at.
         product = np.multiply if self.count == self.groups else np.matmul
