@@ -76,7 +76,7 @@ class Convolution:
         batch, self.channels, *lengths = images
         self.count, self.groups, self.depth = filters[0], groups, math.prod(filters[1:])
         self.kernel, self.dtype = filters[2:], dtype
-        self.sliding = each = Sliding(*sliding)
+        each = Sliding(*sliding)
         self.counts, self.padded = each.counts(lengths), each.padded(lengths)
         units = row_major(self.padded, dtype.itemsize)
         self.steps = tuple(n * unit for n, unit in zip(each.stride, units, strict=True))
@@ -130,6 +130,14 @@ class Convolution:
                 by_image = outputs.swapaxes(0, 1)
                 yield Block(images, rows, windows, columns, matrix, by_group, by_image)
 
+    def gathered(self, x: Array, memory: Array) -> Iterator[Block]:
+        """Yield the blocks with the columns of images."""
+        for block in self.blocks(memory):
+            if block.rows.start == 0:
+                self.load(x[block.images], memory)
+            np.copyto(block.columns, block.windows)
+            yield block
+
     def matrices(self, w: Array) -> Array:
         """Return filters as a matrix for each group, with a row for each filter."""
         shape = self.groups, self.count // self.groups, self.depth
@@ -149,10 +157,7 @@ class Forward(Convolution):
     def __call__(self, x: Array, w: Array, out: Array, memory: Array) -> None:
         """Write the outputs."""
         filters = self.matrices(w)
-        for block in self.blocks(memory):
-            if block.rows.start == 0:
-                self.load(x[block.images], memory)
-            np.copyto(block.columns, block.windows)
+        for block in self.gathered(x, memory):
             np.matmul(filters, block.matrix, block.outputs)
             np.copyto(out[block.images, :, block.rows], block.by_image, "unsafe")
 
@@ -188,10 +193,7 @@ class Filters(Convolution):
         shape = self.groups, self.count // self.groups, self.depth
         total, product = (self.array(memory, place, *shape) for place in (3, 4))
         total.fill(0)
-        for block in self.blocks(memory):
-            if block.rows.start == 0:
-                self.load(x[block.images], memory)
-            np.copyto(block.columns, block.windows)
+        for block in self.gathered(x, memory):
             np.copyto(block.by_image, delta[block.images, :, block.rows])
             np.matmul(block.outputs, block.matrix.swapaxes(1, 2), product)
             np.add(total, product, total)

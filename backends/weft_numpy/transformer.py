@@ -284,7 +284,7 @@ class NumPyTransformer(Transformer):
     ) -> Callable[..., None]:
         """Generate, compile and return a function."""
         code = ProgramWriter(program, self.kernels).write(ordered_ops, rules.find)
-        return self._runner(program, self._linked(program, code))
+        return self._runner(program, code)
 
     @override
     def code_options(self) -> Sequence[Any]:
@@ -296,16 +296,13 @@ class NumPyTransformer(Transformer):
 
     def restore(self, program: Program, deserializer: Deserializer) -> Callable[..., None]:
         """Compile generated code and return the function."""
-        return self._runner(program, self._linked(program, deserialize(deserializer)))
+        return self._runner(program, deserialize(deserializer))
 
-    def _linked(self, program: Program, code: ProgramCode) -> Linked:
-        """Compile code and attach it to a program."""
+    def _runner(self, program: Program, code: ProgramCode) -> Callable[..., None]:
+        """Return a function that runs a program in an arena of its own for each concurrent call."""
         program.code, program.source = code, code.listing
         program.source_locations = code.listed_locations
-        return Linked(code, SCOPE, program.name)
-
-    def _runner(self, program: Program, linked: Linked) -> Callable[..., None]:
-        """Return a function that runs a program in an arena of its own for each concurrent call."""
+        linked = Linked(code, SCOPE, program.name)
         key = program.name
         take, give = self.idle_arenas.pop, self.idle_arenas.append
 

@@ -168,7 +168,7 @@ class LoweredKernel:
     It is one loop unless a reduced dimension is cut. Then it is a sweep for each stage of its
     reductions: a tile contributes to the reductions of the stage, and these parts are combined
     after the loop. Values that are invariant along the reduced dimensions are computed between two
-    sweeps, and others anew in each sweep that needs them, unless they are a result that is stored.
+    sweeps, and others anew in each sweep that needs them.
 
     Attributes
     ----------
@@ -176,8 +176,6 @@ class LoweredKernel:
         The body before each loop, and the loop.
     kept
         The values that are computed between sweeps.
-    stored
-        The values that a sweep stores as a result, by its index.
     workspace
         The bytes of scratch memory that it needs.
     """
@@ -186,7 +184,6 @@ class LoweredKernel:
         self.values, self.kernel, self.tiling = values, values.kernel, tiling
         self.is_swept = tiling.axis in values.reduced
         self.kept = [number for number in values.computed if self._is_kept(number)]
-        self.stored: dict[int, int] = {}
         stages = range(self.kernel.stages if self.is_swept else 1)
         self.sweeps = [(self._between(n), Loop(self._sweep(n), threads)) for n in stages]
         sources = [values.sources[number] for number in self.kernel.outputs]
@@ -227,11 +224,8 @@ class LoweredKernel:
             and not self._is_kept(values.sources[number])
         }
         totals = kernel.reductions_of(stage)
-        known = {*self.stored, *self.kept}.difference(totals)
+        known = {*self.kept}.difference(totals)
         needed = kernel.required_values({*totals, *results.values()}, known)
-        for index, source in results.items():
-            if values.shape(values.varying[source], values.lengths) == values.results[index].shape:
-                self.stored[source] = index
         numbers = [number for number in needed if number in values.computed]
         return Body(values, self.tiling, numbers, results, totals)
 
@@ -247,7 +241,7 @@ class LoweredKernel:
         arrays = {key: scratch(memory, at, *self._form(*key)) for key, at in self.offsets.items()}
         known = dict(enumerate(self.values.operands))
         known |= {number: arrays[number, False] for number in self.kept}
-        for stage, (between, loop) in enumerate(self.sweeps):
+        for between, loop in self.sweeps:
             Loop(between).write(emit, known, memory, 0, {})
             partial = {number: arrays[number, True] for number in loop.body.outside}
             if loop.body.numbers or loop.body.copies:
@@ -256,9 +250,4 @@ class LoweredKernel:
                 op = self.kernel.instruction(number).op
                 emit.at(op)
                 write_reduction(emit, op, array, (0,), known[number])
-            known |= {
-                source: self.values.results[index]
-                for source, index in self.stored.items()
-                if self.kernel.instruction(source).stage == stage
-            }
         Loop(self.last).write(emit, known, memory, 0, {})
