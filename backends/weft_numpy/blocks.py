@@ -35,61 +35,30 @@ Run = Callable[..., None]
 
 @dataclass(frozen=True)
 class SourceBlock:
-    """The function ``bind``, as text.
-
-    Attributes
-    ----------
-    lines
-        Its lines, without comments.
-    arrays
-        The names that its second line gives to the arrays that it is bound to; without arrays that
-        line is missing.
-    """
+    """The function ``bind``, as text."""
 
     lines: tuple[str, ...]
-    arrays: tuple[str, ...] = ()
+    arrays: tuple[str, ...] = ()  # names that its second line, if it has any, gives to arrays
 
 
 @dataclass
 class BlockCall:
-    """One call of a block.
+    """One call of a block."""
 
-    Attributes
-    ----------
-    block
-        The index of the block.
-    tensors, values
-        The arrays and values that the block is bound to.
-    callers
-        The names of the inputs and results that it takes.
-    origins
-        For each line of the block the index of the user's op that it computes; -1 for none.
-    """
-
-    block: int
-    tensors: list[TensorDescription]
-    values: list[Any]
-    callers: list[str]
-    origins: list[float]
+    block: int  # its index
+    tensors: list[TensorDescription]  # the arrays that it is bound to
+    values: list[Any]  # the values that it is bound to
+    callers: list[str]  # the names of the inputs and results that it takes
+    origins: list[float]  # for each line the index of the user's op; -1 for none
 
 
 @dataclass
 class CallerLine:
-    """A line of the function that calls the blocks.
+    """A line of the function that calls the blocks."""
 
-    Attributes
-    ----------
-    text
-        Python, with braces in the place of the call, if there is one.
-    call
-        The call.
-    depth
-        The indentation of the line, in levels.
-    """
-
-    text: str = "{}"
+    text: str = "{}"  # Python, with braces in the place of the call, if there is one
     call: BlockCall | None = None
-    depth: int = 0
+    depth: int = 0  # the indentation, in levels
 
     @property
     def python(self) -> str:
@@ -108,24 +77,12 @@ DEEP = 16
 
 @dataclass
 class ProgramCode:
-    """The code of one program.
+    """The code of one program."""
 
-    Attributes
-    ----------
-    signature
-        The names of all inputs and results.
-    blocks
-        The text of each block.
-    lines
-        The lines in order: calls of blocks, and the loops and conditionals around them.
-    locations
-        The user's line of each index in `BlockCall.origins`.
-    """
-
-    signature: list[str]
+    signature: list[str]  # the names of all inputs and results
     blocks: list[SourceBlock] = field(default_factory=list)
-    lines: list[CallerLine] = field(default_factory=list)
-    locations: dict[float, source.Location] = field(default_factory=dict)
+    lines: list[CallerLine] = field(default_factory=list)  # calls, loops and conditionals
+    locations: dict[float, source.Location] = field(default_factory=dict)  # by `BlockCall.origins`
 
     @property
     def calls(self) -> list[BlockCall]:

@@ -42,13 +42,7 @@ class {name}({base}):
 
 
 class Bundle:
-    """Definitions in the order in which they must be executed.
-
-    Attributes
-    ----------
-    imports, texts
-        The lines of imports, and the definitions.
-    """
+    """Imports and the texts of definitions, in the order in which they must be executed."""
 
     def __init__(self) -> None:
         self.imports: dict[str, None] = {"import numpy as np": None}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import groupby
 from typing import Any
 
 from weft.cache.serialization import Deserializer, Serializer
@@ -22,13 +21,12 @@ def serialize(code: ProgramCode, serializer: Serializer) -> Any:
 
 
 def _serialize_call(call: BlockCall, serializer: Serializer) -> Any:
-    origins = [serializer.origin(origin) for origin in call.origins]
     return [
         call.block,
         [serializer.tensor(tensor) for tensor in call.tensors],
         serializer.values(call.values),
         call.callers,
-        [[origin, len(list(several))] for origin, several in groupby(origins)],
+        [serializer.origin(origin) for origin in call.origins],
     ]
 
 
@@ -41,12 +39,11 @@ def deserialize(deserializer: Deserializer) -> ProgramCode:
         code.lines.append(CallerLine(text, depth=depth))
         if call is None:
             continue
-        block, numbers, values, callers, runs = call
+        block, numbers, values, callers, origins = call
         tensors = [deserializer.tensor(number) for number in numbers]
-        origins = [origin for origin, count in runs for _ in range(count)]
         block_call = BlockCall(block, tensors, deserializer.values(values), callers, origins)
         code.lines[-1].call = block_call
-        for origin, _ in runs:
+        for origin in set(origins):
             location = deserializer.location(origin)
             if location is not None:
                 code.locations[origin] = location

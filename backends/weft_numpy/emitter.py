@@ -33,21 +33,12 @@ class Emitter:
 
     Names are local to a block and numbered in the order of their first use, so blocks that differ
     only in their memory have the same text.
-
-    Attributes
-    ----------
-    step
-        The current step: an op, and the layouts of its operands and result.
-    lent
-        The caller's arrays, which may differ between calls.
-    is_cut
-        Whether the program has several blocks.
     """
 
     def __init__(self, code: ProgramCode, lent: Lent, is_cut: bool) -> None:
         self.code = code
-        self.lent = lent
-        self.is_cut = is_cut
+        self.lent = lent  # the caller's arrays, which may differ between calls
+        self.is_cut = is_cut  # whether the program has several blocks
         self.lines: list[tuple[str, float]] = []
         self.prelude: list[str] = []
         self.names_by_text: dict[str, str] = {}
@@ -57,7 +48,7 @@ class Emitter:
         self.counts: dict[str, int] = {}
         self.taken = set(SCOPE)
         self.numbers: dict[tuple[DType, bytes], Any] = {}
-        self.step: Step
+        self.step: Step  # the current one: an op, and the layouts of its operands and result
         self.constants: Sequence[Any] | None = None
         self.origin: float = -1
 

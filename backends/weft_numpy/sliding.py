@@ -36,39 +36,21 @@ def _cut(count: int, step: int) -> list[slice]:
 class Block(NamedTuple):
     """Some windows of some images, in scratch memory.
 
-    Attributes
-    ----------
-    images, rows
-        The images, and the windows along the first axis.
-    windows, columns
-        The elements of windows in the padded images, and memory for as many; the axes are channels,
-        places in a window, images and windows.
-    matrix
-        The columns as a matrix for each group, with a row for each element of a filter.
-    outputs, by_image
-        Memory for outputs as a matrix for each group, with a row for each filter; and the same with
-        the axes of outputs: images, filters and windows.
+    The axes of windows and columns are channels, places in a window, images and windows. Matrices
+    have an axis for groups first.
     """
 
     images: slice
-    rows: slice
-    windows: Array
-    columns: Array
-    matrix: Array
-    outputs: Array
-    by_image: Array
+    rows: slice  # of the windows along the first axis
+    windows: Array  # their elements in the padded images
+    columns: Array  # memory for as many
+    matrix: Array  # the columns, a row for each element of a filter
+    outputs: Array  # memory for outputs as matrices, a row for each filter
+    by_image: Array  # the same with the axes of outputs: images, filters and windows
 
 
 class Convolution:
-    """The base of the three convolutions, called with operands, result and scratch memory.
-
-    Attributes
-    ----------
-    images, rows
-        The slices of images, and of their windows along the first axis, of the blocks.
-    sizes
-        The elements of padded images, columns and outputs, and of two arrays of filters.
-    """
+    """The base of the three convolutions, called with operands, result and scratch memory."""
 
     def __init__(
         self, images: Numbers, filters: Numbers, groups: int, dtype: DType, *sliding: Any
@@ -89,6 +71,7 @@ class Convolution:
         self.images, self.rows = _cut(batch, step), _cut(self.counts[0], max(1, limit))
         columns = step * line * min(max(1, limit), self.counts[0])
         padded, filter_size = math.prod(self.padded) * self.channels, self.count * self.depth
+        # The elements of padded images, columns and outputs, and of two arrays of filters.
         sizes = groups * self.depth * columns, self.count * columns, filter_size, filter_size
         self.sizes = (step * padded, *sizes)
 
@@ -203,14 +186,8 @@ class Filters(Convolution):
 class Pooling:
     """The base of work on windows over images, one tap of all windows of a block at a time.
 
-    NumPy is fast on whole arrays and slow on the few elements of a window.
-
-    Attributes
-    ----------
-    taps
-        For each tap the windows that have it, and its elements.
-    images, windows
-        The slices of images of the blocks, and the shape of the windows of a block.
+    NumPy is fast on whole arrays and slow on the few elements of a window. For each tap there are
+    the windows that have it, and its elements.
     """
 
     def __init__(self, shape: Numbers, dtype: DType, *geometry: Any) -> None:

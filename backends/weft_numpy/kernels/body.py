@@ -27,44 +27,26 @@ def aligned(nbytes: int) -> int:
 
 
 class Slot(NamedTuple):
-    """An array in scratch memory: the number of its block, its dimensions and its dtype."""
+    """An array in scratch memory."""
 
-    block: int
+    block: int  # of memory, by its number
     varying: frozenset[int]
     dtype: DType
 
 
 class Arrays(NamedTuple):
-    """Functions that return the layouts of the arrays of a body.
+    """Functions that return the layouts of the arrays of a body."""
 
-    They take a value that is not computed in the body, a result by its index, and a slot.
-    """
-
-    value: Callable[[int], TensorDescription]
-    result: Callable[[int], TensorDescription]
+    value: Callable[[int], TensorDescription]  # of one that is not computed in the body
+    result: Callable[[int], TensorDescription]  # by its index
     slot: Callable[[Slot], TensorDescription]
 
 
 class Body:
     """Instructions that run in sequence on a tile.
 
-    Parameters
-    ----------
-    numbers
-        The values to compute, each after its operands.
-    results
-        The results to write, by their index among the kernel's.
-    outside
-        The values among `numbers` whose arrays come from outside.
-
-    Attributes
-    ----------
-    homes
-        Where each other value is computed: in a slot, or in a result, by its index.
-    copies
-        The results that are copied in the end, by their index, and the values that they have.
-    sizes
-        The bytes of each block of scratch memory.
+    They compute `numbers`, each after its operands, and write `results`, by their index among the
+    kernel's. The arrays of values in `outside` come from outside.
     """
 
     def __init__(
@@ -82,9 +64,10 @@ class Body:
         self.last: dict[int, int] = {}
         for number, place in self.place.items():
             self.last |= dict.fromkeys(self.read(number), place)
+        # Where each value is computed: in a slot, or in a result, by its index.
         self.homes: dict[int, Slot | int] = {}
-        self.copies: list[tuple[int, int]] = []
-        self.sizes: list[int] = []
+        self.copies: list[tuple[int, int]] = []  # results that are copied in the end, and values
+        self.sizes: list[int] = []  # the bytes of each block of scratch memory
         self._free: list[int] = []
         self._assign_results(results)
         for number in reversed(self.numbers):

@@ -19,20 +19,9 @@ Values of a prologue vary along it, and have an axis for it instead of the last 
 class KernelValues:
     """The values of a kernel; along dimensions where one is invariant, its array has length 1.
 
-    Attributes
-    ----------
-    lengths, contracted
-        The lengths of the domain, and of `CONTRACTED`.
-    reduced
-        The dimensions that reductions run over.
-    operands, results
-        The layouts of the arrays that are read and written.
-    sources
-        For each value the value that holds its elements: itself, unless it is a view.
-    varying
-        For each value the dimensions along which it varies.
-    shared
-        For each result the operands whose memory it may reuse.
+    For each value `sources` has the one that holds its elements, itself unless it is a view, and
+    `varying` the dimensions along which it varies; for each result `shared` has the operands whose
+    memory it may reuse.
     """
 
     def __init__(

@@ -26,18 +26,13 @@ class TileEmitter(Emitter):
     """Writes the body of a loop over tiles, in the code that another emitter writes.
 
     Its arrays are views of one tile: a description's `base` is the name of such a view.
-
-    Attributes
-    ----------
-    views
-        The names of the views of a tile, by their expressions.
     """
 
     def __init__(self, outer: Emitter, tiling: Tiling) -> None:
         vars(self).update(vars(outer))  # names, values and what is prepared are shared
         self.tiling = tiling
         self.lines: Lines = []
-        self.views: dict[str, str] = {}
+        self.views: dict[str, str] = {}  # their names, by expression
 
     def name(self, description: TensorDescription) -> str:
         """Return the name of a view of the tile."""
@@ -78,18 +73,12 @@ class TileEmitter(Emitter):
 
 
 class Loop:
-    """A body in a loop over tiles, or straight-line code for a single one.
-
-    Attributes
-    ----------
-    workspace
-        The bytes of scratch memory of all threads.
-    """
+    """A body in a loop over tiles, or straight-line code for a single one."""
 
     def __init__(self, body: Body, threads: int = 1) -> None:
         self.body, self.tiling = body, body.tiling
         self.threads = min(threads, body.tiling.count)
-        self.workspace = self.threads * sum(body.sizes)
+        self.workspace = self.threads * sum(body.sizes)  # in bytes
 
     def write(
         self,
@@ -168,16 +157,8 @@ class LoweredKernel:
     It is one loop unless a reduced dimension is cut. Then it is a sweep for each stage of its
     reductions: a tile contributes to the reductions of the stage, and these parts are combined
     after the loop. Values that are invariant along the reduced dimensions are computed between two
-    sweeps, and others anew in each sweep that needs them.
-
-    Attributes
-    ----------
-    sweeps
-        The body before each loop, and the loop.
-    kept
-        The values that are computed between sweeps.
-    workspace
-        The bytes of scratch memory that it needs.
+    sweeps, and others anew in each sweep that needs them. `workspace` is the bytes of scratch
+    memory that it needs.
     """
 
     def __init__(self, values: KernelValues, tiling: Tiling, threads: int = 1) -> None:

@@ -120,17 +120,13 @@ class Kernels:
 
 
 def _uses_blas_threads(op: Op) -> bool:
-    """Whether an op is a product that BLAS computes in several threads."""
+    """Whether an op has products of two matrices that BLAS computes in several threads."""
     if isinstance(op, FusedOp) and op.kernel.product is not None:
         op = op.kernel.product.op
     if isinstance(op, BilinearConvolutionOp):
         return op.flops >= 2 * BLAS_THREADED
-    return isinstance(op, MatmulOp) and _multiplications(op) >= BLAS_THREADED
-
-
-def _multiplications(op: Op) -> int:
-    """Return the multiplications of a product of two matrices, of which there may be many."""
-    return prod((*op.axes.shape[-2:], op.args[0].axes.shape[-1]))
+    is_product = isinstance(op, MatmulOp)
+    return is_product and prod((*op.axes.shape[-2:], op.args[0].axes.shape[-1])) >= BLAS_THREADED
 
 
 def _is_overwritable(layout: TensorDescription) -> bool:
@@ -146,49 +142,45 @@ def lower(
 
     The operands in `preserved` are never overwritten by a result.
     """
-    values = KernelValues(kernel, args, preserved)
-    if max([kernel.size, *(each.axes.size for each in kernel.prologue)]) < MIN_ELEMENTS:
-        return LoweredKernel(values, Tiling(values.lengths))
-    if kernel.size * len(values.computed) < MIN_THREADED:
+    values, product = KernelValues(kernel, args, preserved), kernel.product
+    is_small = kernel.size * len(values.computed) < MIN_THREADED
+    if is_small or (product is not None and _uses_blas_threads(product.op)):
         threads = 1
-    return _lower_product(values, threads) if kernel.product else _lower_tiled(values, threads)
+    tiling = None
+    if max([kernel.size, *(each.axes.size for each in kernel.prologue)]) >= MIN_ELEMENTS:
+        body = Body(values, Tiling(values.lengths), values.computed, range(len(values.results)))
+        choose = _tiling if product is None else _product_tiling
+        tiling = choose(values, sum(body.sizes), threads)
+    return LoweredKernel(values, tiling or Tiling(values.lengths), threads)
 
 
-def _scratch(values: KernelValues) -> int:
-    """Return the bytes of a kernel's scratch memory without tiles."""
-    body = Body(values, Tiling(values.lengths), values.computed, range(len(values.results)))
-    return sum(body.sizes)
+def _product_tiling(values: KernelValues, scratch: int, threads: int) -> Tiling | None:
+    """Return tiles of many small products, or of the rows of a large one; None for a single tile.
+
+    `scratch` is the bytes of scratch memory without tiles.
+    """
+    lengths, size = values.lengths, values.kernel.size
+    last = len(lengths) - 1
+    if not values.reduced <= {last} or not (scratch or threads > 1):
+        return None
+    elements = max(CACHE * size // max(scratch, 1), MIN_PRODUCT_ROWS * lengths[last])
+    return tiling_of(lengths, {last}, elements, threads)
 
 
-def _lower_product(values: KernelValues, threads: int) -> LoweredKernel:
-    """Lower a kernel with a matrix product: many small ones, or the rows of a large one."""
-    kernel, lengths, single = values.kernel, values.lengths, Tiling(values.lengths)
-    last, scratch = len(lengths) - 1, _scratch(values)
-    assert kernel.product is not None, "the kernel has one"
-    if _multiplications(kernel.product.op) >= BLAS_THREADED:
-        threads = 1
-    if values.reduced <= {last} and (scratch or threads > 1):
-        fitting = CACHE * kernel.size // max(scratch, 1)
-        elements = max(fitting, MIN_PRODUCT_ROWS * lengths[-1])
-        single = tiling_of(lengths, {last}, elements, threads) or single
-    return LoweredKernel(values, single, threads)
-
-
-def _lower_tiled(values: KernelValues, threads: int) -> LoweredKernel:
-    """Lower a kernel without a product."""
-    lengths, size, scratch = values.lengths, values.kernel.size, _scratch(values)
+def _tiling(values: KernelValues, scratch: int, threads: int) -> Tiling | None:
+    """Return tiles of a kernel without a product, likewise."""
+    lengths, size = values.lengths, values.kernel.size
     stored = sum(each.nbytes for each in (*values.operands, *values.results) if each.size == size)
     elements = min(max(CACHE * size // max(stored + scratch, 1), MIN_TILE), MAX_TILE)
     if threads == 1 and size <= elements:
-        return LoweredKernel(values, Tiling(lengths))
+        return None
     # Parts of columns, which are short runs in memory, pay off only if several sweeps are saved.
     whole = {*values.reduced, *([len(lengths) - 1] if values.kernel.stages == 1 else [])}
     rows = tiling_of(lengths, whole if values.reduced else (), elements, threads)
     if rows is not None and rows.count > 1:
-        return LoweredKernel(values, rows, threads)
+        return rows
+    if threads == 1 and not scratch:
+        return None
     kept = [axis for axis in range(len(lengths)) if axis not in values.reduced]
     elements = max(elements, MIN_SUMMED * prod(lengths[axis] for axis in kept))
-    sweep = tiling_of(lengths, kept, elements, MIN_SWEEP_TILES)
-    if sweep is None or (threads == 1 and not scratch):
-        return LoweredKernel(values, Tiling(lengths))
-    return LoweredKernel(values, sweep, threads)
+    return tiling_of(lengths, kept, elements, MIN_SWEEP_TILES)

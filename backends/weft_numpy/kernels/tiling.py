@@ -18,21 +18,11 @@ MIN_COLUMNS = 64
 
 @dataclass(frozen=True)
 class Tiling:
-    """A tiling: tile n has block n of one dimension, and the other dimensions as a whole.
+    """A tiling: tile n has block n of one dimension, and the other dimensions as a whole."""
 
-    Attributes
-    ----------
-    lengths
-        The lengths of all dimensions.
-    axis
-        The dimension that is divided; None if there is a single tile.
-    block
-        The length of a block; the last may be shorter.
-    """
-
-    lengths: tuple[int, ...]
-    axis: int | None = None
-    block: int = 0
+    lengths: tuple[int, ...]  # of all dimensions
+    axis: int | None = None  # the dimension that is divided; None if there is a single tile
+    block: int = 0  # the length of a block; the last may be shorter
 
     @property
     def count(self) -> int:

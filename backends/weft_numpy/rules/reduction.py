@@ -7,6 +7,7 @@ where rounding errors grow with the number of elements. So long axes are summed 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -54,18 +55,20 @@ def needs_pairwise(op: Op, layout: TensorDescription, axes: Sequence[int]) -> bo
     """Whether NumPy's own reduction would accumulate too many rounding errors."""
     if not isinstance(op, reduction.SumOp) or not dtypes.is_inexact(op.dtype):
         return False
-    steps = [abs(s) for s, n in zip(layout.strides, layout.shape, strict=True) if n > 1]
-    count = 1
-    for axis in axes:
-        if not 0 < abs(layout.strides[axis]) == min(steps, default=0):
-            count *= layout.shape[axis]
-    return count > BLOCK
+    long = [axis for axis in axes if not _is_innermost(layout.shape, layout.strides, axis)]
+    return prod(layout.shape[axis] for axis in long) > BLOCK
+
+
+def _is_innermost(shape: Sequence[int], strides: Sequence[int], axis: int) -> bool:
+    """Whether an axis has the smallest stride, along which NumPy sums pairwise."""
+    steps = [abs(step) for step, length in zip(strides, shape, strict=True) if length > 1]
+    return 0 < abs(strides[axis]) == min(steps, default=0)
 
 
 def pairwise_sum(x: Any, axes: Sequence[int], dtype: Any, out: Any) -> None:
     """Sum along increasing axes in blocks into `out`, with or without these axes."""
     for axis in reversed(axes):
-        while x.shape[axis] > BLOCK and not _is_innermost(x, axis):
+        while x.shape[axis] > BLOCK and not _is_innermost(x.shape, x.strides, axis):
             count, rest = divmod(x.shape[axis], BLOCK)
             before, after = x.shape[:axis], x.shape[axis + 1 :]
             at = (slice(None),) * axis
@@ -78,12 +81,6 @@ def pairwise_sum(x: Any, axes: Sequence[int], dtype: Any, out: Any) -> None:
             x = sums
         x = _reduce(x, axis, dtype, None, True)
     np.copyto(out, x.reshape(out.shape), "unsafe")
-
-
-def _is_innermost(x: Any, axis: int) -> bool:
-    """Whether an axis has the smallest stride, along which NumPy sums pairwise."""
-    steps = [abs(step) for step, length in zip(x.strides, x.shape, strict=True) if length > 1]
-    return 0 < abs(x.strides[axis]) == min(steps)  # type: ignore[no-any-return]
 
 
 @rules.on_type(*REDUCTIONS)
