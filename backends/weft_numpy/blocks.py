@@ -60,13 +60,6 @@ class CallerLine:
     call: BlockCall | None = None
     depth: int = 0  # the indentation, in levels
 
-    @property
-    def python(self) -> str:
-        """The line without its indentation."""
-        if self.call is None:
-            return self.text
-        return self.text.format(f"block{self.call.block}({', '.join(self.call.callers)})")
-
 
 BREAK = "break"
 """The end of a line that leaves the enclosing loop."""
@@ -119,8 +112,15 @@ class ProgramCode:
             yield from ((self._listed_line(line), None) for line in self.lines)
 
     def _listed_line(self, line: CallerLine) -> str:
-        text = f"    {'    ' * line.depth}{line.python}"
-        return text if line.call is None else f"{text}  # {self.memory(line.call)}"
+        text, call = f"    {'    ' * line.depth}{line.text}", line.call
+        if call is None:
+            return text
+        text = text.format(f"block{call.block}({', '.join(call.callers)})")
+        names = self.blocks[call.block].arrays
+        memory = [
+            f"{name} {_address(each)}" for name, each in zip(names, call.tensors, strict=True)
+        ]
+        return f"{text}  # {', '.join(memory)}"
 
     def first_calls(self) -> list[BlockCall]:
         """Return the first call of each block."""
@@ -148,13 +148,6 @@ class ProgramCode:
             yield line, here
             if number == 1 and named:
                 yield f"    # {named}", None
-
-    def memory(self, call: BlockCall) -> str:
-        """Return the names in a block with the memory that they refer to in a call."""
-        names = self.blocks[call.block].arrays
-        return ", ".join(
-            f"{name} {_address(tensor)}" for name, tensor in zip(names, call.tensors, strict=True)
-        )
 
 
 def comment(location: source.Location) -> str:
@@ -228,7 +221,8 @@ class Linked:
         self.text = "\n".join([f"{'    ' * line.depth}{line.text}" for line in self.lines])
         join: Callable[[list[Run]], Run]
         code = compile(self.text, self.filename, "exec")
-        join = _defined(code, dict(_INTERRUPTS), "join")
+        # Loops check for interrupts.
+        join = _defined(code, {"holding": holding, "raise_pending": raise_pending}, "join")
         return join
 
     def bound(self, array: Callable[[TensorDescription], Any]) -> Run:
@@ -254,10 +248,6 @@ class Linked:
             elif filename == self.filename:
                 call = self.lines[line - 1].call or call
             trace = trace.tb_next
-
-
-_INTERRUPTS = {"holding": holding, "raise_pending": raise_pending}
-"""The globals that loops use to check for interrupts."""
 
 
 def _functions(body: list[CallerLine], signature: str) -> list[tuple[str, list[CallerLine]]]:

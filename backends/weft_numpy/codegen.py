@@ -47,7 +47,6 @@ class ProgramWriter:
         self.bodies: dict[tuple[Graph, tuple[str, ...]], list[CallerLine]] = {}
         self.find: Callable[[type[Op]], Any]
         self.recorder = program.recorder
-        self.mark = None if self.recorder is None else self.recorder.mark
 
     def write(self, steps: Sequence[Step], find: Callable[[type[Op]], Any]) -> ProgramCode:
         """Return the code of steps; `find` returns the rule of a type of op."""
@@ -83,7 +82,9 @@ class ProgramWriter:
                     step, self.kernels.write if is_kernel else self.find(type(step.op))
                 )
                 if self.recorder is not None:
-                    emitter.mark(self.recorder.row([step.op]), self.mark)
+                    mark = emitter.bind(self.recorder.mark, "mark")
+                    row = emitter.bind(self.recorder.row([step.op]), "row_number")
+                    emitter.line(f"{mark}({row})")
             start = end
             cut = self.is_cut or lent is not self.lent
             parameters = list(emitter.callers) if cut else self.code.signature
@@ -147,7 +148,10 @@ class ProgramWriter:
 
     def _flag_call(self, flag: TensorDescription) -> BlockCall:
         """Return a call that returns the value of a bool."""
-        return BlockCall(self._block(TEST), [flag], [], [], [-1] * len(TEST.lines))
+        emitter = Emitter(self.code, {}, self.is_cut)
+        emitter.line(f"return {emitter.name(flag)}.item()")
+        block, origins = emitter.finish(())
+        return BlockCall(self._block(block), [flag], [], [], origins)
 
 
 def _split_at_calls(steps: Sequence[Step]) -> list[Sequence[Step]]:
@@ -185,15 +189,3 @@ def _line_in_frame(line: CallerLine, frame: CallFrame) -> CallerLine:
 
 STOP = CallerLine("if holding.is_pending: raise_pending()", depth=1)
 """The first line of each iteration of a loop, which checks for interrupts."""
-
-TEST = SourceBlock(
-    (
-        "def bind(tensors, values):",
-        "    [v0] = tensors",
-        "    def run():",
-        "        return v0.item()",
-        "    return run",
-    ),
-    ("v0",),
-)
-"""The block that returns the value of a bool."""

@@ -132,10 +132,6 @@ class Emitter:
             self.prelude.append(f"{name} = {expression}")
         return self.names_by_text[expression]
 
-    def mark(self, row: int, mark: Any) -> None:
-        """Write the call of a recorder at the end of a step, whose row is bound like an array."""
-        self.line(f"{self.bind(mark, 'mark')}({self.bind(row, 'row_number')})")
-
     def number(self, value: Any, dtype: DType) -> str:
         """Return the name of a scalar as an array of a dtype without axes."""
         number = np.asarray(value).astype(dtype)
