@@ -8,10 +8,10 @@ are divided in any case, since the time and memory of Python's compiler grow fas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from weft.ir.description import TensorDescription
 from weft.ir.graph import Graph, called_graphs
@@ -25,6 +25,7 @@ from weft.plan.sub_plans import CallFrame, Part, calls_of, expand_step
 from weft.runtime.program import Program
 from weft_numpy.blocks import BREAK, BlockCall, CallerLine, ProgramCode, SourceBlock
 from weft_numpy.emitter import LETTERS, Emitter, Lent
+from weft_numpy.rules import rules
 
 if TYPE_CHECKING:
     from weft_numpy.kernels.lowering import Kernels
@@ -45,12 +46,10 @@ class ProgramWriter:
         self.is_cut = False
         self.block_numbers: dict[SourceBlock, int] = {}
         self.bodies: dict[tuple[Graph, tuple[str, ...]], list[CallerLine]] = {}
-        self.find: Callable[[type[Op]], Any]
         self.recorder = program.recorder
 
-    def write(self, steps: Sequence[Step], find: Callable[[type[Op]], Any]) -> ProgramCode:
-        """Return the code of steps; `find` returns the rule of a type of op."""
-        self.find = find
+    def write(self, steps: Sequence[Step]) -> ProgramCode:
+        """Return the code of steps."""
         self._write_callees(steps)
         sequences = _split_at_calls(steps)
         self.is_cut = len(sequences) > 1 or len(self._block_ends(steps)) > 1
@@ -78,9 +77,8 @@ class ProgramWriter:
             emitter = Emitter(self.code, lent, self.is_cut)
             for step in steps[start:end]:
                 is_kernel = isinstance(step.op, FusedOp)
-                emitter.emit_step(
-                    step, self.kernels.write if is_kernel else self.find(type(step.op))
-                )
+                rule = self.kernels.write if is_kernel else rules[type(step.op)]
+                emitter.emit_step(step, rule)
                 if self.recorder is not None:
                     mark = emitter.bind(self.recorder.mark, "mark")
                     row = emitter.bind(self.recorder.row([step.op]), "row_number")

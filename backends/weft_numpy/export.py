@@ -62,8 +62,6 @@ def _argument(value, dtype, shape, name):
 
 
 class _Axes(tuple):
-    """The axes of a tensor."""
-
     shape = lengths = property(lambda self: tuple([axis.length for axis in self]))
 
 

@@ -88,12 +88,6 @@ class Convolution:
         """Return the padded images."""
         return self.array(memory, 0, images, self.channels, *self.padded)
 
-    def load(self, x: Array, memory: Array) -> None:
-        """Copy images to scratch memory, with zeros around them."""
-        padded = self.images_of(memory, len(x))
-        padded.fill(0)
-        np.copyto(padded[(..., *self.inner)], x[(..., *self.taken)])
-
     def blocks(self, memory: Array) -> Iterator[Block]:
         """Yield the blocks, those of the same images in order."""
         for images in self.images:
@@ -114,10 +108,13 @@ class Convolution:
                 yield Block(images, rows, windows, columns, matrix, by_group, by_image)
 
     def gathered(self, x: Array, memory: Array) -> Iterator[Block]:
-        """Yield the blocks with the columns of images."""
+        """Yield the blocks with the columns of images, which have zeros around them."""
         for block in self.blocks(memory):
             if block.rows.start == 0:
-                self.load(x[block.images], memory)
+                images = x[block.images]
+                padded = self.images_of(memory, len(images))
+                padded.fill(0)
+                np.copyto(padded[(..., *self.inner)], images[(..., *self.taken)])
             np.copyto(block.columns, block.windows)
             yield block
 

@@ -283,7 +283,7 @@ class NumPyTransformer(Transformer):
         self, program: Program, ordered_ops: Sequence[Step], name: str
     ) -> Callable[..., None]:
         """Generate, compile and return a function."""
-        code = ProgramWriter(program, self.kernels).write(ordered_ops, rules.find)
+        code = ProgramWriter(program, self.kernels).write(ordered_ops)
         return self._runner(program, code)
 
     @override
