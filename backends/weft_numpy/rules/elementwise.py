@@ -90,13 +90,6 @@ UFUNCS: dict[type[Op], np.ufunc] = {
 OUT_BY_NAME = (np.maximum, np.minimum)
 """NumPy 2.4 deprecates a third positional argument of these."""
 
-SMALL_POWERS = {
-    2: [("{x}", "{x}")],
-    3: [("{x}", "{x}"), ("{out}", "{x}")],
-    4: [("{x}", "{x}"), ("{out}", "{out}")],
-}
-"""The sequences of multiplications that compute a power."""
-
 INTEGER_OF_SIZE = {1: "i1", 2: "i2", 4: "i4", 8: "i8"}
 
 
@@ -146,11 +139,12 @@ def power_rule(op: Op, emit: Emitter) -> None:
     power = None if known is None or known.ndim else known.item()
     if dtypes.is_integer(op.dtype):
         reference_rule(op, emit)
-    elif power in SMALL_POWERS and emit.args[0] != emit.out:
-        multiply, x = emit.bind(np.multiply, "multiply"), emit.args[0]
-        for factor in SMALL_POWERS[power]:
-            first, second = (name.format(x=x, out=emit.out) for name in factor)
-            emit.line(f"{multiply}({first}, {second}, {emit.out})")
+    elif power in (2, 3, 4) and emit.args[0] != emit.out:
+        call_ufunc(np.square, emit, emit.args[:1])
+        if power == 3:
+            call_ufunc(np.multiply, emit, [emit.out, emit.args[0]])
+        elif power == 4:
+            call_ufunc(np.square, emit, [emit.out])
     else:
         call_ufunc(np.power, emit)
 

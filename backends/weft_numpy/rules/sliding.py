@@ -11,57 +11,40 @@ import numpy as np
 from weft.ir import dtypes
 from weft.ir.dtypes import DType
 from weft.ir.op import Op
-from weft.nn.spatial import pooling, windows
-from weft.nn.spatial.convolutions import (
-    BilinearConvolutionOp,
-    ConvolutionFilterOp,
-    ConvolutionInputOp,
-    ConvolutionOp,
-)
+from weft.nn.spatial import convolutions, pooling, windows
 from weft.nn.spatial.geometry import Numbers
+from weft_numpy import sliding
 from weft_numpy.emitter import Emitter
 from weft_numpy.rules.table import rules
-from weft_numpy.sliding import (
-    LEAST_COLUMNS,
-    Array,
-    AvgPool,
-    Convolution,
-    Filters,
-    Forward,
-    MaxPool,
-    MaxPoolInput,
-    Pooling,
-    Transposed,
-)
 
-Work = tuple[type[Convolution | Pooling], tuple[Any, ...]]
+Work = tuple[type[sliding.Convolution | sliding.Pooling], tuple[Any, ...]]
 """The class that computes an op in blocks, and its arguments."""
 
 
 CONVOLUTIONS = {
-    ConvolutionOp: Forward,
-    ConvolutionFilterOp: Filters,
-    ConvolutionInputOp: Transposed,
+    convolutions.ConvolutionOp: sliding.Forward,
+    convolutions.ConvolutionFilterOp: sliding.Filters,
+    convolutions.ConvolutionInputOp: sliding.Transposed,
 }
 
 
-def lengths_of(op: BilinearConvolutionOp) -> tuple[Numbers, Numbers, Numbers]:
+def lengths_of(op: convolutions.BilinearConvolutionOp) -> tuple[Numbers, Numbers, Numbers]:
     """Return the lengths of images, filters and outputs."""
     first, second, result = (each.axes.shape for each in (*op.args, op))
-    if isinstance(op, ConvolutionOp):
+    if isinstance(op, convolutions.ConvolutionOp):
         return first, second, result
-    if isinstance(op, ConvolutionFilterOp):
+    if isinstance(op, convolutions.ConvolutionFilterOp):
         return first, result, second
     return result, second, first
 
 
-def is_product(op: BilinearConvolutionOp) -> bool:
+def is_product(op: convolutions.BilinearConvolutionOp) -> bool:
     """Whether a convolution is a matrix product without copies, as its decomposition computes."""
-    if isinstance(op, ConvolutionFilterOp):
+    if isinstance(op, convolutions.ConvolutionFilterOp):
         return False
     _, filters, outputs = lengths_of(op)
     is_bare = not any(map(any, op.padding)) and all(n == 1 for n in (*filters[2:], *op.stride))
-    return is_bare and prod(outputs[2:]) >= LEAST_COLUMNS
+    return is_bare and prod(outputs[2:]) >= sliding.LEAST_COLUMNS
 
 
 def work_of(op: Op) -> Work | None:
@@ -70,19 +53,19 @@ def work_of(op: Op) -> Work | None:
     Floats of 16 bits are multiplied in float32.
     """
     match op:
-        case BilinearConvolutionOp():
+        case convolutions.BilinearConvolutionOp():
             images, filters, _ = lengths_of(op)
             form = op.groups, dtypes.accumulator_dtype(op.dtype), *op.sliding(filters[2:])
             return CONVOLUTIONS[type(op)], (images, filters, *form)
         case pooling.MaxPoolOp(args=(images,)):
-            return MaxPool, (images.axes.shape, images.dtype, *op.sliding)
+            return sliding.MaxPool, (images.axes.shape, images.dtype, *op.sliding)
         case pooling.AvgPoolOp(args=(images,)):
             numbers = op.numbers(dtypes.accumulator_dtype(op.dtype))
             if (numbers == numbers.flat[0]).all():
                 numbers = np.array(numbers.flat[0])
-            return AvgPool, (numbers, images.axes.shape, images.dtype, *op.sliding)
+            return sliding.AvgPool, (numbers, images.axes.shape, images.dtype, *op.sliding)
         case pooling.MaxPoolInputOp():
-            return MaxPoolInput, (op.axes.shape, op.dtype, *op.sliding)
+            return sliding.MaxPoolInput, (op.axes.shape, op.dtype, *op.sliding)
     return None
 
 
@@ -92,7 +75,9 @@ def workspace(op: Op) -> int:
     return 0 if work is None else max(work[0](*work[1]).workspace, 1)
 
 
-@rules.on_type(ConvolutionOp, ConvolutionFilterOp, ConvolutionInputOp)
+@rules.on_type(
+    convolutions.ConvolutionOp, convolutions.ConvolutionFilterOp, convolutions.ConvolutionInputOp
+)
 @rules.on_type(pooling.MaxPoolOp, pooling.AvgPoolOp, pooling.MaxPoolInputOp)
 def blocked_rule(op: Op, emit: Emitter) -> None:
     """Make the work before calls, and call it with the scratch memory of the step."""
@@ -123,7 +108,7 @@ def fold_rule(op: windows.FoldOp, emit: Emitter) -> None:
     emit.line(f"{emit.bind(fold, 'fold')}({emit.args[0]}, {emit.out})")
 
 
-def _fold(parts: list[Any], wide: DType, x: Array, out: Array) -> None:
+def _fold(parts: list[Any], wide: DType, x: sliding.Array, out: sliding.Array) -> None:
     total = out if out.dtype == wide else np.empty(out.shape, wide)
     total.fill(0)
     for where, part in parts:
