@@ -19,8 +19,6 @@ INDENT = "    "
 
 Layouts = Mapping[int, TensorDescription]
 
-Lines = list[tuple[str, float]]
-
 
 class TileEmitter(Emitter):
     """Writes the body of a loop over tiles, in the code that another emitter writes.
@@ -31,7 +29,7 @@ class TileEmitter(Emitter):
     def __init__(self, outer: Emitter, tiling: Tiling) -> None:
         vars(self).update(vars(outer))  # names, values and what is prepared are shared
         self.tiling = tiling
-        self.lines: Lines = []
+        self.lines: list[tuple[str, float]] = []
         self.views: dict[str, str] = {}  # their names, by expression
 
     def name(self, description: TensorDescription) -> str:
@@ -62,7 +60,7 @@ class TileEmitter(Emitter):
             shape[axis] = self.tiling.block
         return TensorDescription(tuple(shape), array.dtype, array.strides, 0, name)
 
-    def loop(self, head: str, origin: float) -> Lines:
+    def loop(self, head: str, origin: float) -> list[tuple[str, float]]:
         """Return the lines of the loop."""
         axis, block = self.tiling.axis, self.tiling.block
         assert axis is not None, "there is an axis to be cut"

@@ -9,8 +9,7 @@ from weft.ops.random import philox
 from weft_numpy.emitter import Emitter
 from weft_numpy.rules.table import rules
 
-PART = 2**15
-"""The number of elements whose words stay in the cache between the rounds of Philox."""
+PART = 2**15  # elements whose words stay in the cache between the rounds of Philox
 
 
 @rules.on_type(philox.RandomBitsOp)
