@@ -76,6 +76,7 @@ ELEMENTWISE = {
     "powers": (lambda x: x**3 + x**4 + x**2 + x**1.5, [(5, 9)]),
     "power in place": (lambda x: (x + 1) ** 3, [(5, 9)]),
     "reciprocal": (lambda x: weft.reciprocal(x * x + 1), [(5, 9)]),
+    "a number as well": (lambda x, s: [x * (s * 2 + 1), s * 2 + 1], [(40,), ()]),
     "repeated": (lambda b, x: weft.exp(weft.broadcast(b, x.axes)) + x, [(1, 9), (5, 9)]),
 }
 
@@ -203,6 +204,7 @@ PRODUCTS = {
     ),
     "prologue of one term": (lambda x, y: weft.tanh(x) @ y, [(9, 1), (1, 7)], "loop"),
     "prologue of no terms": (lambda x, y: weft.tanh(x) @ y + 1, [(4, 0), (0, 5)], "loop"),
+    "prologue of no columns": (lambda x, y: weft.tanh(x) @ y + 1, [(9, 5), (5, 0)], "at once"),
     "prologue of what is the second operand too": (
         lambda x: (x * 2 - 1) @ x + x,
         [(8, 8)],

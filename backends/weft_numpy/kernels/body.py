@@ -85,7 +85,9 @@ class Body:
             source = self.values.sources[self.kernel.outputs[index]]
             shape = self.values.shape(self.values.varying[source], self.values.lengths)
             in_place = self._has_no_home(source) and shape == self.values.results[index].shape
-            if in_place and self._may_write(index, source):
+            # A result that tiles have in common is not for the steps of a chain in each of them.
+            is_own = self.tiling.axis in (None, *self.values.varying[source])
+            if in_place and is_own and self._may_write(index, source):
                 self.homes[source] = index
             else:
                 self.copies.append((index, source))

@@ -104,11 +104,8 @@ class Loop:
             arrays = values.__getitem__, results.__getitem__, lanes[0].__getitem__
             body.write(emit, Arrays(*arrays))
             return
-        tile, along, is_shared = (
-            TileEmitter(emit, self.tiling),
-            body.values.varying,
-            self.threads > 1,
-        )
+        tile, along = TileEmitter(emit, self.tiling), body.values.varying
+        is_shared = self.threads > 1
 
         def value(number: int) -> TensorDescription:
             if number not in partial:
@@ -171,7 +168,7 @@ class LoweredKernel:
         self.offsets: dict[tuple[int, bool], int] = {}
         self.start = 0
         for number in self.kept:
-            for is_partial in {False, self.kernel.instruction(number).is_reduction}:
+            for is_partial in (False, True)[: 1 + self.kernel.instruction(number).is_reduction]:
                 self.offsets[number, is_partial] = self.start
                 shape, dtype = self._form(number, is_partial)
                 self.start += aligned(prod(shape) * dtype.itemsize)

@@ -146,8 +146,8 @@ def lower(
     is_small = kernel.size * len(values.computed) < MIN_THREADED
     if is_small or (product is not None and _uses_blas_threads(product.op)):
         threads = 1
-    tiling = None
-    if max([kernel.size, *(each.axes.size for each in kernel.prologue)]) >= MIN_ELEMENTS:
+    largest, tiling = max([kernel.size, *(each.axes.size for each in kernel.prologue)]), None
+    if kernel.size and largest >= MIN_ELEMENTS:
         body = Body(values, Tiling(values.lengths), values.computed, range(len(values.results)))
         choose = _tiling if product is None else _product_tiling
         tiling = choose(values, sum(body.sizes), threads)
