@@ -27,8 +27,7 @@ from weft.support.interrupts import holding, raise_pending
 from weft.support.locks import renewed
 from weft.support.quoting import harmless
 
-MARK = "<weft numpy"
-"""The prefix of the file names of generated code."""
+MARK = "<weft numpy"  # the prefix of the file names of generated code
 
 Run = Callable[..., None]
 
@@ -61,11 +60,8 @@ class CallerLine:
     depth: int = 0  # the indentation, in levels
 
 
-BREAK = "break"
-"""The end of a line that leaves the enclosing loop."""
-
-DEEP = 16
-"""The depth from which on lines of the calling function become separate functions."""
+BREAK = "break"  # the end of a line that leaves the enclosing loop
+DEEP = 16  # the depth from which on lines of the calling function become separate functions
 
 
 @dataclass

@@ -30,8 +30,7 @@ from weft_numpy.rules import rules
 if TYPE_CHECKING:
     from weft_numpy.kernels.lowering import Kernels
 
-CHUNK = 1000
-"""The most steps that one generated function holds."""
+CHUNK = 1000  # the most steps that one generated function holds
 
 
 class ProgramWriter:

@@ -18,11 +18,9 @@ from weft_numpy.blocks import ProgramCode, SourceBlock
 SCOPE = {"__name__": "weft_numpy.generated", "ndarray": np.ndarray, "copyto": np.copyto}
 """The globals of all generated code."""
 
-LONGEST_ROW = 2**16
-"""The most elements of a row of a repeated scalar, to bound its memory."""
+LONGEST_ROW = 2**16  # elements of a row of a repeated scalar, to bound its memory
 
-Lent = dict[str, tuple[tuple[int, ...], DType]]
-"""The arrays that a function takes in each call: shapes and dtypes by name."""
+Lent = dict[str, tuple[tuple[int, ...], DType]]  # arrays of each call: shapes, dtypes by name
 
 LETTERS = {INPUT: "x", RESULT: "r", CONSTANT: "c", STATE: "s"}
 """The prefixes of arrays' names by the kind of their memory; ``v`` for the arena."""

@@ -21,11 +21,8 @@ from weft.nn.spatial.geometry import Numbers, Sliding
 
 Array = np.ndarray[Any, Any]
 
-CACHED = 1 << 20
-"""The bytes of the arrays of a block."""
-
-LEAST_COLUMNS = 256
-"""The fewest columns for an efficient matrix product, for any cache."""
+CACHED = 1 << 20  # bytes of the arrays of a block
+LEAST_COLUMNS = 256  # for an efficient matrix product, with any cache
 
 
 def _cut(count: int, step: int) -> list[slice]:

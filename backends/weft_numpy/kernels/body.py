@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from itertools import accumulate
 from math import prod
 from typing import NamedTuple
 
+import numpy as np
+
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import DType
+from weft.ops.pointwise.elementwise import MultiplyOp, SquareOp
 from weft.ops.pointwise.math import PowerOp
+from weft.ops.reductions.reduction import SumOp
 from weft.plan.plan import Step
 from weft_numpy.emitter import Emitter
 from weft_numpy.kernels.kernel_values import KernelValues
@@ -17,8 +22,8 @@ from weft_numpy.kernels.tiling import Tiling
 from weft_numpy.rules.reduction import REDUCTIONS, write_reduction
 from weft_numpy.rules.table import rules
 
-LINE = 64
-"""The alignment of scratch arrays, in bytes."""
+LINE = 64  # the alignment of scratch arrays, in bytes
+BLAS_ROW = 1024  # the longest row that BLAS sums, since it may do so sequentially
 
 
 def aligned(nbytes: int) -> int:
@@ -58,8 +63,9 @@ class Body:
         outside: Collection[int] = (),
     ) -> None:
         self.values, self.kernel, self.tiling = values, values.kernel, tiling
-        self.numbers = list(numbers)
         self.outside = frozenset(outside)
+        self.dots: dict[int, tuple[int, ...]] = {}  # sums of products, and their two factors
+        self.numbers = self._without_products(list(numbers), results)
         self.place = {number: place for place, number in enumerate(self.numbers)}
         self.last: dict[int, int] = {}
         for number, place in self.place.items():
@@ -75,7 +81,27 @@ class Body:
 
     def read(self, number: int) -> tuple[int, ...]:
         """Return the values that an instruction reads."""
-        return tuple(self.values.sources[arg] for arg in self.kernel.instruction(number).args)
+        args = tuple(self.values.sources[arg] for arg in self.kernel.instruction(number).args)
+        return self.dots.get(number, args)
+
+    def _without_products(self, numbers: list[int], results: Collection[int]) -> list[int]:
+        """Find rows of products that are only summed: BLAS needs no memory for the products."""
+        values, last = self.values, len(self.values.lengths) - 1
+        readers = Counter(arg for number in numbers for arg in {*self.read(number)})
+        readers.update(values.sources[self.kernel.outputs[index]] for index in results)
+        is_row = values.reduced == {last} and self.tiling.tile[last] <= BLAS_ROW
+        products: set[int] = set()
+        for number in numbers if is_row else ():
+            source, *_ = self.read(number)
+            if type(self.kernel.instruction(number).op) is not SumOp or source not in numbers:
+                continue
+            product = self.kernel.instruction(source).op
+            factors = (self.read(source) * 2)[:2]
+            is_product = isinstance(product, MultiplyOp | SquareOp) and readers[source] == 1
+            is_float = product.dtype.name in ("float32", "float64")
+            if is_product and is_float and all(last in values.varying[each] for each in factors):
+                self.dots[number], products = factors, {*products, source}
+        return [number for number in numbers if number not in products]
 
     def _assign_results(self, results: Collection[int]) -> None:
         """Compute results in place where possible; else they are copied in the end."""
@@ -185,6 +211,11 @@ class Body:
         emit.at(op)
         args = [self.array(arrays, arg) for arg in self.read(number)]
         out = self.array(arrays, number)
+        if number in self.dots:
+            x, y = map(emit.name, args)
+            sums = emit.part(emit.name(out), out, "[..., 0]")
+            emit.line(f"{emit.bind(np.vecdot, 'vecdot')}({x}, {y}, {sums})")
+            return
         if type(op) in REDUCTIONS:
             write_reduction(emit, op, args[0], sorted(self.values.reduced), out, keepdims=True)
             return

@@ -29,29 +29,14 @@ from weft_numpy.rules.reduction import REDUCTIONS
 from weft_numpy.rules.sliding import workspace
 from weft_numpy.rules.table import rules
 
-CACHE = 2**20
-"""Bytes of all arrays of a tile, which the second-level cache of a core holds."""
-
-MIN_ELEMENTS = 2**13
-"""The elements of a domain from which on tiles or threads may pay off."""
-
-MIN_THREADED = 2**18
-"""The elements of all instructions together from which on several threads pay off."""
-
-MIN_SWEEP_TILES = 16
-"""The fewest tiles of a sweep, for any number of threads: sums must not depend on it."""
-
-MIN_SUMMED = 64
-"""The fewest elements of a tile for each sum in a sweep, to bound the memory of all tiles' sums."""
-
-MIN_PRODUCT_ROWS = 128
-"""The fewest rows of a product's tile; BLAS packs the other matrix for each tile."""
-
-MAX_PROLOGUE_COLUMNS = 256
-"""The most columns of a product with a prologue, so that the other matrix stays in cache."""
-
-BLAS_THREADED = 2**18
-"""The multiplications from which on BLAS computes a matrix product in several threads."""
+CACHE = 2**20  # bytes of all arrays of a tile, which the second-level cache of a core holds
+MIN_ELEMENTS = 2**13  # of a domain from which on tiles or threads may pay off
+MIN_THREADED = 2**18  # elements of all instructions from which on several threads pay off
+MIN_SWEEP_TILES = 16  # for any number of threads: sums must not depend on it
+MIN_SUMMED = 64  # elements of a tile for each sum in a sweep, to bound the memory of the parts
+MIN_PRODUCT_ROWS = 128  # of a product's tile; BLAS packs the other matrix for each tile
+MAX_PROLOGUE_COLUMNS = 256  # of a product with a prologue: the other matrix stays in cache
+BLAS_THREADED = 2**18  # multiplications from which on BLAS computes a product in several threads
 
 
 class Kernels:

@@ -6,14 +6,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from math import prod
 
+# Elements of a tile: enough to hide the cost of calling NumPy, few enough to stay in cache.
 MIN_TILE, MAX_TILE = 2**14, 2**16
-"""Elements of a tile: enough to hide the cost of calling NumPy, few enough to stay in cache."""
-
-MAX_ROW = 2**18
-"""The most elements of a tile with the fewest rows, or columns."""
-
-MIN_COLUMNS = 64
-"""The fewest contiguous elements that a tile cuts rows into."""
+MAX_ROW = 2**18  # elements of a tile with the fewest rows, or columns
+MIN_COLUMNS = 64  # contiguous elements that a tile cuts rows into
 
 
 @dataclass(frozen=True)

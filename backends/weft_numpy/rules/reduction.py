@@ -32,8 +32,7 @@ REDUCTIONS: dict[type[Op], np.ufunc] = {
 COUNTING = (reduction.SumOp, reduction.ProdOp)
 """Reductions whose value depends on the number of repetitions of an element."""
 
-BLOCK = 128
-"""The most elements that are summed sequentially."""
+BLOCK = 128  # the most elements that are summed sequentially
 
 _reduce: Any = np.add.reduce
 _ONES = {kind: np.ones(BLOCK, kind) for kind in ("float32", "float64")}
