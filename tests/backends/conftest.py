@@ -8,6 +8,7 @@ TINY = {
     "MIN_TILE": 12,
     "MAX_TILE": 12,
     "MAX_ROW": 24,
+    "STREAMED_TILE": 12,
     "MIN_COLUMNS": 2,
     "MIN_SUMMED": 2,
     "MIN_PRODUCT_ROWS": 2,

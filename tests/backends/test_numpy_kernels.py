@@ -91,7 +91,7 @@ REDUCTIONS = {
     "K R far too long": (normalized(1), [(2, 97)], "sweeps"),
     "K R far too long in rows": (normalized(1), [(2, 128)], "sweeps"),
     "R prime": (normalized(0), [(101,)], "sweeps"),
-    "one row": (normalized(1), [(1, 9)], "sweeps"),
+    "one row": (normalized(1), [(1, 30)], "sweeps"),
     "softmax K R": (softmax(1), [(9, 10)], "loop"),
     "softmax R K": (softmax(0), [(40, 6)], "sweeps"),
     "softmax all": (softmax(0, 1, 2), [(3, 5, 7)], "sweeps"),

@@ -126,13 +126,15 @@ def test_an_update_by_a_product_keeps_a_part_of_it_at_a_time(threads: int) -> No
     np.testing.assert_allclose(call.transformer.get_value(weights), -12.8, rtol=1e-6)
 
 
-def test_sums_do_not_depend_on_the_number_of_threads() -> None:
-    values = np.random.default_rng(0).standard_normal(1_000_000).astype(np.float32)
-    x = weft.placeholder((1_000_000,))
+@pytest.mark.parametrize("function", [weft.variance, weft.mean])
+@pytest.mark.parametrize("shape", [(1_000_000,), (60_000,), (10_000, 30), (30, 10_000)])
+def test_sums_do_not_depend_on_the_number_of_threads(function: Any, shape: Any) -> None:
+    values = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    x = weft.placeholder(shape)
     found = {
         weft.make_transformer("numpy", threads=threads)
-        .computation(weft.variance(x), x)(values)
-        .item()
+        .computation(function(x * 2, axis=0), x)(values)
+        .tobytes()
         for threads in (1, 2, 3, 4)
         for _ in range(3)
     }

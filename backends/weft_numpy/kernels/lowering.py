@@ -34,6 +34,7 @@ MIN_ELEMENTS = 2**13  # of a domain from which on tiles or threads may pay off
 MIN_THREADED = 2**18  # elements of all instructions from which on several threads pay off
 MIN_SWEEP_TILES = 16  # for any number of threads: sums must not depend on it
 MIN_SUMMED = 64  # elements of a tile for each sum in a sweep, to bound the memory of the parts
+STREAMED_TILE = 2**20  # elements of a tile in sweeps that read each of them once
 MIN_PRODUCT_ROWS = 128  # of a product's tile; BLAS packs the other matrix for each tile
 MAX_PROLOGUE_COLUMNS = 256  # of a product with a prologue: the other matrix stays in cache
 BLAS_THREADED = 2**18  # multiplications from which on BLAS computes a product in several threads
@@ -164,8 +165,9 @@ def _tiling(values: KernelValues, scratch: int, threads: int) -> Tiling | None:
     rows = tiling_of(lengths, whole if values.reduced else (), elements, threads)
     if rows is not None and rows.count > 1:
         return rows
-    if threads == 1 and not scratch:
+    if size <= elements:
         return None
     kept = [axis for axis in range(len(lengths)) if axis not in values.reduced]
+    elements = elements if scratch >= size else STREAMED_TILE
     elements = max(elements, MIN_SUMMED * prod(lengths[axis] for axis in kept))
     return tiling_of(lengths, kept, elements, MIN_SWEEP_TILES)

@@ -29,8 +29,7 @@ REDUCTIONS: dict[type[Op], np.ufunc] = {
     reduction.AllOp: np.logical_and,
 }
 
-COUNTING = (reduction.SumOp, reduction.ProdOp)
-"""Reductions whose value depends on the number of repetitions of an element."""
+ACCUMULATING = (reduction.SumOp, reduction.ProdOp)  # in a dtype that may be a wider one
 
 BLOCK = 128  # the most elements that are summed sequentially
 
@@ -45,7 +44,7 @@ def accumulator_dtype(op: Op) -> DType:
 
     Each multiplication rounds the whole product, in any order.
     """
-    if not isinstance(op, COUNTING):
+    if not isinstance(op, ACCUMULATING):
         return op.dtype
     wide = dtypes.accumulator_dtype(op.dtype)
     return WIDER.get(wide.name, wide) if isinstance(op, reduction.ProdOp) else wide
@@ -75,7 +74,8 @@ def pairwise_sum(x: Any, axes: Sequence[int], dtype: Any, out: Any) -> None:
             whole = x[(*at, slice(count * BLOCK))].reshape(*before, count, BLOCK, *after)
             sums = np.empty((*before, count + (rest > 0), *after), dtype)
             into = sums[(*at, slice(count))]
-            if axis == x.ndim - 2 and x.dtype == dtype and dtype.name in _ONES:
+            is_dense = axis == x.ndim - 2 and x.strides[-1] == x.itemsize
+            if is_dense and x.dtype == dtype and dtype.name in _ONES:
                 np.matmul(_ONES[dtype.name], whole, into)  # BLAS sums columns faster
             else:
                 _reduce(whole, axis + 1, dtype, into)
@@ -106,7 +106,7 @@ def write_reduction(
     ufunc = REDUCTIONS[type(op)]
     reduce = f"{emit.bind(ufunc, ufunc.__name__)}.reduce"
     wide = accumulator_dtype(op)
-    dtype = emit.bind(wide, "dtype") if isinstance(op, COUNTING) else None
+    dtype = emit.bind(wide, "dtype") if isinstance(op, ACCUMULATING) else None
     x, target = emit.name(source), emit.name(out)
     along = axes[0] if len(axes) == 1 else tuple(axes)
     if needs_pairwise(op, source, axes):
