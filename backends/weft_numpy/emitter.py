@@ -18,7 +18,7 @@ from weft_numpy.blocks import ProgramCode, SourceBlock
 SCOPE = {"__name__": "weft_numpy.generated", "ndarray": np.ndarray, "copyto": np.copyto}
 """The globals of all generated code."""
 
-LONGEST_ROW = 2**16  # elements of a row of a repeated scalar, to bound its memory
+LONGEST_ROW = 2**17  # elements of a row of a repeated scalar, to bound its memory
 Lent = dict[str, tuple[tuple[int, ...], DType]]  # arrays of each call: shapes, dtypes by name
 # The prefixes of arrays' names by the kind of their memory; ``v`` for the arena.
 LETTERS = {INPUT: "x", RESULT: "r", CONSTANT: "c", STATE: "s"}

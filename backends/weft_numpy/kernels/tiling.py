@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 # Elements of a tile: enough to hide the cost of calling NumPy, few enough to stay in cache.
-MIN_TILE, MAX_TILE = 2**14, 2**16
+MIN_TILE, MAX_TILE = 2**14, 2**17
 MAX_ROW = 2**18  # elements of a tile with the fewest rows, or columns
 MIN_COLUMNS = 64  # contiguous elements that a tile cuts rows into
 
