@@ -144,8 +144,8 @@ FUNCTION VF scaled(VF x, VF n) {
     VI k = __builtin_convertvector(n, VI), half = k >> 1;
     return x * (VF)((half + 127) << 23) * (VF)((k - half + 127) << 23); }
 #endif
-/* x / y for one y: by its reciprocal, and the error of that (P. Markstein). So it is rounded as a
-   division is, but for a unit in the last place where the error is too small a number. */
+/* x / y for one y: by its reciprocal and a correction (P. Markstein). It is rounded as a division,
+   or off by a unit in the last place where the remainder is subnormal. */
 #if LANES == 16 && defined(__AVX512F__) && !defined(__clang__)
 #define IS_ANY_NAN(x) __builtin_ia32_cmpps512_mask(x, x, 3, -1, 4)
 #elif LANES == 8 && defined(__AVX__)

@@ -31,6 +31,8 @@ REPEATED = {
     "two that depend on each other": loop(lambda a, b: [a + b * 0.1, b - a * 0.1], A, B),
     "an operand that stays": loop(lambda a, b: [a * 0.5 + b, b], A, B),
     "results in another order": loop(lambda a, b: [a * b + 1, a - b], B, A),
+    "one value for two operands": loop(
+        lambda a, b: [a * 0.5 + b * 0.25 + 1, a * 0.5 + b * 0.25 + 1], A, B),
     "one that no iteration reads": loop(lambda a, b: [a * 0.5 + 1, a * 2], A, B),
     "a row for all": loop(lambda a, r: [a * r + 0.1, r], A, ROW),
     "a constant for all": loop(lambda a: [a * np.ones((8, 1), "f4") + 0.1], A),

@@ -23,15 +23,15 @@ Body = Callable[[tuple[str, ...], ValueEmitter], None]
 """Writes the body of a loop, given the indices of a point; vectors extend along the last one."""
 
 
-class Together(NamedTuple):
-    """Vectors that one iteration computes together.
+class Interleaving(NamedTuple):
+    """Independent vectors that one iteration computes, so that none waits for its own results.
 
     Attributes
     ----------
     vectors
-        How many.
+        Their number.
     body
-        Writes the body of a loop, given the indices of their first points.
+        Writes the body of the loop, given the indices of the first point of each.
     """
 
     vectors: int
@@ -55,7 +55,7 @@ def parallel_for(
     access: VectorAccess | None = None,
     wide: bool = False,
     cost: int = 1,
-    together: Together | None = None,
+    interleaving: Interleaving | None = None,
 ) -> None:
     """Write a parallel loop over the points of a shape and launch the kernel.
 
@@ -63,8 +63,8 @@ def parallel_for(
     parallel devices they precede each point. With more than one of `lanes`, `body` is written a
     second time for vectors along the last dimension; with `access`, for vectorized accesses along
     it, unless rows have a remainder. `wide` makes indices of 64 bits, as many points do. `cost` is
-    the weight of a point against `GRAIN`. On serial devices `together` is written for as many
-    vectors as it takes, before `body`. A shape without points launches nothing.
+    the weight of a point against `GRAIN`. On serial devices with vectors, `interleaving` is a
+    loop before that of `body`. A shape without points launches nothing.
     """
     shape = tuple(shape) or (1,)
     if 0 in shape:
@@ -72,7 +72,7 @@ def parallel_for(
     kind = index_type(wide or needs_wide_counter(prod(shape)))
     if builder.processor.is_serial:
         items = serial_items(prod(shape) * cost, builder.processor)
-        _contiguous_shares(builder.code, shape, items, body, row, lanes, kind, together)
+        _contiguous_shares(builder.code, shape, items, body, row, lanes, kind, interleaving)
         builder.launch(items)
         return
     if access is None or (prod(shape[:-1]) > 1 and shape[-1] % access.count):
@@ -170,7 +170,7 @@ def _contiguous_shares(
     row: Callable[[tuple[str, ...]], None] | None,
     lanes: int,
     kind: str,
-    together: Together | None,
+    interleaving: Interleaving | None,
 ) -> None:
     *outer, length = shape
     rows = prod(outer)
@@ -191,7 +191,7 @@ def _contiguous_shares(
         if row is not None:
             row(indices)
         whole = length if by_rows else None
-        innermost_loop(code, indices, (first, last), whole, body, lanes, kind, together)
+        innermost_loop(code, indices, (first, last), whole, body, lanes, kind, interleaving)
 
 
 def innermost_loop(
@@ -202,7 +202,7 @@ def innermost_loop(
     body: Body,
     lanes: int,
     kind: str,
-    together: Together | None = None,
+    interleaving: Interleaving | None = None,
 ) -> None:
     """Write the loop along the last dimension: vectors, several first, then the remainder."""
     first, last = span
@@ -212,11 +212,11 @@ def innermost_loop(
     name = code.name("i")
     if lanes > 1:
         code.line(f"{kind} {name} = {first};")
-        if together is not None:
-            step = together.vectors * lanes
+        if interleaving is not None:
+            step = interleaving.vectors * lanes
             with code.block(f"for (; {name} + {step} <= {last}; {name} += {step})"):
-                at = [f"({name} + {n * lanes})" for n in range(together.vectors)]
-                together.body([(*outer, each) for each in at], ValueEmitter(code, lanes))
+                at = [f"({name} + {n * lanes})" for n in range(interleaving.vectors)]
+                interleaving.body([(*outer, each) for each in at], ValueEmitter(code, lanes))
         with code.block(f"for (; {name} + {lanes} <= {last}; {name} += {lanes})"):
             body((*outer, name), ValueEmitter(code, lanes))
         if length is not None and is_multiple(length, lanes):

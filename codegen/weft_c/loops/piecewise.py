@@ -156,7 +156,7 @@ class PiecewiseLoader:
                 if test:
                     self._rows[number, piece] = known[test]
 
-    def parts(self, indices: Sequence[str], emitter: ValueEmitter) -> Iterator[None]:
+    def regions(self, indices: Sequence[str], emitter: ValueEmitter) -> Iterator[None]:
         """Yield once in a block for vectors in the interior of a row, and once for all others."""
         last = len(indices) - 1
         cut = [each for each in self.loads.values() if emitter.is_vector and each.is_cut(last)]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from weft.kernels.kernel import Kernel
 from weft_c.loops.elementwise import ElementWiseKernel, are_contiguous
-from weft_c.loops.parallel import Together, parallel_for
+from weft_c.loops.parallel import Interleaving, parallel_for
 from weft_c.loops.vectorized_access import find_vector_access
 from weft_c.source.values import ValueEmitter
 
 MAX_LIVE = 32
-"""The most vectors of independent repetitions at a time; more would not fit the registers."""
+"""The vector registers that the values of interleaved vectors may take."""
 
 
 def write_map(builder: ElementWiseKernel, results: Iterable[int]) -> None:
@@ -40,7 +41,7 @@ def write_map(builder: ElementWiseKernel, results: Iterable[int]) -> None:
 
     def at_points(points: Sequence[tuple[str, ...]], emitter: ValueEmitter) -> None:
         points = points if nest.shape else [()]
-        for _ in builder.piecewise.parts(points[0], emitter):
+        for _ in builder.piecewise.regions(points[0], emitter):
             names = _computed(builder, numbers, points, emitter, uniforms)
             for indices, known in zip(points, names, strict=True):
                 for result, number in zip(results, numbers, strict=True):
@@ -49,7 +50,8 @@ def write_map(builder: ElementWiseKernel, results: Iterable[int]) -> None:
     def at_point(indices: tuple[str, ...], emitter: ValueEmitter) -> None:
         at_points([indices], emitter)
 
-    chains = _chains(builder, numbers) if builder.processor.is_serial and lanes > 1 else 1
+    is_vector = builder.processor.is_serial and lanes > 1
+    vectors = _interleaved_vectors(nest.kernel) if is_vector else 1
     parallel_for(
         builder,
         shape,
@@ -59,13 +61,12 @@ def write_map(builder: ElementWiseKernel, results: Iterable[int]) -> None:
         access=access,
         wide=nest.is_wide,
         cost=nest.kernel.count,
-        together=Together(chains, at_points) if chains > 1 else None,
+        interleaving=Interleaving(vectors, at_points) if vectors > 1 else None,
     )
 
 
-def _chains(builder: ElementWiseKernel, numbers: Iterable[int]) -> int:
-    """Return how many vectors are computed at a time, so that none waits for its last result."""
-    kernel = builder.kernel
+def _interleaved_vectors(kernel: Kernel) -> int:
+    """Return how many vectors of a repeated kernel are interleaved; 1 without repetition."""
     if kernel.count == 1:
         return 1
     live = len(kernel.outputs) + sum(each.constant is None for each in kernel.operands) + 2
@@ -86,26 +87,30 @@ def _computed(
     kernel, code = builder.kernel, builder.code
     if kernel.count == 1:
         return [builder.compute(numbers, emitter, indices, uniforms) for indices in points]
-    carried = {number: operand for operand, number in kernel.carried}
     read = [n for n in builder.required_values(numbers, uniforms) if n in builder.loads]
-    variables: list[dict[int, str]] = []
     held: list[dict[int, str]] = []
+    results: list[dict[int, str]] = []
     for indices in points:
         loaded = builder.compute(read, emitter, indices, uniforms)
-        mine = {}
-        for number in numbers:
+        for operand, _ in kernel.carried:
+            kind = emitter.type(kernel.values[operand].dtype)
+            loaded[operand] = code.define(kind, "carried", loaded[operand])
+        held.append(loaded)
+        last = {number: loaded[operand] for operand, number in kernel.carried}
+        for number in [n for n in dict.fromkeys(numbers) if n not in last]:
             dtype = kernel.values[number].dtype
-            first = loaded.get(carried.get(number, -1)) or emitter.constant(0, dtype)
-            mine[number] = code.define(emitter.type(dtype), "carried", first)
-        variables.append(mine)
-        held.append(loaded | {operand: mine[number] for number, operand in carried.items()})
+            zero = emitter.constant(0, dtype)
+            last[number] = code.define(emitter.type(dtype), "last", zero)
+        results.append(last)
     turn = code.name("turn")
     with code.block(f"for (i32 {turn} = 0; {turn} < {kernel.count}; {turn}++)"):
-        for indices, names, known in zip(points, variables, held, strict=True):
+        for indices, known, last in zip(points, held, results, strict=True):
             made = builder.compute(numbers, emitter, indices, uniforms, known)
-            for number, name in names.items():
+            variables = {known[operand]: number for operand, number in kernel.carried}
+            variables |= {name: number for number, name in last.items()}
+            for name, number in variables.items():
                 code.line(f"{name} = {made[number]};")
-    return variables
+    return results
 
 
 def _invariant_inputs(

@@ -15,7 +15,7 @@ import numpy as np
 
 from weft.ir.axes import Axes
 from weft.ir.dtypes import Array, DType
-from weft.ir.op import Op
+from weft.ir.op import Op, attribute_key
 from weft.ir.tensor import TensorOp
 from weft.ops.indexing.slicing import SliceOp
 from weft.ops.shape.joining import ConcatOp, PadOp
@@ -126,8 +126,8 @@ def as_piecewise(op: Op, depth: int = MAX_DEPTH) -> PiecewiseOp | None:
 def _composed(op: Op, pieces: list[Piece], fill: float | None, depth: int) -> PiecewiseOp:
     """Return a piecewise op of the operands of operands that are such ops themselves."""
     inner = [as_piecewise(arg, depth - 1) for arg in op.args]
-    fills = {each.fill for each in inner if each is not None} | {fill}
-    fills.discard(None)
+    found_fills = (fill, *(each.fill for each in inner if each is not None))
+    fills = {attribute_key(each): each for each in found_fills if each is not None}
     if len(fills) > 1 or all(each is None for each in inner):
         return _piecewise(op.args, pieces, fill, op.axes)
     args: list[Op] = []
@@ -144,7 +144,7 @@ def _composed(op: Op, pieces: list[Piece], fill: float | None, depth: int) -> Pi
             at = tuple(map(add, first, origin))
             found.append(Piece(len(args) + place, moved, at))
         args += (op.args[operand],) if below is None else below.args
-    return _piecewise(args, found, next(iter(fills), None), op.axes)
+    return _piecewise(args, found, next(iter(fills.values()), None), op.axes)
 
 
 def _piecewise(

@@ -192,10 +192,10 @@ class Profile:
         return (*_FIGURES, *(_OF_THREADS if self._knows_one_thread else ()))
 
     def waiting(self, row: ProfileRow) -> float | None:
-        """Return the share of all threads' time in a row that more than one thread did not save.
+        """Return the share of the threads' time in a row in which they wait.
 
-        It is 0 if `threads` threads take the time of one divided by their number, and what threads
-        wait for each other, for memory or for work; None where the time of one thread is unknown.
+        It is 1 - t / (n T), where one thread takes t, and n threads take T: they wait for each
+        other, for memory or for work. None where the time of one thread is unknown.
         """
         if row.one_thread is None or not self.threads or not row.seconds:
             return None

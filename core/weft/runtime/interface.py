@@ -52,7 +52,7 @@ class BackendInterface(ABC):
         return None
 
     def on_one_thread(self) -> AbstractContextManager[None] | None:
-        """Return a context in which kernels run on one thread; None if there is none such."""
+        """Return a context in which kernels run on one thread; None if the backend has none."""
         return None
 
     @property

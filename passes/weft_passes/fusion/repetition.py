@@ -18,7 +18,7 @@ from weft.ops.control.passing_loops import PassingLoopOp
 from weft.ops.pointwise.elementwise import ElementwiseOp
 
 MAX_WORK = 1 << 30
-"""The most computations of elements in a kernel, which no interrupt ends."""
+"""The most element operations of a kernel: an interrupt waits until it ends."""
 
 
 def repeat_kernels(graph: Graph) -> Graph:
