@@ -11,6 +11,7 @@ import numpy as np
 from weft.ir.description import TensorDescription, contiguous
 from weft.ir.dtypes import DType
 from weft.ir.op import Op
+from weft.ir.storage import CARRIED
 from weft.plan.plan import CONSTANT, INPUT, RESULT, STATE, Step
 from weft.support.quoting import variable
 from weft_numpy.blocks import ProgramCode, SourceBlock
@@ -21,7 +22,7 @@ SCOPE = {"__name__": "weft_numpy.generated", "ndarray": np.ndarray, "copyto": np
 LONGEST_ROW = 2**17  # elements of a row of a repeated scalar, to bound its memory
 Lent = dict[str, tuple[tuple[int, ...], DType]]  # arrays of each call: shapes, dtypes by name
 # The prefixes of arrays' names by the kind of their memory; ``v`` for the arena.
-LETTERS = {INPUT: "x", RESULT: "r", CONSTANT: "c", STATE: "s"}
+LETTERS = {INPUT: "x", RESULT: "r", CONSTANT: "c", STATE: "s", CARRIED: "l"}
 
 
 class Emitter:

@@ -14,13 +14,14 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from weft import errors, nervana, nn, ops, ranks, train
+from weft import errors, functional, nervana, nn, ops, ranks, train
 from weft.autodiff.gradient_graph import (
     GradientGraph,
     autodiff,
 )
-from weft.autodiff.reverse import deriv, gradient_of, jvp
+from weft.autodiff.reverse import deriv, gradient_of
 from weft.errors import WeftError
+from weft.functional import *
 from weft.ir import ax, dtypes
 from weft.ir.axes import Axes, Axis, FlattenedAxis, ShardAxis, make_axes, make_axis
 from weft.ir.description import TensorDescription
@@ -115,7 +116,6 @@ __all__ = [
     "int64",
     "is_constant",
     "is_scalar",
-    "jvp",
     "load",
     "make_axes",
     "make_axis",
@@ -134,6 +134,7 @@ __all__ = [
     "visit",
     "with_op_metadata",
 ]
+__all__ += functional.__all__
 __all__ += nervana.__all__
 __all__ += nn.__all__
 __all__ += ops.__all__

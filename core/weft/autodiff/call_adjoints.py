@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from weft.autodiff.gradient_graph import GradientGraph, given_graphs, gradient_graph, like_parameter
@@ -10,11 +10,13 @@ from weft.autodiff.reverse import Missing, gradient_of, total
 from weft.ir import dtypes, scope
 from weft.ir.graph import Graph
 from weft.ir.op import Op
+from weft.ir.storage import ParameterOp, placeholder
 from weft.ir.tensor import TensorOp
 from weft.ops.control.calls import all_saved, call_op, cond_op, saved
-from weft.ops.control.graph_ops import CallOp, CondOp, LoopOp
-from weft.ops.pointwise.elementwise import add
-from weft.ops.shape.movement import zeros_like
+from weft.ops.control.graph_ops import CallOp, CondOp, GraphsOp, LoopOp
+from weft.ops.control.scans import ScanOp
+from weft.ops.pointwise.elementwise import add, cast
+from weft.ops.shape.movement import cast_axes, zeros_like
 from weft.transforms.inlining import without_saved
 
 
@@ -55,14 +57,24 @@ def _adjoints(
     """Return the adjoints of a graph's inputs for one call, or one iteration of a loop."""
     adjoints = _adjoints_by_op(graph, delta)
     info = _called_gradient_graph(graph, adjoints, recompute)
-    provided = info.provided
+    inside = info.values
+    values = _values(op, inside, turn) if isinstance(op, LoopOp) else all_saved(op, inside)
+    return _input_adjoints(op, info, adjoints, values)
+
+
+def _input_adjoints(
+    op: GraphsOp,
+    info: GradientGraph,
+    adjoints: Mapping[Any, TensorOp],
+    values: Iterable[TensorOp],
+) -> list[Any]:
+    """Return the adjoints of a graph's inputs: results of a call of its gradient graph."""
+    graph, provided = info.forward_graph, info.provided
     for each in adjoints:
         if each not in provided:
             return [Missing(op, (op,), _refusal(graph, each))] * len(graph.inputs)
     rest = dict(adjoints)
     seeds = [rest.pop(each) if each in rest else zeros_like(each) for each in provided]
-    inside = info.values
-    values = _values(op, inside, turn) if isinstance(op, LoopOp) else all_saved(op, inside)
     gradients = call_op(info.graph, *seeds, *values).results
     found: dict[Any, Any] = dict(zip(info.outputs, gradients, strict=True))
     return [
@@ -132,6 +144,73 @@ def adjoints_of_loop(op: LoopOp, delta: Mapping[Any, TensorOp], *_: TensorOp) ->
         now = {key: each for key, each in enumerate(adjoints[:carried]) if each is not None}
     invariant = [total(each) if each else None for each in parts[carried:]]
     return [*map(now.get, range(carried)), *invariant]
+
+
+@gradient_of(ScanOp)
+def adjoints_of_scan(op: ScanOp, delta: Mapping[Any, TensorOp], *_: TensorOp) -> list[Any]:
+    """Return the adjoints of a scan's operands: a scan in the opposite direction.
+
+    It carries the adjoints of carried values, and sums those of loop-invariant operands. It scans
+    the adjoints of rows, and what the gradient graph of the body reads.
+    """
+    graph, end = op.graph, op.carried + op.scanned
+    stacked: dict[Any, TensorOp] = _adjoints_by_op(
+        graph, {key: each for key, each in delta.items() if key not in range(op.carried)}
+    )
+    scanned: dict[Any, Any] = {
+        like_parameter(each, "Gradient___"): adjoint for each, adjoint in stacked.items()
+    }
+    seeds: dict[Any, Any] = dict(zip(stacked, scanned, strict=True))
+    floats = [k for k in range(op.carried) if dtypes.is_inexact(graph.inputs[k].dtype)]
+    carried = {k: like_parameter(graph.inputs[k], "Gradient___") for k in floats}
+    for k, parameter in carried.items():
+        each = graph.outputs[k]
+        seeds[each] = add(seeds[each], parameter) if each in seeds else parameter
+    info = _called_gradient_graph(graph, seeds, op.recompute)
+    invariants: dict[Any, TensorOp] = {}
+    values = []
+    for each in info.values:
+        place = graph.places.get(each, 0)
+        value = each if each.is_constant else like_parameter(each, "")
+        if not each.is_constant and place >= end:
+            invariants[value] = op.args[place]
+        elif not each.is_constant:
+            is_scanned = op.carried <= place < end
+            scanned[value] = op.args[place] if is_scanned else saved(op, each)
+        values.append(value)
+    adjoints = _input_adjoints(op, info, seeds, values)
+    broken = next((each for each in adjoints[: op.carried] if isinstance(each, Missing)), None)
+    if broken is not None:
+        return [broken] * len(op.args)
+    found = [place for place, each in enumerate(adjoints) if isinstance(each, TensorOp)]
+    summed = {place: _total_of(graph.inputs[place]) for place in found if place >= end}
+    rows = [place for place in found if op.carried <= place < end]
+    body = Graph(
+        inputs=[*carried.values(), *summed.values(), *scanned, *invariants],
+        outputs=[
+            *(adjoints[k] if k in found else zeros_like(carried[k]) for k in floats),
+            *(add(each, cast(adjoints[k], each.dtype)) for k, each in summed.items()),
+            *(adjoints[k] for k in rows),
+        ],
+        name=f"{graph.name}_bwd",
+    )
+    first = [delta[k] if k in delta else zeros_like(op.args[k]) for k in floats]
+    first += [zeros_like(each) for each in summed.values()]
+    backward = ScanOp(
+        *first, *scanned.values(), *invariants.values(), graph=body, count=op.count,
+        carried=len(first), scanned=len(scanned), reverse=not op.reverse, recompute=op.recompute,
+        stack_name=op.stack_name,
+    )  # fmt: skip
+    for place, result in zip([*floats, *summed, *rows], backward.results, strict=True):
+        operand = op.args[place]
+        adjoints[place] = cast(cast_axes(result, operand.axes), operand.dtype)
+    return adjoints
+
+
+def _total_of(parameter: TensorOp) -> ParameterOp:
+    """Return an input for the sum of adjoints of another one."""
+    source = placeholder(parameter.axes, dtypes.accumulator_dtype(parameter.dtype))
+    return ParameterOp(source=source, target_axes=parameter.axes)
 
 
 @gradient_of(CondOp)

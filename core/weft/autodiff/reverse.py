@@ -8,7 +8,7 @@ the forward op pinned, so that a gradient reads the same version of a state as t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -20,6 +20,7 @@ from weft.ir.results import ResultOp, TupleOp
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import TensorOp
 from weft.ir.traversal import operands, postorder
+from weft.ops.control.graph_ops import WhileOp
 from weft.ops.pointwise.elementwise import add, cast
 from weft.ops.shape.movement import broadcast, transpose, zeros_like
 from weft.support import source
@@ -64,18 +65,41 @@ def deriv(y: TensorOp, x: TensorOp, error: TensorOp | None = None) -> TensorOp:
     if error is not None and not y.axes.agrees_with(error.axes):
         raise AxesError(y.explain(f"error has {error.axes}, but must have the axes {y.axes}"))
     adjoints = _adjoints(y, error)
-    found = adjoints.get(x)
-    if found is None:
+    if x not in adjoints:
         _check_not_bypassed(y, x, adjoints)
+    return _adjoint_of(x, adjoints)
+
+
+def _adjoint_of(x: TensorOp, adjoints: Mapping[Op, Any]) -> TensorOp:
+    """Return the adjoint of `x`, zeros where nothing depends on it; raises for `Missing`."""
+    found = adjoints.get(x)
     if isinstance(found, Missing):
         path = " <- ".join(f"{op}" for op in found.path[-8:])
+        way = "give the class a generate_adjoints, or a rule by gradient_of"
+        if isinstance(found.op, WhileOp):
+            way = "take scan or fori_loop with a known number of iterations"
+        problem = f"has no gradient, and {x} is reached through it ({path})"
         raise GradientError(
-            found.op.explain(
-                f"has no gradient, and {x} is reached through it ({path}): give the class a "
-                "generate_adjoints, or a rule by gradient_of, or cut the path with stop_gradient"
-            )
+            found.op.explain(f"{problem}: {way}, or cut the path with stop_gradient")
         )
     return zeros_like(x) if found is None else found
+
+
+def vector_jacobian(
+    ys: Sequence[TensorOp], errors: Sequence[TensorOp], xs: Sequence[TensorOp]
+) -> list[TensorOp]:
+    """Return the product of adjoints with the Jacobian of several values, for each of `xs`.
+
+    `errors` are the adjoints of `ys`, with their axes and dtypes. It is the sum over the ys of what
+    `deriv` returns, in one reverse walk.
+    """
+    seeds: dict[Op, Any] = {}
+    for y, error in zip(ys, errors, strict=True):
+        if dtypes.is_inexact(y.dtype):
+            seeds[y] = _collected(y, y, seeds.get(y), error)
+    with scope.located(source.user_location()), gc_paused():
+        adjoints = walk_back(postorder([*seeds], operands), seeds, ())
+    return [_adjoint_of(x, adjoints) for x in xs]
 
 
 def jvp(y: TensorOp, x: TensorOp, tangent: TensorOp) -> TensorOp:

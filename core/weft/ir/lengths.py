@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, SupportsIndex
 
 from weft.errors import AxesError
 
@@ -118,6 +118,8 @@ class Length:
         return " + ".join(parts).replace("+ -", "- ")
 
     def __add__(self, other: int | Length) -> int | Length:
+        if not isinstance(other, _SIZE):
+            return NotImplemented
         terms = dict(self.terms)
         for atoms, factor in _terms(other).items():
             terms[atoms] = terms.get(atoms, 0) + factor
@@ -126,6 +128,8 @@ class Length:
     __radd__ = __add__
 
     def __mul__(self, other: int | Length) -> int | Length:
+        if not isinstance(other, _SIZE):
+            return NotImplemented
         terms: dict[Monomial, int] = {}
         for mine, factor in self.terms.items():
             for theirs, times in _terms(other).items():
@@ -145,13 +149,13 @@ class Length:
         return -self + other
 
     def __floordiv__(self, other: int | Length) -> int | Length:
-        return floor_divide(self, other)
+        return floor_divide(self, other) if isinstance(other, _SIZE) else NotImplemented
 
     def __rfloordiv__(self, other: int) -> int | Length:
         return floor_divide(other, self)
 
     def __mod__(self, other: int | Length) -> int | Length:
-        return self - self // other * other
+        return self - self // other * other if isinstance(other, _SIZE) else NotImplemented
 
     def __rmod__(self, other: int) -> int | Length:
         return other - other // self * self
@@ -172,6 +176,10 @@ class Length:
             if factor == 1 and len(atoms) == 1 and isinstance(atoms[0], Symbol):
                 return atoms[0]
         return None
+
+
+_SIZE = (SupportsIndex, Length)
+"""What lengths compute with; where the other operand is a tensor, the length becomes one."""
 
 
 def _atom_key(atom: Atom) -> tuple[str, int]:

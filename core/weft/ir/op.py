@@ -441,6 +441,11 @@ class Op:
         return self.name
 
 
+def next_serial() -> int:
+    """Return a serial number above those of all ops so far, and below those of later ones."""
+    return next(_serials)
+
+
 def type_of(op: Op) -> str:
     """Return the dtype and the axes of an op's value, as in ``float32(N=2, C=3)``."""
     return f"{op.dtype}{str(op.axes).removeprefix('Axes')}" if op.is_tensor else "no tensor"

@@ -25,7 +25,7 @@ from weft.ir.axes import Axes, AxesLike, Axis, make_axes, require_addressable
 from weft.ir.dtypes import Array, DType, DTypeLike
 from weft.ir.lengths import Length
 from weft.ir.op import Op
-from weft.ir.tensor import TensorLike, TensorOp
+from weft.ir.tensor import TensorLike, TensorOp, operators
 from weft.support.backports import override
 from weft.support.locks import renewed
 from weft.support.ordered_set import OrderedSet
@@ -46,6 +46,8 @@ __all__ = [
 ]
 
 CONSTANT, PLACEHOLDER, VARIABLE, PERSISTENT = "constant", "placeholder", "variable", "persistent"
+CARRIED = "carried"
+"""The kind of what stands for the memory of a loop-carried value in the plan of the body."""
 INITIALIZERS = "initializers"
 """The key in its memo of the ops that set a tensor before any computation."""
 InitialValue = TensorLike | Callable[..., TensorLike]
@@ -370,9 +372,14 @@ temporary = persistent_tensor
 
 
 def as_op(value: Op | ArrayLike, dtype: DTypeLike | None = None) -> TensorOp:
-    """Return a tensor op as it is, and anything else as a constant."""
+    """Return a tensor op as it is, an unknown length as its value, anything else as a constant."""
     if isinstance(value, TensorOp):
         return value
+    if isinstance(value, Length):
+        axes = Axes((Axis(value),))
+        return operators["size_of"](
+            axes, dtypes.DEFAULT if dtype is None else dtypes.as_dtype(dtype)
+        )
     if isinstance(value, Op):
         raise ArgumentError(value.explain("this op yields no tensor, it cannot be an operand"))
     return constant(value, dtype=dtype)

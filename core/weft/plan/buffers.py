@@ -1,10 +1,19 @@
-"""Buffers: the memory ranges of a plan, of five kinds."""
+"""Buffers: the memory ranges of a plan, of six kinds."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from weft.ir.storage import CARRIED
+
 ARENA, STATE, INPUT, CONSTANT, RESULT = "arena", "state", "input", "constant", "result"
+STATES = (STATE, CARRIED)
+"""Kinds of memory with a value that a program updates: the user's states, and those of a loop."""
+
+
+def kind_of(state: Any) -> str:
+    """Return the kind of a state's buffer."""
+    return CARRIED if state.kind == CARRIED else STATE
 
 
 class Buffer:
@@ -13,7 +22,7 @@ class Buffer:
     Attributes
     ----------
     kind
-        ``arena``, ``state``, ``input``, ``constant`` or ``result``.
+        ``arena``, ``state``, ``carried``, ``input``, ``constant`` or ``result``.
     owner
         The state or constant op, the number of the input or result, or None in the arena.
     nbytes, size

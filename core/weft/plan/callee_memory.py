@@ -30,7 +30,7 @@ def spare_offsets(graphs: Sequence[Graph], with_end: bool = False) -> list[int]:
     plans = [plan_of(graph) for graph in graphs]
     align = plans[0].alignment
     ends = [_padded(max(plan.arena_size for plan in plans), align)]
-    for op in (op for graph in graphs for op in graph.outputs):
+    for op in (op for plan in plans for op in plan.graph.outputs):
         ends.append(ends[-1] + _padded(op.axes.size * op.dtype.itemsize, align))
     return ends if with_end else ends[:-1]
 

@@ -20,7 +20,7 @@ from weft.ir.op import Op
 from weft.ir.results import ResultOp, TupleOp
 from weft.ir.storage import ReadOp
 from weft.ir.target import Target
-from weft.plan.buffers import ARENA, CONSTANT, INPUT, RESULT, STATE, Buffer
+from weft.plan.buffers import ARENA, CONSTANT, INPUT, RESULT, STATES, Buffer, kind_of
 from weft.plan.callee_memory import workspace_of
 from weft.plan.inplace import Rewrite, buffer_owner, may_reuse, producer_of, rewrites
 
@@ -191,10 +191,10 @@ class Dataflow:
 
     def _store(self, op: Op, kind: str, owner: Any) -> None:
         """Add the layout of a value that exists before the first step."""
-        buffer = self._states.get(owner) if kind == STATE else None
+        buffer = self._states.get(owner) if kind in STATES else None
         if buffer is None:
             buffer = self._buffer(kind, _nbytes(op), owner)
-            if kind == STATE:
+            if kind in STATES:
                 self._states[owner] = buffer
         self.tensors[op] = contiguous(op.axes.shape, op.dtype, buffer)
         self._sources[op] = ()
@@ -205,7 +205,7 @@ class Dataflow:
         if op.is_constant:
             self._store(op, CONSTANT, op)
         elif isinstance(op, ReadOp):
-            self._store(op, STATE, op.state)
+            self._store(op, kind_of(op.state), op.state)
         elif isinstance(op, ResultOp):
             self._sources[op] = self._join_node(op)
         else:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from weft.ir.description import TensorDescription, contiguous
 from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.results import ResultOp, TupleOp
-from weft.ir.storage import ParameterOp, ReadOp
+from weft.ir.storage import CARRIED, ParameterOp, ReadOp
 from weft.ir.views import planned_layout
 from weft.ops.indexing.dynamic_slices import DynamicUpdateSliceOp
 from weft.ops.indexing.gathering import ScatterOp
@@ -206,7 +206,8 @@ class InPlaceAnalysis:
 
     def _before_writes(self, rewrite: Rewrite) -> Sequence[Op]:
         """Return the last barrier, which must run before an op that writes a state."""
-        return self._barriers[-1:] if rewrite.state is not None else ()
+        state: Any = rewrite.state
+        return self._barriers[-1:] if state is not None and state.kind != CARRIED else ()
 
     def _ordered(
         self, candidates: Iterable[Rewrite], wanted: Iterable[Iterable[Op]]

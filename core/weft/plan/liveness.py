@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from weft.ir.guards import untraced
+from weft.ir.storage import CARRIED
 from weft.plan import placement
 from weft.plan.buffers import ARENA, RESULT
 from weft.plan.dataflow import BufferReuse, Dataflow, Update
@@ -85,7 +86,7 @@ class Liveness:
 
     def _may_write(self, update: Update) -> bool:
         position = self.first[update.buffer]
-        if position <= self.last_barrier:
+        if position <= self.last_barrier and update.state.kind != CARRIED:
             return False
         read = -1 if update.old is None else self.last[update.old]
         return read < position or (read == position and update.in_place)
@@ -111,7 +112,7 @@ class Liveness:
     def _may_begin(self, update: Update, number: int) -> bool:
         """Whether an earlier value may use a state's buffer already."""
         position = self.first[number]
-        if position <= self.last_barrier:
+        if position <= self.last_barrier and update.state.kind != CARRIED:
             return False
         read = -1 if update.old is None else self.last[update.old]
         return read < position or (read == position and self.flow.may_replace(number, update.old))

@@ -12,7 +12,8 @@ from weft.ir.graph import Graph, called_graphs
 from weft.ir.guards import at_maximum, is_traced, recomputed
 from weft.ir.op import Op
 from weft.ir.target import Target
-from weft.plan.buffers import ARENA, CONSTANT, INPUT, RESULT, STATE, Buffer
+from weft.plan.buffers import ARENA, CONSTANT, INPUT, RESULT, STATE, STATES, Buffer, kind_of
+from weft.plan.carried_memory import find_carried, with_carried_states
 from weft.plan.copies import copy_of, with_copies
 from weft.plan.dataflow import Dataflow
 from weft.plan.liveness import Liveness
@@ -35,6 +36,7 @@ def make_plan(graph: Graph, target: Target, memory_limit: int | None = None) -> 
     If the arena exceeds `memory_limit` bytes, values are recomputed instead of kept. Raises
     MemoryLimitError if that does not suffice.
     """
+    find_carried(graph)
     for each in called_graphs(graph):
         each.memo(PLAN, partial(_planned, each, target, is_called=True))
     return _planned(graph, target, memory_limit)
@@ -45,6 +47,7 @@ def _planned(
 ) -> Plan:
     """Return a plan for a graph whose called graphs are planned."""
     lends = target.lends_results and not is_called
+    graph = with_carried_states(graph) if is_called else graph
     candidates = schedules(Dataflow(with_copies(graph, is_called, lends), target))
     best = _smallest(candidates)
     if memory_limit is not None and best.placement[1] > memory_limit:
@@ -83,7 +86,7 @@ class _Assembly:
         self.flow = liveness.flow
         self.tensors = self.flow.tensors
         self.buffers = self.flow.buffers
-        self.states = {buffer.owner: buffer for buffer in self.buffers if buffer.kind == STATE}
+        self.states = {buffer.owner: buffer for buffer in self.buffers if buffer.kind in STATES}
         self.scratch: dict[int, TensorDescription] = {}
         self.arena_size = 0
 
@@ -115,7 +118,8 @@ class _Assembly:
         for number, buffer in enumerate(self.buffers):
             buffer.first, buffer.last = first[number], last[number]
         for number, update in self.liveness.early.items():
-            self.buffers[number].kind, self.buffers[number].owner = STATE, update.state
+            buffer = self.buffers[number]
+            buffer.kind, buffer.owner = kind_of(update.state), update.state
 
     def _set_offsets(self) -> None:
         """Place the buffers of the arena, and add those of scratch memory."""
@@ -157,7 +161,9 @@ class _Assembly:
         for position, update in enumerate(self.liveness.late, len(self.liveness.order)):
             copy = copy_of(update.value)
             tensor = self.tensors[update.value]
-            buffer = Buffer(STATE, tensor.base.nbytes, len(self.buffers), update.state)
+            buffer = Buffer(
+                kind_of(update.state), tensor.base.nbytes, len(self.buffers), update.state
+            )
             buffer.first, buffer.last = position, position
             self.buffers.append(buffer)
             self.tensors[copy] = contiguous(tensor.shape, tensor.dtype, buffer)
@@ -181,7 +187,7 @@ class _Assembly:
         home = self.liveness.home
         if buffer.number < len(home):
             buffer = self.buffers[home[buffer.number]]
-        return self.states.setdefault(buffer.owner, buffer) if buffer.kind == STATE else buffer
+        return self.states.setdefault(buffer.owner, buffer) if buffer.kind in STATES else buffer
 
     def _in_use(self) -> list[Buffer]:
         own = [buffer for buffer in self.buffers if self._root(buffer) is buffer]

@@ -7,8 +7,8 @@ steps of a plan is generated once, and runs in any number of frames.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from weft.ir import scope
@@ -16,12 +16,13 @@ from weft.ir.description import TensorDescription, contiguous
 from weft.ir.dtypes import uint8
 from weft.ir.graph import Graph
 from weft.ir.op import Op
-from weft.ir.storage import placeholder
+from weft.ir.storage import CARRIED, placeholder
 from weft.ops.control.graph_ops import CallOp, CondOp, LoopOp, WhileOp
 from weft.ops.control.passing_loops import Iteration, PassingLoopOp, Place, cycle_of
 from weft.ops.shape.movement import ContiguousOp
 from weft.plan.buffers import ARENA, INPUT, RESULT, Buffer
 from weft.plan.callee_memory import spare_offsets
+from weft.plan.carried_memory import carried_in_place
 from weft.plan.steps import Plan, Step, plan_of
 
 NOWHERE = TensorDescription((0,), uint8, (1,), 0, Buffer(ARENA, 0, 0))
@@ -38,11 +39,14 @@ class CallFrame:
         The layouts of the inputs and the outputs, all contiguous.
     workspace
         The memory that contains the arena.
+    carried
+        The layouts of carried values that a loop updates in place, by what stands for them.
     """
 
     inputs: Sequence[TensorDescription]
     outputs: Sequence[TensorDescription]
     workspace: TensorDescription | None
+    carried: Mapping[Any, TensorDescription] = field(default_factory=dict)
 
     def place(self, tensor: TensorDescription) -> TensorDescription:
         """Return a layout of the plan in the caller's memory."""
@@ -51,6 +55,8 @@ class CallFrame:
             home = self.workspace or NOWHERE
         elif base.kind in (INPUT, RESULT):
             home = (self.inputs if base.kind == INPUT else self.outputs)[base.owner]
+        elif base.kind == CARRIED:
+            home = self.carried[base.owner]
         else:
             return tensor
         offset = tensor.offset + home.offset
@@ -136,6 +142,8 @@ def _loop(step: Step) -> tuple[Part, ...]:
     """Chain the iterations of a loop; the last one writes the results."""
     op = step.op
     assert isinstance(op, LoopOp)
+    if carried_in_place(op.graph):
+        return _passing_loop(step)
     plan = plan_of(op.graph)
     spare = _spare(step, op.graph) if op.count > 1 else []
     fixed = step.args[len(step.outs) :]
@@ -157,11 +165,13 @@ def _loop(step: Step) -> tuple[Part, ...]:
 def _passing_loop(step: Step) -> tuple[Part, ...]:
     """Repeat the iterations after which carried values are in the same buffers again.
 
-    At the end a result is copied if it is in an operand, or in the buffer of another result.
+    What the body updates in part is copied to the buffer of its result first, and stays there. At
+    the end a result is copied if it is in an operand, or in the buffer of another result.
     """
     op = step.op
-    assert isinstance(op, PassingLoopOp)
-    iterations, first = cycle_of(op)
+    assert isinstance(op, LoopOp)
+    in_place = {each.output: each for each in carried_in_place(op.graph)}
+    iterations, first = cycle_of(op, {each.output: each.carried for each in in_place.values()})
     first = min(first, op.count)
     cycle = iterations[first:]
     times, rest = divmod(op.count - first, len(cycle)) if cycle else (0, 0)
@@ -170,19 +180,23 @@ def _passing_loop(step: Step) -> tuple[Part, ...]:
 
     def call(iteration: Iteration) -> CallPart:
         inputs = [*(at[place] for place in iteration.carried), *step.args[len(iteration.carried) :]]
-        outputs = [at[place] for place in iteration.outputs]
-        return CallPart(plan, CallFrame(inputs, outputs, step.workspace))
+        layouts = [at[place] for place in iteration.outputs]
+        outputs = [each for index, each in enumerate(layouts) if index not in in_place]
+        carried = {each.state: layouts[index] for index, each in in_place.items()}
+        return CallPart(plan, CallFrame(inputs, outputs, step.workspace, carried))
 
+    kept = [(step.args[each.carried], step.outs[each.carried]) for each in in_place.values()]
+    before = _copies(op, [arg for arg, _ in kept], [out for _, out in kept])
     calls = list(map(call, iterations))
     repeated = [LoopPart(times, tuple(calls[first:]))] if times else []
     pairs = zip(final, step.outs, strict=True)
     copied = {out: at[place] for place, out in pairs if at[place] is not out}
     copies = _copies(op, list(copied.values()), list(copied))
-    return (*calls[:first], *repeated, *calls[first : first + rest], *copies)
+    return (*before, *calls[:first], *repeated, *calls[first : first + rest], *copies)
 
 
 def _buffers(
-    step: Step, op: PassingLoopOp, iterations: Iterable[Iteration], final: Sequence[Place]
+    step: Step, op: LoopOp, iterations: Iterable[Iteration], final: Sequence[Place]
 ) -> dict[Place, TensorDescription]:
     """Return the layout of each place: results are in their own buffers at the end."""
     found: dict[Place, TensorDescription] = dict(enumerate(step.args))
@@ -248,7 +262,7 @@ _PARTS: dict[type[Op], Callable[[Step], tuple[Part, ...]]] = {
 def _spare(step: Step, *graphs: Graph) -> list[TensorDescription]:
     """Return layouts for the outputs of graphs, in the step's workspace after their arenas."""
     space = step.workspace or NOWHERE
-    outputs = [op for graph in graphs for op in graph.outputs]
+    outputs = [op for graph in graphs for op in plan_of(graph).graph.outputs]
     offsets = spare_offsets(graphs)
     return [
         replace(contiguous(op.axes.shape, op.dtype, space.base), offset=space.offset + offset)

@@ -18,7 +18,7 @@ from weft.ir.op import Op
 from weft.ir.results import ResultOp, TupleOp
 from weft.ir.storage import ParameterOp, ReadOp
 from weft.ops.shape.movement import ContiguousOp
-from weft.plan.buffers import ARENA, CONSTANT, INPUT, RESULT, STATE, Buffer
+from weft.plan.buffers import ARENA, CONSTANT, INPUT, RESULT, STATE, Buffer, kind_of
 from weft.plan.steps import Plan, Step, plan_of
 
 Span = tuple[int, int]
@@ -263,9 +263,9 @@ class _MemorySimulation:
             self._check_final(op, RESULT, number)
         updates = dict(self.plan.graph.updates)
         for state, op in updates.items():
-            self._check_final(op, STATE, state)
+            self._check_final(op, kind_of(state), state)
         for state in self.plan.graph.states:
-            if (STATE, state) in self.spaces and state not in updates:
+            if (kind_of(state), state) in self.spaces and state not in updates:
                 raise PlanError(f"the plan writes {state}, which has no update")
 
     def _values(self, op: Op) -> list[Op]:

@@ -52,6 +52,22 @@ def capture(
             return made.run(results, name)
 
 
+def capture_closure(
+    results: Sequence[Op], parameters: Sequence[AssignableTensorOp], before: int, name: str
+) -> tuple[Graph, tuple[TensorOp, ...]]:
+    """Return the graph of results as a function, and the ops that are its last inputs.
+
+    Those are the tensors with a serial number less than `before` that the results depend on, but
+    for constants and variables: what a function that built the other ops took from its
+    surroundings. (Closure conversion.)
+    """
+    with gc_paused():
+        made = _Capture(parameters, before)
+        with made.context:
+            graph = made.run(results, name)
+    return graph, tuple(op.source for op in graph.inputs[len(parameters) :])
+
+
 def not_a_placeholder(parameter: Any) -> str:
     """Return the problem of a parameter, and its remedy."""
     if isinstance(parameter, AssignableTensorOp) and parameter.is_state:
@@ -86,13 +102,13 @@ class _Execution:
 
 
 class _Capture:
-    def __init__(self, parameters: Sequence[AssignableTensorOp]) -> None:
+    def __init__(self, parameters: Sequence[AssignableTensorOp], before: int = 0) -> None:
         self.leaves: dict[Any, Any] = {}
         self.context = scope.Replacements()
+        self.inputs: list[ParameterOp] = []
+        self.before = before
         for op in parameters:
-            with scope.replacing(op):
-                self.leaves[op] = ParameterOp(source=op, target_axes=op.axes)
-        self.inputs = tuple(self.leaves.values())
+            self.leaves[op] = self._input(op)
         self.written: dict[Op, TensorOp] = {}
         self.successor: dict[tuple[Any, Op | None], Op] = {}
         self.effects: dict[Op, None] = {}
@@ -106,7 +122,14 @@ class _Capture:
         token = scope.current.get().scope
         last = (op.last_write(token) for op in results if isinstance(op, AssignableTensorOp))
         roots = [*results, *(write for write in last if write is not None)]
-        found = postorder(roots, dependencies)
+        if self.before:
+            found = postorder(roots, lambda op: () if self._is_free(op) else dependencies(op))
+            for op in filter(self._is_free, found):
+                values = self.leaves if op.is_state else self.main.values
+                values[op] = self._input(op)
+            found = [op for op in found if op not in self.main.values]
+        else:
+            found = postorder(roots, dependencies)
         sequences = [op for op in found if isinstance(op, SequentialOp)]
         if sequences:
             self._run_sequences(sequences)
@@ -131,6 +154,18 @@ class _Capture:
         graph = without_saved(graph)
         graph.writes = frozenset(self.written)
         return graph
+
+    def _input(self, op: Op) -> ParameterOp:
+        with scope.replacing(op):
+            made = ParameterOp(source=op, target_axes=op.axes)
+        self.inputs.append(made)
+        return made
+
+    def _is_free(self, op: Op) -> bool:
+        """Whether an op is from the surroundings of the function whose graph is captured."""
+        if op.serial >= self.before or op.is_constant or not op.is_tensor:
+            return False
+        return not op.is_state or getattr(op, "is_placeholder", False)
 
     def _run_sequences(self, sequences: Iterable[SequentialOp]) -> None:
         """Execute each outermost sequence by itself, the last built first.

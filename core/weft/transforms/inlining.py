@@ -20,6 +20,7 @@ from weft.ir.target import Target
 from weft.ir.traversal import postorder
 from weft.ops.control.graph_ops import CallOp, CondOp, GraphsOp, LoopOp, SavedOp, WhileOp
 from weft.ops.control.passing_loops import passing
+from weft.ops.control.scans import ScanOp, without_scans
 from weft.ops.pointwise.comparison import where
 from weft.transforms.pruning import MANY, Pruning
 
@@ -40,7 +41,9 @@ def without_saved(graph: Graph, recomputed: Collection[Op] = ()) -> Graph:
     made: list[Op] = []
     for op in graph.ops:
         args = tuple([new.get(arg, arg) for arg in op.args])
-        if op in wanted and isinstance(op, CallOp | LoopOp):
+        if op in wanted and isinstance(op, ScanOp):
+            new[op] = _augmented_scan(op, args, list(wanted[op]), new, op in recomputed)
+        elif op in wanted and isinstance(op, CallOp | LoopOp):
             calls = _augmented(op, args, list(wanted[op]), new, op in recomputed)
             made.extend(calls)
             new[op] = calls[-1]
@@ -87,6 +90,29 @@ def _augmented(
     return made
 
 
+def _augmented_scan(
+    op: ScanOp,
+    args: tuple[Any, ...],
+    saved: Sequence[Any],
+    new: dict[Op, Op],
+    is_recomputed: bool,
+) -> Op:
+    """Return a scan that stacks what is saved of it, which is put into `new`."""
+    inner = tuple(dict.fromkeys(each.inner for each in saved))
+    graph = with_outputs(op.graph, inner)
+    if is_recomputed:
+        graph = without_effects(graph)
+    places = {each: place for place, each in enumerate(inner, len(op.graph.outputs))}
+    with scope.replacing(op):
+        made = ScanOp(*args, **{**op.attributes(), "graph": graph})
+    turned = scope.Replacements()
+    with turned:
+        for each in saved:
+            turned.turn_to(each)
+            new[each] = ResultOp(made, index=places[each.inner])
+    return made
+
+
 def with_outputs(graph: Graph, inner: tuple[Any, ...]) -> Graph:
     """Return a graph that yields some of its inner ops too, the same one each time."""
     return graph.memo(
@@ -113,7 +139,7 @@ def with_callees_prepared(
     if not graph.called:
         return graph
     pruning = Pruning()
-    graph = pruning.graph(graph)
+    graph = pruning.graph(without_scans(graph))
     uses = Counter(each for called in called_graphs(graph, own=True) for each in _calls_in(called))
     alike = Counter(pruning.whole.get(each, each) for each in uses.elements())
     shared = {

@@ -29,6 +29,7 @@ from weft.ops.control.graph_ops import (
     SavedOp,
     WhileOp,
 )
+from weft.ops.control.scans import ScanOp
 from weft.ops.pointwise.elementwise import cast
 from weft.ops.shape.movement import broadcast, transpose
 
@@ -40,10 +41,8 @@ __all__ = [
     "SavedOp",
     "WhileOp",
     "call",
-    "cond",
     "loop",
     "saved",
-    "while_loop",
 ]
 
 G = TypeVar("G", bound=GraphsOp)
@@ -85,6 +84,19 @@ def loop_op(graph: Graph, count: int, *args: Any) -> LoopOp:
     ordered, states = carrying(lifted, len(carried))
     op = LoopOp(*_reordered(graph, operands, lifted, states), graph=ordered, count=count)
     return _with_writes(op, len(graph.outputs), lifted.writes)
+
+
+def scan_op(graph: Graph, args: Sequence[Any], **fields: Any) -> ScanOp:
+    """Return the op of a scan; `fields` are its attributes without the graph.
+
+    Raises StateError for a body that writes states.
+    """
+    lifted = _lifted("scan", graph)
+    if lifted.writes:
+        names = ", ".join(map(str, lifted.writes))
+        problem = f"{graph.name} writes the states {names}: carry their values instead"
+        raise StateError(explain("scan", problem, ()))
+    return ScanOp(*args, *lifted.reads, graph=lifted.graph, **fields)
 
 
 def cond(
@@ -153,7 +165,7 @@ def while_op(condition: Graph, body: Graph, *args: Any) -> WhileOp:
     return WhileOp(*_operands("while_loop", body, args), condition=condition, body=body)
 
 
-_REPEATABLE = (CallOp, LoopOp)
+_REPEATABLE = (CallOp, LoopOp, ScanOp)
 
 
 def saved(of: GraphsOp, op: TensorOp, turn: int = 0) -> TensorOp:
@@ -167,7 +179,7 @@ def saved(of: GraphsOp, op: TensorOp, turn: int = 0) -> TensorOp:
 def all_saved(of: GraphsOp, ops: Sequence[TensorOp], turn: int = 0) -> list[TensorOp]:
     """Return `saved` for each of several ops."""
     if not isinstance(of, _REPEATABLE):
-        raise ArgumentError(explain("saved", f"takes a call or a loop, not {of!r}", ()))
+        raise ArgumentError(explain("saved", f"takes a call, a loop or a scan, not {of!r}", ()))
     graph = of.graph
     places = graph.places if isinstance(of, CallOp) else {}
     inside = [op for op in ops if op not in places and not op.is_constant]
@@ -178,7 +190,7 @@ def all_saved(of: GraphsOp, ops: Sequence[TensorOp], turn: int = 0) -> list[Tens
     if inside:
         first = values[inside[0]] = SavedOp(of, inner=inside[0], turn=turn)
         rest = [op for op in dict.fromkeys(inside) if op not in values]
-        types = ((op, op.axes, op.dtype) for op in rest)
+        types = ((op, of.axes_of_saved(op), op.dtype) for op in rest)
         values.update(zip(rest, first.siblings("inner", types), strict=True))
     return [
         of.args[places[op]] if op in places else op if op.is_constant else values[op] for op in ops

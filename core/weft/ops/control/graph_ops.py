@@ -54,6 +54,10 @@ class GraphsOp(TupleOp):
         """The results as ops."""
         return self.memo(RESULTS, lambda: results_of(self))
 
+    def axes_of_saved(self, op: TensorOp) -> Axes:
+        """Return the axes of the value of an inner op, as `SavedOp` gives it."""
+        return op.axes
+
     def run(self, evaluate: Evaluate, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the results for operands, using a function that evaluates graphs."""
         raise NotImplementedError
@@ -216,7 +220,7 @@ class WhileOp(GraphsOp):
 
 
 class SavedOp(TensorOp):
-    """The value of an inner op of a called graph, in one call of it.
+    """The value of an inner op of a called graph, in one call of it; of a scan those of all rows.
 
     Capture replaces it by a further output of the called graph.
 
@@ -233,7 +237,7 @@ class SavedOp(TensorOp):
 
     @override
     def infer(self) -> tuple[Axes, DType]:
-        return self.inner.axes, self.inner.dtype
+        return self.args[0].axes_of_saved(self.inner), self.inner.dtype
 
     @property
     def key(self) -> Any:

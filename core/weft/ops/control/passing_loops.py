@@ -6,8 +6,9 @@ by one. Such values stay where they are, and the iterations alternate between sl
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import count, islice
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from weft.ir.axes import Axes
@@ -102,14 +103,24 @@ def passing(loop: LoopOp) -> LoopOp:
     return made if len(cycle_of(made)[0]) <= most else loop
 
 
-def cycle_of(loop: PassingLoopOp) -> tuple[list[Iteration], int]:
+def sources_of(loop: LoopOp) -> tuple[int, ...]:
+    """Return `PassingLoopOp.sources`; of another loop, its outputs in order."""
+    if isinstance(loop, PassingLoopOp):
+        return loop.sources
+    return tuple(range(len(loop.graph.outputs)))
+
+
+def cycle_of(
+    loop: LoopOp, in_place: Mapping[int, int] = MappingProxyType({})
+) -> tuple[list[Iteration], int]:
     """Return the iterations until one has its values where another had them, and which that is.
 
-    There are at most `LONGEST_CYCLE` and one more.
+    There are at most `LONGEST_CYCLE` and one more. `in_place` are outputs that stay in the slot of
+    a carried value; each such value is in its own slot at first.
     """
     seen: dict[tuple[Place, ...], int] = {}
     iterations: list[Iteration] = []
-    for each in islice(_iterations(loop), LONGEST_CYCLE + 1):
+    for each in islice(_iterations(loop, in_place), LONGEST_CYCLE + 1):
         if each.carried in seen:
             return iterations, seen[each.carried]
         seen[each.carried] = len(iterations)
@@ -117,15 +128,21 @@ def cycle_of(loop: PassingLoopOp) -> tuple[list[Iteration], int]:
     return iterations, len(iterations)
 
 
-def _iterations(loop: PassingLoopOp) -> Iterator[Iteration]:
+def _iterations(loop: LoopOp, in_place: Mapping[int, int]) -> Iterator[Iteration]:
     """Yield the iterations; each output is in the first slot without a carried value."""
-    graph, carried = loop.graph, len(loop.sources)
-    before: tuple[Place, ...] = tuple(range(carried))
+    graph, sources = loop.graph, sources_of(loop)
+    carried = len(sources)
+    own = {
+        output: Slot(graph.inputs[place].axes.shape, graph.inputs[place].dtype, -1 - place)
+        for output, place in in_place.items()
+    }
+    before: tuple[Place, ...] = tuple(own.get(sources[place], place) for place in range(carried))
     while True:
         outputs: list[Slot] = []
-        for op in graph.outputs:
+        for index, op in enumerate(graph.outputs):
             slots = (Slot(op.axes.shape, op.dtype, number) for number in count())
-            outputs.append(next(each for each in slots if each not in (*before, *outputs)))
+            free = (each for each in slots if each not in (*before, *outputs))
+            outputs.append(own[index] if index in own else next(free))
         yield Iteration(before, tuple(outputs))
         values = (*outputs, *before, *range(carried, len(graph.inputs)))
-        before = tuple(values[number] for number in loop.sources)
+        before = tuple(values[number] for number in sources)

@@ -15,6 +15,7 @@ from weft.errors import AxesError, DTypeError, WeftError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, broadcast_axes
 from weft.ir.dtypes import Array, DType, DTypeLike
+from weft.ir.lengths import Length
 from weft.ir.op import explain
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import CompositeOp, TensorLike, TensorOp, operators
@@ -419,16 +420,19 @@ def align(kind: type[ElementwiseOp], *operands: Any) -> tuple[TensorOp, ...]:
 
 
 def _weak(value: object, dtype: DType) -> DType | None:
-    return dtype if isinstance(value, bool | int | float | complex) else None
+    return dtype if isinstance(value, bool | int | float | complex | Length) else None
 
 
 def common_dtype(operands: Iterable[Any]) -> DType:
-    """Return the promoted dtype of operands; Python numbers are weakly typed."""
+    """Return the promoted dtype of operands; Python numbers and lengths are weakly typed."""
     strong: DType | None = None
     weak = []
     for x in operands:
         if isinstance(x, bool | int | float | complex) and not isinstance(x, np.generic):
             weak.append(x)
+            continue
+        if isinstance(x, Length):
+            weak.append(1)
             continue
         dtype = as_op(x).dtype
         strong = dtype if strong is None else dtypes.promote(strong, dtype)

@@ -447,3 +447,4 @@ def size_of(axes: Axes, dtype: DType) -> TensorOp:
 
 
 operators["transpose"] = transpose
+operators["size_of"] = size_of

@@ -1,0 +1,22 @@
+"""Functions as programs: `jit`, gradients, and control flow with Python functions as bodies.
+
+Each traces a Python function: it is called once, with ops in place of arrays.
+"""
+
+from weft.functional.control_flow import cond, fori_loop, scan, switch, while_loop
+from weft.functional.gradients import grad, jvp, value_and_grad, vjp
+from weft.functional.jit import JittedFunction, jit
+
+__all__ = [
+    "JittedFunction",
+    "cond",
+    "fori_loop",
+    "grad",
+    "jit",
+    "jvp",
+    "scan",
+    "switch",
+    "value_and_grad",
+    "vjp",
+    "while_loop",
+]

@@ -1,0 +1,367 @@
+"""Control flow with Python functions as bodies, which may use traced values from around them.
+
+Each function is traced once and becomes a graph. What it takes from its surroundings becomes
+operands of the loop or conditional.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.functional import trees
+from weft.functional.tracing import Body, name_of, op_of, trace_body
+from weft.functional.trees import Structure
+from weft.ir import dtypes
+from weft.ir.axes import Axes
+from weft.ir.dtypes import DType
+from weft.ir.graph import Graph
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import TensorLike, TensorOp
+from weft.ops.arguments import checked_integer
+from weft.ops.control import calls
+from weft.ops.control.scans import STACK
+from weft.ops.pointwise.comparison import less, maximum, minimum
+from weft.ops.pointwise.elementwise import cast
+from weft.ops.shape.creation import zeros
+
+Function = Callable[..., Any]
+
+
+def scan(
+    function: Function,
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    recompute: bool = False,
+) -> tuple[Any, Any]:
+    """Carry values over the rows of trees of tensors; return the last ones, and stacked results.
+
+    ``function(carry, x)`` returns the next carry and a result ``y``, both trees. `x` has the rows
+    of `xs` along their first axis, and the results are stacked along a new first axis::
+
+        carry, ys = init, []
+        for x in xs:
+            carry, y = function(carry, x)
+            ys.append(y)
+        return carry, stack(ys)
+
+    Parameters
+    ----------
+    function
+        The body; it may use traced values from around it.
+    init
+        The first carry. The carry keeps its structure, axes and dtypes; a Python number takes the
+        dtype that the body gives it.
+    xs, length
+        Trees of tensors of one length; without them, None and the number of iterations.
+    reverse
+        Whether the last row comes first; results stay beside the rows that they belong to.
+    recompute
+        Whether the gradient computes values of the body again, for each row from its carry, instead
+        of keeping them all: less memory, more time.
+
+    Raises
+    ------
+    ArgumentError
+        If the body does not return a pair, or the structure of its carry changes; if lengths differ
+        or none is given.
+    AxesError, DTypeError
+        If a leaf of the carry has other axes or another dtype after an iteration.
+
+    Examples
+    --------
+    >>> import weft
+    >>> fall = weft.jit(lambda h: weft.scan(lambda v, _: (v + 1, v * h), 0.0, length=4))
+    >>> last, positions = fall(0.5)
+    >>> last.item(), positions.tolist()
+    (4.0, [0.0, 0.5, 1.0, 1.5])
+    """
+    what = f"scan of {name_of(function)}"
+    leaves, structure = trees.flatten(xs)
+    paths = trees.paths(structure, "xs")
+    rows = [op_of(leaf, f"{what}: {path}") for leaf, path in zip(leaves, paths, strict=True)]
+    count = _length(what, rows, paths, length)
+
+    def step(carry: Any, x: Any) -> tuple[Any, Any]:
+        result = function(carry, x)
+        if not isinstance(result, tuple) or len(result) != 2:
+            problem = f"must return a pair of the next carry and a result, not {result!r:.80}"
+            raise ArgumentError(f"{what}: the body {problem}")
+        return result
+
+    step = wraps(function)(step)
+    if count == 0:
+        return _nothing(step, what, init, rows, structure)
+    types = [(Axes(op.axes[1:]), op.dtype) for op in rows]
+    carry = _Carry(what, init)
+    body = carry.stable(step, structure, types)
+    found = _scanned(carry, body, rows, count, reverse=reverse, recompute=recompute)
+    return trees.unflatten(body.structure, found)  # type: ignore[no-any-return]
+
+
+def fori_loop(lower: Any, upper: Any, function: Function, init: Any) -> Any:
+    """Return ``function(i, carry)`` iterated for i from `lower` to below `upper`.
+
+    The bounds are integers, or traced int scalars; then the loop has no gradient. See `scan` for
+    the carry.
+
+    >>> import weft
+    >>> weft.jit(lambda x: weft.fori_loop(0, 3, lambda i, y: y * x + i, 1.0))(2.0).item()
+    12.0
+    """
+    if isinstance(lower, TensorOp) or isinstance(upper, TensorOp):
+        first, last = as_op(lower, dtypes.int32), as_op(upper, dtypes.int32)
+
+        def go_on(state: tuple[TensorOp, Any]) -> TensorOp:
+            return less(state[0], last)
+
+        def advance(state: tuple[TensorOp, Any]) -> tuple[TensorOp, Any]:
+            return state[0] + 1, function(*state)
+
+        return while_loop(go_on, wraps(function)(advance), (first, init))[1]
+    start = checked_integer("fori_loop", "lower", lower)
+    count = checked_integer("fori_loop", "upper", upper) - start
+    carry = _Carry(f"fori_loop of {name_of(function)}", (constant(start, dtype=dtypes.int32), init))
+
+    def advance_both(state: tuple[TensorOp, Any]) -> tuple[tuple[TensorOp, Any], None]:
+        return (state[0] + 1, function(*state)), None
+
+    body = carry.stable(wraps(function)(advance_both))
+    found = _scanned(carry, body, [], count) if count > 0 else carry.ops
+    return carry.packed(found)[1]
+
+
+def while_loop(condition: Any, body: Any, *init: Any) -> Any:
+    """Return ``body(carry)`` iterated from `init` while ``condition(carry)`` is true.
+
+    The condition returns a bool scalar. The loop has no gradient: give its derivative, or take
+    `scan` or `fori_loop` with a known number of iterations. See `scan` for the carry. Where the
+    condition and the body are graphs, this is a loop over these, on all further arguments, which
+    returns a tuple; neither graph may use states.
+
+    >>> import weft
+    >>> weft.jit(lambda x: weft.while_loop(lambda y: y < 100, lambda y: y * x, x))(3.0).item()
+    243.0
+    """
+    if isinstance(condition, Graph) or isinstance(body, Graph):
+        return calls.while_loop(condition, body, *init)
+    if len(init) != 1:
+        problem = f"takes one tree to carry, not {len(init)}: put them into a tuple"
+        raise ArgumentError(f"while_loop: it {problem}")
+    carry = _Carry(f"while_loop of {name_of(body)}", init[0])
+    step = carry.stable(wraps(body)(lambda state: (body(state), None)))
+    of_condition = f"while_loop of {name_of(condition)}"
+    test = trace_body(condition, carry.structure, carry.types, of_condition, "carry")
+    if len(test.graph.outputs) != 1 or not test.structure.is_leaf():
+        problem = f"must return a bool scalar, not {trees.shown(test.structure)}"
+        raise ArgumentError(f"{test.what}: the condition {problem}")
+    free = tuple(dict.fromkeys((*test.free, *step.free)))
+    operands = [*carry.ops, *free]
+    made = calls.while_op(test.taking(free).graph, step.taking(free).graph, *operands)
+    return carry.packed(made.results)
+
+
+def cond(
+    condition: TensorLike, then_branch: Any, else_branch: Any, *operands: Any, **args: Any
+) -> Any:
+    """Return ``then_branch(*operands)`` if a bool scalar is true, else ``else_branch(*operands)``.
+
+    Only the chosen branch runs, if the backend can branch. Both return trees of one structure, with
+    the same axes and dtypes; a Python number takes the dtype of the other branch. Where the
+    condition is known while the function is traced, only that branch is traced. Where the branches
+    are graphs, their arguments come in two lists, ``then_args`` and ``else_args``, and the result
+    is a tuple. Raises ArgumentError, AxesError or DTypeError for branches that differ, and names
+    the leaf.
+
+    >>> import weft
+    >>> half = weft.jit(lambda n: weft.cond(n % 2 == 0, lambda: n // 2, lambda: 3 * n + 1))
+    >>> half(6).item(), half(7).item()
+    (3, 22)
+    """
+    if isinstance(then_branch, Graph) or isinstance(else_branch, Graph):
+        return calls.cond(condition, then_branch, else_branch, *operands, **args)
+    if args:
+        raise ArgumentError(f"cond: functions take operands by position, not {', '.join(args)}=")
+    if isinstance(condition, bool | np.bool_):
+        return (then_branch if condition else else_branch)(*operands)
+    leaves, structure = trees.flatten(operands)
+    paths = trees.paths(structure, "operands")
+    ops = [op_of(leaf, f"cond: {path}") for leaf, path in zip(leaves, paths, strict=True)]
+    types = [(op.axes, op.dtype) for op in ops]
+    one, other = (
+        trace_body(branch, structure, types, f"cond with {name_of(branch)}", "operands")
+        for branch in (then_branch, else_branch)
+    )
+    one, other = _alike(one, other)
+    made = calls.cond_op(condition, one.graph, other.graph, [*ops, *one.free], [*ops, *other.free])
+    return trees.unflatten(one.structure, made.results)
+
+
+def switch(index: TensorLike, branches: Sequence[Function], *operands: Any) -> Any:
+    """Return what the branch at an index returns for the operands; see `cond`.
+
+    The index is clamped to the branches there are.
+
+    >>> import weft
+    >>> apply = weft.jit(lambda i, x: weft.switch(i, [weft.sin, weft.exp, lambda x: 2 * x], x))
+    >>> apply(2, 1.5).item()
+    3.0
+    """
+    if not branches or not all(map(callable, branches)):
+        raise ArgumentError(f"switch takes a list of functions, not {branches!r:.80}")
+    chosen = minimum(maximum(as_op(index), 0), len(branches) - 1)
+
+    def between(first: int, end: int) -> Function:
+        if end - first == 1:
+            return branches[first]
+        middle = (first + end) // 2
+        below, above = between(first, middle), between(middle, end)
+        return lambda *args: cond(less(chosen, middle), below, above, *args)
+
+    return between(0, len(branches))(*operands)
+
+
+class _Carry:
+    """The carried values of a loop, before its first iteration."""
+
+    def __init__(self, what: str, init: Any) -> None:
+        leaves, self.inner = trees.flatten(init)
+        self.structure = trees.flatten((init,))[1]
+        self.what = what
+        self.paths = trees.paths(self.inner, "carry")
+        self.ops = [
+            op_of(leaf, f"{what}: {path}") for leaf, path in zip(leaves, self.paths, strict=True)
+        ]
+        self.is_number = [isinstance(leaf, int | float | complex) for leaf in leaves]
+
+    @property
+    def types(self) -> list[tuple[Axes, DType]]:
+        """Axes and dtype of each leaf."""
+        return [(op.axes, op.dtype) for op in self.ops]
+
+    def packed(self, values: Sequence[TensorOp]) -> Any:
+        """Return values in the structure of the carry."""
+        return trees.unflatten(self.inner, values[: len(self.ops)])
+
+    def stable(
+        self,
+        step: Function,
+        xs: Structure = None,
+        types: Sequence[tuple[Axes, DType]] = (),
+    ) -> Body:
+        """Return the body, a function from carry and rows to a pair; raises if the carry changes.
+
+        Python numbers in the first carry are cast to what the body makes of them.
+        """
+        structure = self.structure if xs is None else trees.joined(self.inner, xs)
+        while True:
+            body = trace_body(step, structure, [*self.types, *types], self.what, "carry")
+            own, _ = trees.children(body.structure)
+            if own != self.inner:
+                raise ArgumentError(
+                    f"{self.what}: the carry has the structure {trees.shown(self.inner)}, but "
+                    f"{trees.shown(own)} after an iteration"
+                )
+            outputs = list(body.graph.outputs)
+            changed = False
+            for place, (op, path) in enumerate(zip(self.ops, self.paths, strict=True)):
+                after = outputs[place]
+                if after.axes != op.axes:
+                    raise AxesError(
+                        f"{self.what}: {path} has {op.axes}, but {after.axes} after an iteration"
+                    )
+                if after.dtype == op.dtype:
+                    continue
+                wide = dtypes.promote(after.dtype, op.dtype)
+                if body.is_number[place] and wide == op.dtype:
+                    outputs[place] = cast(after, op.dtype)
+                elif self.is_number[place] and wide == after.dtype:
+                    self.ops[place], changed = cast(op, wide), True
+                else:
+                    raise DTypeError(
+                        f"{self.what}: {path} is {op.dtype}, but {after.dtype} after an iteration: "
+                        "cast one of them"
+                    )
+            if not changed:
+                return body.with_outputs(outputs)
+
+
+def _scanned(
+    carry: _Carry,
+    body: Body,
+    rows: Sequence[TensorOp],
+    count: int,
+    reverse: bool = False,
+    recompute: bool = False,
+) -> Sequence[TensorOp]:
+    """Return the outputs of a body scanned over rows: the carry, then stacked results."""
+    names = [op.axes[0].name for op in rows if op.axes[0].name is not None]
+    return calls.scan_op(
+        body.graph,
+        [*carry.ops, *rows, *body.free],
+        count=count,
+        carried=len(carry.ops),
+        scanned=len(rows),
+        reverse=reverse,
+        recompute=recompute,
+        stack_name=names[0] if names else STACK,
+    ).results
+
+
+def _alike(one: Body, other: Body) -> tuple[Body, Body]:
+    """Return branches with equal outputs; raises if they differ in more than dtypes of numbers."""
+    if one.structure != other.structure:
+        raise ArgumentError(
+            f"cond: one branch returns the structure {trees.shown(one.structure)}, the other "
+            f"{trees.shown(other.structure)}"
+        )
+    outputs = [list(each.graph.outputs) for each in (one, other)]
+    for place, path in enumerate(trees.paths(one.structure, "result")):
+        x, y = (each[place] for each in outputs)
+        if x.axes != y.axes:
+            raise AxesError(f"cond: {path} has {x.axes} in one branch, and {y.axes} in the other")
+        wide = dtypes.promote(x.dtype, y.dtype)
+        for each, body in zip(outputs, (one, other), strict=True):
+            if body.is_number[place]:
+                each[place] = cast(each[place], wide)
+        x, y = (each[place] for each in outputs)
+        if x.dtype != y.dtype:
+            raise DTypeError(
+                f"cond: {path} is {x.dtype} in one branch, and {y.dtype} in the other: cast one"
+            )
+    return one.with_outputs(outputs[0]), other.with_outputs(outputs[1])
+
+
+def _length(what: str, rows: Sequence[TensorOp], paths: Sequence[str], length: int | None) -> int:
+    """Return the number of iterations of a scan; raises ArgumentError if there is not just one."""
+    found = {} if length is None else {"length=": checked_integer("scan", "length", length, 0)}
+    for op, path in zip(rows, paths, strict=True):
+        if not op.axes:
+            raise ArgumentError(f"{what}: {path} is a scalar, and has no rows")
+        found[path] = op.axes[0].length
+    if not found:
+        raise ArgumentError(f"{what}: give xs with rows, or the number of iterations by length=")
+    if len(set(found.values())) != 1:
+        shown = ", ".join(f"{path} {size}" for path, size in found.items())
+        raise ArgumentError(f"{what}: numbers of rows differ: {shown}")
+    (count,) = set(found.values())
+    if not isinstance(count, int):
+        problem = f"the number of rows, {count}, must be known when the function is traced"
+        raise ArgumentError(f"{what}: {problem}")
+    return count
+
+
+def _nothing(
+    step: Function, what: str, init: Any, rows: Sequence[TensorOp], structure: Structure
+) -> tuple[Any, Any]:
+    """Return what a scan without rows yields."""
+    carry = _Carry(what, init)
+    body = carry.stable(step, structure, [(Axes(op.axes[1:]), op.dtype) for op in rows])
+    empty = [zeros((0, *op.axes.lengths), op.dtype) for op in body.graph.outputs[len(carry.ops) :]]
+    return trees.unflatten(body.structure, [*carry.ops, *empty])  # type: ignore[no-any-return]

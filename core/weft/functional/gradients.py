@@ -1,0 +1,265 @@
+"""Gradients of functions of trees, composable with `jit` and with each other to any order.
+
+They trace the function and differentiate what it built. Called with arrays, outside of a traced
+function, they compile and run the result each time; `jit` around them does so once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from weft.autodiff.reverse import jvp as graph_jvp
+from weft.autodiff.reverse import vector_jacobian
+from weft.errors import ArgumentError, AxesError, GradientError
+from weft.functional import trees
+from weft.functional.jit import builds_ops, run_arrays, running_arrays
+from weft.functional.tracing import name_of, op_of
+from weft.functional.trees import Structure
+from weft.ir import dtypes
+from weft.ir.op import Op
+from weft.ir.storage import constant
+from weft.ir.tensor import TensorOp
+from weft.ops.pointwise.elementwise import cast
+from weft.ops.shape.movement import IdentityOp, broadcast, zeros_like
+
+Function = Callable[..., Any]
+Numbers = int | Sequence[int]
+
+
+def grad(function: Function, argnums: Numbers = 0, has_aux: bool = False) -> Function:
+    """Return a function for the gradient of a scalar function.
+
+    The gradient has the structure of the argument at `argnums`, whose leaves are floats, and their
+    dtypes; where `argnums` is a sequence it is a tuple of such trees. With `has_aux` the function
+    returns a pair of the scalar and anything else, and the gradient comes in a pair with that.
+    Keyword arguments are not differentiated. Raises ArgumentError for arguments that do not exist,
+    and GradientError (a ValueError) for a result that is not a scalar float, a leaf that is not a
+    float, or an op without a gradient on the way.
+
+    >>> import weft
+    >>> weft.grad(lambda x: x**3)(2.0).item()
+    12.0
+    >>> weft.grad(weft.grad(lambda x: x**3))(2.0).item()
+    12.0
+    """
+    both = value_and_grad(function, argnums, has_aux)
+
+    def gradient(*args: Any, **options: Any) -> Any:
+        value, found = both(*args, **options)
+        return (found, value[1]) if has_aux else found
+
+    return running_arrays(gradient, function, "grad")
+
+
+def value_and_grad(function: Function, argnums: Numbers = 0, has_aux: bool = False) -> Function:
+    """Return a function for a pair of the value of a scalar function and its gradient.
+
+    With `has_aux` the value is the pair that the function returns. See `grad`.
+
+    >>> import weft
+    >>> value, gradient = weft.value_and_grad(lambda x: x["a"] * x["b"])({"a": 2.0, "b": 3.0})
+    >>> value.item(), gradient["a"].item(), gradient["b"].item()
+    (6.0, 3.0, 2.0)
+    """
+
+    def value_and_gradient(*args: Any, **options: Any) -> Any:
+        chosen = _chosen(f"grad of {name_of(function)}", argnums, len(args))
+        point = _Point.of("grad", function, args, options, chosen, has_aux)
+        found = point.adjoints_of(trees.unflatten(point.structure, [_seed(point)]))
+        gradient = found[0] if isinstance(argnums, int) else found
+        return ((point.value, point.aux) if has_aux else point.value), gradient
+
+    return running_arrays(value_and_gradient, function, "value_and_grad")
+
+
+def vjp(function: Function, *primals: Any, has_aux: bool = False) -> Any:
+    """Return the value of a function, and a function from its adjoint to those of the primals.
+
+    The adjoint has the structure of the value. The other function returns a tuple, with one adjoint
+    for each of the primals. With `has_aux` the function returns a pair; its second member comes
+    third. Outside of a traced function arrays give arrays, and the value is computed again for each
+    adjoint. Raises the errors of `grad`, and ArgumentError for an adjoint of another structure.
+
+    >>> import weft
+    >>> value, back = weft.vjp(lambda x, y: x * y, 2.0, 3.0)
+    >>> value.item(), [adjoint.item() for adjoint in back(1.0)]
+    (6.0, [3.0, 2.0])
+    """
+
+    def at(args: tuple[Any, ...]) -> _Point:
+        return _Point.of("vjp", function, args, {}, range(len(args)), has_aux)
+
+    def value_and_aux(*args: Any) -> tuple[Any, Any]:
+        point = at(args)
+        return point.value, point.aux
+
+    def adjoints(args: tuple[Any, ...], adjoint: Any) -> tuple[Any, ...]:
+        return at(args).adjoints_of(adjoint)
+
+    back: Function
+    if builds_ops(primals):
+        point = at(primals)
+        value, aux, back = point.value, point.aux, point.adjoints_of
+    else:
+        value, aux = run_arrays(value_and_aux, *primals)
+        back = partial(run_arrays, adjoints, primals)
+    return (value, back, aux) if has_aux else (value, back)
+
+
+def jvp(function: Any, primals: Any, tangents: Any, has_aux: bool = False) -> Any:
+    """Return the value of a function and its directional derivative along tangents.
+
+    `primals` and `tangents` are tuples of as many trees, alike in structure. The derivative has the
+    structure of the value; it is zero where a value is no float. It takes two reverse walks: the
+    product of an adjoint with the Jacobian is linear in the adjoint, and its derivative by that is
+    the product of the Jacobian with a tangent (J. Townsend, 2017). With `has_aux` the function
+    returns a pair, whose second member comes third. Where `function` is an op, this is the
+    derivative of that op with respect to the op `primals` along `tangents`. Raises the errors of
+    `grad`, and ArgumentError for tangents of another structure.
+
+    >>> import weft
+    >>> value, tangent = weft.jvp(lambda x, y: x * y, (2.0, 3.0), (1.0, 10.0))
+    >>> value.item(), tangent.item()
+    (6.0, 23.0)
+    """
+    if isinstance(function, Op):
+        return graph_jvp(function, primals, tangents)  # type: ignore[arg-type]  # checks it
+
+    def value_and_tangent(args: tuple[Any, ...], along: tuple[Any, ...]) -> tuple[Any, ...]:
+        point = _Point.of("jvp", function, args, {}, range(len(args)), has_aux)
+        found = point.value, point.tangents_of(along)
+        return (*found, point.aux) if has_aux else found
+
+    return running_arrays(value_and_tangent, function, "jvp")(tuple(primals), tuple(tangents))
+
+
+class _Point(NamedTuple):
+    """What a function built for some arguments, of which some are differentiated.
+
+    Attributes
+    ----------
+    what
+        The function for messages.
+    arguments, inputs
+        The structure of the tuple of arguments that are differentiated, and their leaves.
+    structure, outputs
+        The structure of the value, and its leaves.
+    aux
+        What the function returned besides.
+    """
+
+    what: str
+    arguments: Structure
+    inputs: list[TensorOp]
+    structure: Structure
+    outputs: list[TensorOp]
+    aux: Any
+
+    @classmethod
+    def of(
+        cls,
+        transform: str,
+        function: Function,
+        args: Sequence[Any],
+        options: Mapping[str, Any],
+        chosen: Sequence[int],
+        has_aux: bool,
+    ) -> _Point:
+        """Call a function; raises GradientError for a leaf to differentiate that is no float."""
+        what = f"{transform} of {name_of(function)}"
+        leaves, arguments = trees.flatten(tuple(args[index] for index in chosen))
+        inputs = [
+            _independent(what, leaf, path)
+            for leaf, path in zip(leaves, trees.paths(arguments, "args"), strict=True)
+        ]
+        given = list(args)
+        for index, tree in zip(chosen, trees.unflatten(arguments, inputs), strict=True):
+            given[index] = tree
+        result, aux = function(*given, **options), None
+        if has_aux:
+            if not isinstance(result, tuple) or len(result) != 2:
+                problem = f"has_aux=True needs a function that returns a pair, not {result!r:.80}"
+                raise ArgumentError(f"{what}: {problem}")
+            result, aux = result
+        outputs, structure = trees.flatten(result)
+        paths = trees.paths(structure, "result")
+        ops = [op_of(leaf, f"{what}: {path}") for leaf, path in zip(outputs, paths, strict=True)]
+        return cls(what, arguments, inputs, structure, ops, aux)
+
+    @property
+    def value(self) -> Any:
+        """The value as a tree."""
+        return trees.unflatten(self.structure, self.outputs)
+
+    def adjoints_of(self, adjoint: Any) -> tuple[Any, ...]:
+        """Return the adjoints of the arguments for that of the value."""
+        errors = _alike(self.what, "the adjoint", self.structure, adjoint, self.outputs)
+        found = vector_jacobian(self.outputs, errors, self.inputs)
+        return trees.unflatten(self.arguments, found)  # type: ignore[no-any-return]
+
+    def tangents_of(self, tangents: tuple[Any, ...]) -> Any:
+        """Return the derivative of the value along tangents of the arguments."""
+        along = _alike(self.what, "the tangents", self.arguments, tangents, self.inputs)
+        # The value of these is irrelevant: the result does not depend on it.
+        errors = [IdentityOp(zeros_like(output)) for output in self.outputs]
+        forward = vector_jacobian(self.outputs, errors, self.inputs)
+        found = [
+            tangent if dtypes.is_inexact(output.dtype) else zeros_like(output)
+            for output, tangent in zip(
+                self.outputs, vector_jacobian(forward, along, errors), strict=True
+            )
+        ]
+        return trees.unflatten(self.structure, found)
+
+
+def _seed(point: _Point) -> TensorOp:
+    """Return the adjoint of a scalar value; raises GradientError for a value of another kind."""
+    y = point.outputs[0] if len(point.outputs) == 1 else None
+    if y is None or y.axes or not dtypes.is_float(y.dtype):
+        shown = f"{y.dtype} {y.axes}" if y is not None else trees.shown(point.structure)
+        raise GradientError(
+            f"{point.what} needs a scalar float, but it returns {shown}: sum it, or take vjp or "
+            "jacobian"
+        )
+    return constant(1, dtype=y.dtype)
+
+
+def _independent(what: str, leaf: Any, path: str) -> TensorOp:
+    """Return a leaf as an op of its own, so that other uses of the same value do not count."""
+    op = op_of(leaf, f"{what}: {path}")
+    if not dtypes.is_inexact(op.dtype):
+        raise GradientError(
+            op.explain(
+                f"{what}: {path} is {op.dtype}, and only floats have derivatives: cast it, "
+                "or choose other arguments by argnums="
+            )
+        )
+    return IdentityOp(op)
+
+
+def _alike(
+    what: str, name: str, structure: Structure, tree: Any, values: Sequence[TensorOp]
+) -> list[TensorOp]:
+    """Return the leaves of a tree as ops with the axes and dtypes of values."""
+    leaves = trees.leaves_like(structure, tree, f"{what}: {name}")
+    found = []
+    for leaf, value, path in zip(leaves, values, trees.paths(structure, name), strict=True):
+        op = op_of(leaf, f"{what}: {path}")
+        if not op.axes.agrees_with(value.axes):
+            raise AxesError(f"{what}: {path} has {op.axes}, not {value.axes}")
+        op = cast(op, value.dtype) if dtypes.is_inexact(value.dtype) else op
+        found.append(op if op.axes == value.axes else broadcast(op, value.axes))
+    return found
+
+
+def _chosen(what: str, argnums: Numbers, count: int) -> list[int]:
+    """Return the arguments to differentiate by position; raises ArgumentError if there is none."""
+    numbers = [argnums] if isinstance(argnums, int) else list(argnums)
+    for number in numbers:
+        if not isinstance(number, int) or not -count <= number < count:
+            raise ArgumentError(
+                f"{what}: argnums={argnums!r}, but the call has {count} positional arguments"
+            )
+    return [number % count for number in numbers]

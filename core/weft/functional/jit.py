@@ -1,0 +1,416 @@
+"""`jit`: compiles a function of trees of arrays, once for each structure, dtype and shape."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.errors import ArgumentError
+from weft.functional import trees
+from weft.functional.call import MISS, make_call
+from weft.functional.tracing import (
+    array_of,
+    holds_ops,
+    is_tracing,
+    location_of,
+    name_of,
+    parameters_for,
+    trace,
+)
+from weft.functional.trees import Structure
+from weft.ir.lengths import Length, symbol
+from weft.runtime.computation import Computation
+from weft.runtime.factory import Chosen, make_transformer
+from weft.runtime.transformer import Transformer
+from weft.support import source
+from weft.support.spelling import closest
+
+_USUAL = frozenset(map(np.dtype, ("float32", "float64", "int32", "int64", "bool")))
+"""Dtypes of NumPy that need no second look."""
+
+Dynamic = str | Length | Mapping[Any, Any] | None
+"""Names of lengths that vary between calls; see `jit`."""
+
+
+class _Compiled(NamedTuple):
+    """A function for one structure of arguments."""
+
+    computation: Computation
+    unpack: Callable[[tuple[Any, ...]], Any]
+    call: Callable[[tuple[Any, ...]], Any]
+
+
+class JittedFunction:
+    """A function that `jit` has wrapped: called like the original, it runs compiled.
+
+    Attributes
+    ----------
+    transformer
+        The transformer that compiles it; made at the first call, unless one was given.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        backend: Chosen | Transformer | None,
+        static_argnums: int | Iterable[int],
+        static_argnames: str | Iterable[str],
+        dynamic: Dynamic,
+        options: Mapping[str, Any],
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._name = name_of(function)
+        self._arguments = _Arguments(function)
+        self._static = self._arguments.named("static_argnums", static_argnums)
+        self._static |= self._arguments.named("static_argnames", static_argnames)
+        self._dynamic = _dynamic_lengths(self._arguments, dynamic)
+        self._given = backend if isinstance(backend, Transformer) else None
+        if isinstance(backend, Transformer):
+            if options:
+                problem = f"{', '.join(options)} are options of a backend by its name"
+                raise ArgumentError(f"jit of {self._name}: {problem}")
+            self._make: Callable[[], Transformer] = lambda: backend
+        else:
+            self._make = functools.partial(make_transformer, backend, **options)
+        self._compiled: dict[Any, _Compiled] = {}
+        self._latest: Callable[[tuple[Any, ...]], Any] = _missing
+
+    @functools.cached_property
+    def transformer(self) -> Transformer:
+        """The transformer that compiles it."""
+        return self._make()
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Run the function, compiled for the structure, dtypes and shapes of these arguments.
+
+        Results are NumPy arrays in the structure that the function returned. Where an argument is
+        an op, or in a function that is being traced, the function builds ops. Raises ArgumentError
+        for an argument that is no tree of arrays, and what the function raises when it is traced.
+        """
+        if is_tracing():
+            return self._function(*args, **options)
+        if not options:
+            result = self._latest(args)
+            if result is not MISS:
+                return result
+        leaves, structure, static = self._flattened(args, options)
+        if holds_ops(leaves):
+            return self._function(*args, **options)
+        arrays = self._arrays(leaves, structure)
+        compiled = self._compiled_for(leaves, arrays, structure, static)
+        if not options:
+            self._latest = compiled.call
+        return compiled.unpack(compiled.computation(*arrays))
+
+    def lower(self, *args: Any, **options: Any) -> Computation:
+        """Return the computation that a call with these arguments runs, compiled.
+
+        It has the graph, the plan and the source; its `report` writes them to a page, its
+        `profile` says where time goes. It takes the leaves of the arguments one by one.
+        """
+        leaves, structure, static = self._flattened(args, options)
+        arrays = self._arrays(leaves, structure)
+        computation = self._compiled_for(leaves, arrays, structure, static).computation
+        computation.program_for(*arrays)
+        return computation
+
+    def _flattened(
+        self, args: tuple[Any, ...], options: Mapping[str, Any]
+    ) -> tuple[list[Any], Structure, tuple[Any, ...]]:
+        """Return the leaves of arguments that are traced, their structure, and the static ones."""
+        if not self._static:
+            return *trees.flatten((args, options)), ()
+        static: list[Any] = []
+        traced: list[Any] = []
+        for index, arg in enumerate(args):
+            name = self._arguments.at(index)
+            is_static = name in self._static
+            traced.append(None if is_static else arg)
+            if is_static:
+                static.append((index, self._hashable(name, arg)))
+        named = {name: arg for name, arg in options.items() if name not in self._static}
+        static += [
+            (name, self._hashable(name, options[name])) for name in options if name in self._static
+        ]
+        return *trees.flatten((tuple(traced), named)), tuple(static)
+
+    def _hashable(self, name: str, value: Any) -> tuple[type[Any], Any]:
+        try:
+            hash(value)
+        except TypeError:
+            problem = f"the static argument {name} must be hashable, not {value!r:.80}"
+            raise ArgumentError(f"{self._name}: {problem}: give a tuple for a list") from None
+        return type(value), value
+
+    def _arrays(self, leaves: Sequence[Any], structure: Structure) -> list[Any]:
+        if all(type(leaf) is np.ndarray and leaf.dtype in _USUAL for leaf in leaves):
+            return list(leaves)
+        names = [f"{self._name}: the argument {name}" for _, name in self._paths(structure)]
+        return [array_of(leaf, name) for leaf, name in zip(leaves, names, strict=True)]
+
+    def _paths(self, structure: Structure) -> list[tuple[str, str]]:
+        """Return the argument of each leaf, and how the leaf is written: ``params['w']``."""
+        return [self._arguments.path(accessor) for accessor in structure.accessors()]
+
+    def _compiled_for(
+        self,
+        leaves: Sequence[Any],
+        arrays: Sequence[Any],
+        structure: Structure,
+        static: tuple[Any, ...],
+    ) -> _Compiled:
+        shapes: list[Any] = [array.shape for array in arrays]
+        if self._dynamic is not None:
+            each = zip(self._paths(structure), shapes, strict=True)
+            shapes = [self._dynamic(root, name, shape) for (root, name), shape in each]
+        key = structure, static, tuple([array.dtype for array in arrays]), tuple(shapes)
+        compiled = self._compiled.get(key)
+        if compiled is None:
+            types = [(shape, array.dtype) for shape, array in zip(shapes, arrays, strict=True)]
+            computation, unpack = self._trace(types, structure, static)
+            by_position = {where: value for where, (_, value) in static if isinstance(where, int)}
+            call = make_call(
+                trees.children(structure)[0],
+                leaves,
+                shapes,
+                by_position,
+                computation,
+                unpack,
+                self._name,
+            )
+            compiled = self._compiled[key] = _Compiled(computation, unpack, call)
+        return compiled
+
+    def _trace(
+        self,
+        types: Sequence[tuple[Any, Any]],
+        structure: Structure,
+        static: Iterable[tuple[Any, Any]],
+    ) -> tuple[Computation, Callable[[tuple[Any, ...]], Any]]:
+        names = [name for _, name in self._paths(structure)]
+        parameters = parameters_for(self._function, names, types)
+        traced, options = trees.unflatten(structure, parameters)
+        args = list(traced)
+        for where, (_, value) in static:
+            if isinstance(where, int):
+                args[where] = value
+            else:
+                options[where] = value
+        found = trace(
+            functools.partial(self._function, *args, **options),
+            parameters,
+            self._name,
+            may_write=self._given is not None,
+        )
+        computation = self.transformer.computation(found.graph, name=self._name)
+        return computation, _unpacking(found.structure)
+
+    def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __repr__(self) -> str:
+        location = location_of(self._function)
+        where = f", {source.short_info(location)}" if location else ""
+        return f"<jit of {self._name}{where}>"
+
+
+def jit(
+    function: Callable[..., Any] | None = None,
+    *,
+    backend: Chosen | Transformer | None = None,
+    static_argnums: int | Iterable[int] = (),
+    static_argnames: str | Iterable[str] = (),
+    dynamic: Dynamic = None,
+    **options: Any,
+) -> Any:
+    """Return a function that compiles another one for the arguments of each call, and runs it.
+
+    Also a decorator, with or without arguments. The function takes and returns trees of arrays:
+    tuples, lists, dicts, named tuples, dataclasses and None, nested in any way. At the first call
+    for a structure, dtypes and shapes it is traced: called once, with ops in place of arrays. Later
+    calls run the compiled program. What the function does besides building ops happens at the
+    trace only.
+
+    Parameters
+    ----------
+    function
+        The function; without it `jit` returns a decorator.
+    backend, options
+        The backend by name, with its options, as in `make_transformer`; or a transformer, whose
+        states the function may then use.
+    static_argnums, static_argnames
+        Arguments that the function sees as they are, by position or by name: hashable values, such
+        as strings, shapes or numbers that decide what is built. Each value is traced by itself.
+    dynamic
+        Lengths that vary from call to call without a new trace. A name is the length of the leading
+        axis of every array; a dict says it by argument, with a name for the leading axis or a
+        dict from axis to name: ``dynamic={"x": "batch", "mask": {1: "time"}}``. A `weft.symbol`
+        serves as a name, too.
+
+    Raises
+    ------
+    ArgumentError
+        If what is given is not a function, or an argument that is named does not exist; at a call
+        if an argument is no tree of arrays, or a result is none.
+
+    Examples
+    --------
+    >>> import numpy as np, weft
+    >>> @weft.jit
+    ... def normalized(batch):
+    ...     return {"x": batch["x"] / weft.sum(batch["x"]), "n": batch["n"] + 1}
+    >>> result = normalized({"x": np.ones(4, "float32"), "n": 1})
+    >>> result["x"].tolist(), result["n"].item()
+    ([0.25, 0.25, 0.25, 0.25], 2)
+    """
+    if function is None:
+        return functools.partial(
+            jit,
+            backend=backend,
+            static_argnums=static_argnums,
+            static_argnames=static_argnames,
+            dynamic=dynamic,
+            **options,
+        )
+    if not callable(function):
+        raise ArgumentError(f"jit takes a function, not {function!r:.80}")
+    return JittedFunction(function, backend, static_argnums, static_argnames, dynamic, options)
+
+
+def builds_ops(tree: Any) -> bool:
+    """Whether a function of such arguments is to build ops: one is an op, or it is traced."""
+    return is_tracing() or holds_ops(trees.flatten(tree)[0])
+
+
+def run_arrays(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """Trace a function for these arguments, and run what it built once."""
+    compiled = JittedFunction(function, None, (), (), None, {})
+    with compiled.transformer:
+        return compiled(*args, **options)
+
+
+def running_arrays(
+    transformed: Callable[..., Any], function: Callable[..., Any], transform: str
+) -> Callable[..., Any]:
+    """Return a transformed function that takes arrays too, and then runs what it builds."""
+    if not callable(function):
+        raise ArgumentError(f"{transform} takes a function, not {function!r:.80}")
+
+    @functools.wraps(function)
+    def called(*args: Any, **options: Any) -> Any:
+        if builds_ops((args, options)):
+            return transformed(*args, **options)
+        return run_arrays(functools.wraps(function)(transformed), *args, **options)
+
+    return called
+
+
+def _missing(args: tuple[Any, ...]) -> Any:
+    return MISS
+
+
+def _single(values: tuple[Any, ...]) -> Any:
+    return values[0]
+
+
+def _unpacking(structure: Structure) -> Callable[[tuple[Any, ...]], Any]:
+    """Return what puts the results of a computation into a structure."""
+    if structure.is_leaf():
+        return _single
+    return structure.unflatten  # type: ignore[no-any-return]
+
+
+class _Arguments:
+    """The arguments of a function by name and position."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = name_of(function)
+        kinds = inspect.Parameter
+        try:
+            parameters = inspect.signature(function).parameters.values()
+        except (TypeError, ValueError):  # of builtin functions that say nothing of their parameters
+            parameters = {}.values()
+        by_place = (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
+        several = (kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD)
+        self.by_position = tuple(each.name for each in parameters if each.kind in by_place)
+        self.names = tuple(each.name for each in parameters if each.kind not in several)
+        self.is_open = any(each.kind in several for each in parameters) or not parameters
+
+    def at(self, index: int) -> str:
+        """Return the name of an argument that is given by position."""
+        return self.by_position[index] if index < len(self.by_position) else f"args[{index}]"
+
+    def path(self, accessor: Any) -> tuple[str, str]:
+        """Return the argument that a leaf of positional and keyword arguments belongs to.
+
+        And the leaf as it is written.
+        """
+        is_keyword, where = accessor[0].entry, accessor[1].entry
+        root = where if is_keyword else self.at(where)
+        return root, accessor[2:].codify(root)
+
+    def named(self, option: str, given: Any) -> frozenset[str]:
+        """Return arguments that an option gives by name or position; raises for unknown ones."""
+        each = (given,) if isinstance(given, str | int) else given
+        return frozenset(self._named(option, argument) for argument in each)
+
+    def _named(self, option: str, argument: object) -> str:
+        count = len(self.by_position)
+        if isinstance(argument, int) and -count <= argument < count:
+            return self.by_position[argument]
+        if isinstance(argument, str) and (self.is_open or argument in self.names):
+            return argument
+        close = closest(argument, self.names) if isinstance(argument, str) else None
+        meant = f": did you mean {close!r}?" if close else ""
+        has = f"it has {', '.join(self.names) or 'none'}"
+        raise ArgumentError(
+            f"jit of {self.function}: {option}= names the argument {argument!r}, but {has}{meant}"
+        )
+
+
+def _dynamic_lengths(
+    arguments: _Arguments, dynamic: Dynamic
+) -> Callable[[str, str, tuple[int, ...]], tuple[Any, ...]] | None:
+    """Return what gives the shape of a leaf of an argument its unknown lengths."""
+    if dynamic is None:
+        return None
+    known: dict[str, Any] = {}
+
+    def length(name: Any) -> Any:
+        if isinstance(name, str):
+            return known.setdefault(name, symbol(name))
+        if isinstance(name, Length):
+            return name
+        raise ArgumentError(
+            f"jit of {arguments.function}: dynamic= takes names of lengths, or dicts from axis to "
+            f"name, by argument, not {name!r}"
+        )
+
+    def by_axis(given: Any) -> dict[int, Any]:
+        axes = given if isinstance(given, Mapping) else {0: given}
+        return {axis: length(name) for axis, name in axes.items()}
+
+    if isinstance(dynamic, Mapping):
+        (arguments.named("dynamic", dynamic))
+        lengths = {arguments._named("dynamic", key): by_axis(each) for key, each in dynamic.items()}
+        everywhere: dict[int, Any] = {}
+    else:
+        lengths, everywhere = {}, by_axis(dynamic)
+
+    def with_lengths(root: str, name: str, shape: tuple[int, ...]) -> tuple[Any, ...]:
+        found = list(shape)
+        for axis, size in lengths.get(root, {}).items():
+            if not -len(shape) <= axis < len(shape):
+                problem = f"dynamic= names axis {axis} of {name}, whose shape is {shape}"
+                raise ArgumentError(f"jit of {arguments.function}: {problem}")
+            found[axis] = size
+        if shape and everywhere:
+            found[0] = everywhere[0]
+        return tuple(found)
+
+    return with_lengths

@@ -1,0 +1,250 @@
+"""Tracing: calls a Python function once, with ops in place of arrays, and captures its graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.errors import ArgumentError, WeftError
+from weft.functional import trees
+from weft.functional.trees import Structure
+from weft.ir import dtypes, scope
+from weft.ir.dtypes import Array
+from weft.ir.graph import Graph
+from weft.ir.op import Op, next_serial
+from weft.ir.storage import AssignOp, ParameterOp, constant, placeholder
+from weft.ir.tensor import TensorOp
+from weft.support.source import Location
+from weft.transforms.capture import capture, capture_closure
+
+_depth: ContextVar[int] = ContextVar("weft_tracing", default=0)
+
+
+class Trace(NamedTuple):
+    """What a function built.
+
+    Attributes
+    ----------
+    graph
+        Its outputs are the leaves of the results, in order.
+    structure
+        The structure of the results.
+    """
+
+    graph: Graph
+    structure: Structure
+
+
+class Body(NamedTuple):
+    """A function as a graph, for control flow.
+
+    Attributes
+    ----------
+    what
+        The function for messages.
+    graph
+        Its outputs are the leaves of the results; its last inputs are what the function takes from
+        its surroundings.
+    structure
+        The structure of the results.
+    free
+        What the function takes from its surroundings.
+    is_number
+        Whether the function returned a Python number, for each output.
+    """
+
+    what: str
+    graph: Graph
+    structure: Structure
+    free: tuple[TensorOp, ...]
+    is_number: tuple[bool, ...]
+
+    def with_outputs(self, outputs: Sequence[TensorOp]) -> Body:
+        """Return a body with these ops, of its graph or built from them, as the outputs."""
+        return self._replace(graph=self.graph.replace(outputs=outputs))
+
+    def taking(self, free: Sequence[TensorOp]) -> Body:
+        """Return a body that takes these from its surroundings, which include its own."""
+        count = len(self.graph.inputs) - len(self.free)
+        own = dict(zip(self.free, self.graph.inputs[count:], strict=True))
+        taken = [
+            own[op] if op in own else ParameterOp(source=op, target_axes=op.axes) for op in free
+        ]
+        graph = self.graph.replace(inputs=[*self.graph.inputs[:count], *taken])
+        return self._replace(graph=graph, free=tuple(free))
+
+
+def is_tracing() -> bool:
+    """Whether a function is being traced in this thread or task."""
+    return _depth.get() > 0
+
+
+@contextmanager
+def tracing() -> Iterator[None]:
+    """Call functions inside as part of a trace: nested transformations build ops."""
+    token = _depth.set(_depth.get() + 1)
+    try:
+        yield
+    finally:
+        _depth.reset(token)
+
+
+def holds_ops(leaves: Iterable[Any]) -> bool:
+    """Whether one of the leaves is an op."""
+    return any(isinstance(leaf, Op) for leaf in leaves)
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """Return the name of a function for messages."""
+    return getattr(function, "__name__", None) or type(function).__name__
+
+
+def location_of(function: Callable[..., Any]) -> Location | None:
+    """Return file and line of a function's definition; None for one that has no Python code."""
+    code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
+    return None if code is None else (code.co_filename, code.co_firstlineno)
+
+
+def parameters_for(
+    function: Callable[..., Any], names: Sequence[str], types: Iterable[tuple[Any, Any]]
+) -> list[Any]:
+    """Return placeholders for the leaves of a function's arguments, of (axes, dtype) each."""
+    location = location_of(function)
+    with scope.located(location) if location else scope.captured_ops():
+        return [
+            placeholder(axes, dtype, name=name)
+            for name, (axes, dtype) in zip(names, types, strict=True)
+        ]
+
+
+def trace(
+    function: Callable[[], Any], parameters: Sequence[Any], name: str, may_write: bool = False
+) -> Trace:
+    """Return what a call of a function without arguments builds, with all its effects.
+
+    `may_write` allows it to use states. Raises ArgumentError for a result that is no tensor, for an
+    op of another traced function that is still in use after its call, and for a use of states that
+    is not allowed.
+    """
+    with tracing(), scope.saved_user_deps(), scope.all_ops() as built:
+        try:
+            result = function()
+        except RecursionError as error:
+            raise ArgumentError(
+                f"{name} calls itself without end while it is traced: a condition on traced values "
+                "cannot end a recursion, use weft.while_loop or weft.fori_loop"
+            ) from error
+        leaves, structure = trees.flatten(result)
+        names = trees.paths(structure, "result")
+        ops = [op_of(leaf, f"{name}: {where}") for leaf, where in zip(leaves, names, strict=True)]
+        effects = [op for op in built if op.has_effect]
+        graph = capture([*ops, *effects], parameters, name)
+    graph = graph.replace(outputs=graph.outputs[: len(ops)])
+    for state in graph.states:
+        if state.is_placeholder:
+            raise ArgumentError(
+                f"{name} uses {state} ({state.file_info}), an argument of another traced function "
+                "or a placeholder: give it as an argument"
+            )
+        if not may_write:
+            raise ArgumentError(_refusal_of_state(name, state, effects))
+    return Trace(graph, structure)
+
+
+def trace_body(
+    function: Callable[..., Any],
+    structure: Structure,
+    types: Iterable[tuple[Any, Any]],
+    what: str,
+    root: str = "args",
+) -> Body:
+    """Return a function of arguments of a structure as a graph.
+
+    `types` are axes and dtype of each leaf. Raises ArgumentError for a result that is no tensor.
+    """
+    before = next_serial()
+    parameters = parameters_for(function, trees.paths(structure, root), types)
+    with tracing(), scope.saved_user_deps(), scope.captured_ops() as built:
+        result = function(*trees.unflatten(structure, parameters))
+        leaves, returned = trees.flatten(result)
+        names = trees.paths(returned, "result")
+        ops = [op_of(leaf, f"{what}: {where}") for leaf, where in zip(leaves, names, strict=True)]
+        effects = [op for op in built if op.has_effect]
+        graph, free = capture_closure([*ops, *effects], parameters, before, name_of(function))
+    is_number = tuple(isinstance(leaf, bool | int | float | complex) for leaf in leaves)
+    body = Body(what, graph, returned, free, is_number)
+    return body.with_outputs(graph.outputs[: len(ops)])
+
+
+def _refusal_of_state(name: str, state: Op, effects: Iterable[Op]) -> str:
+    written = any(isinstance(op, AssignOp) and op.args[0] is state for op in effects)
+    verb = "writes" if written else "reads"
+    return (
+        f"{name} {verb} the state {state} ({state.file_info}), whose values belong to a "
+        "transformer: take it as an argument and return its new value, or give the transformer, as "
+        "in jit(f, backend=transformer)"
+    )
+
+
+def op_of(leaf: Any, what: str) -> TensorOp:
+    """Return a leaf as a tensor op; raises ArgumentError for what is no number or array."""
+    if isinstance(leaf, TensorOp):
+        return leaf
+    if isinstance(leaf, Op):
+        raise ArgumentError(f"{what}: {leaf!r} yields no tensor")
+    return constant(array_of(leaf, what))
+
+
+def array_of(leaf: Any, what: str) -> Array:
+    """Return a leaf as an array.
+
+    Python numbers become bool, int32 (int64 if they need it), float32 or complex64; arrays keep
+    their dtype, those of other libraries too, whose memory is shared if it is the host's. Raises
+    ArgumentError for anything else.
+    """
+    if type(leaf) is np.ndarray:
+        array = leaf
+    elif isinstance(leaf, np.generic):
+        array = np.asarray(leaf)
+    elif isinstance(leaf, bool | int | float | complex):
+        array = np.asarray(leaf, _number_dtype(leaf))
+    else:
+        array = _foreign(leaf, what)
+    try:
+        dtypes.as_dtype(array.dtype)
+    except WeftError:
+        kind = f"an array of {array.dtype}" if hasattr(leaf, "dtype") else repr(leaf)
+        raise ArgumentError(_no_array(what, kind)) from None
+    return array
+
+
+def _number_dtype(number: complex) -> str:
+    if isinstance(number, bool):
+        return "bool"
+    if isinstance(number, int):
+        return "int32" if -(2**31) <= number < 2**31 else "int64"
+    return "float32" if isinstance(number, float) else "complex64"
+
+
+def _foreign(leaf: Any, what: str) -> Array:
+    """Return an array of another library as one of NumPy's, sharing its memory if it can."""
+    try:
+        if hasattr(leaf, "__dlpack__") and not isinstance(leaf, np.ndarray):
+            return np.from_dlpack(leaf)
+        if hasattr(leaf, "__array__"):
+            return np.asarray(leaf)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        problem = f"{what}: {type(leaf).__name__} cannot be read as an array of the host: {error}"
+        raise ArgumentError(problem) from error
+    raise ArgumentError(_no_array(what, repr(leaf)))
+
+
+def _no_array(what: str, kind: str) -> str:
+    return (
+        f"{what} is {kind:.80}, not a number or an array: functions take trees of these; make an "
+        "argument of another kind static, as in jit(f, static_argnames='mode')"
+    )

@@ -1,0 +1,103 @@
+"""Trees: arrays in nested tuples, lists, dicts, named tuples, dataclasses and None.
+
+optree flattens and rebuilds them. A dataclass becomes a node when it is first seen; fields with
+``metadata={"static": True}`` are part of the structure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from weft.errors import ArgumentError
+
+NAMESPACE = "weft"
+
+Structure = Any
+"""The structure of a tree, without its leaves: an `optree.PyTreeSpec`."""
+
+
+@cache
+def _optree() -> ModuleType:
+    import optree  # in no program that has no functions
+
+    return optree
+
+
+def flatten(tree: Any) -> tuple[list[Any], Structure]:
+    """Return the leaves of a tree, and its structure."""
+    leaves, structure = _optree().tree_flatten(tree, namespace=NAMESPACE)
+    kinds = [kind for kind in {*map(type, leaves)} if hasattr(kind, "__dataclass_fields__")]
+    if not kinds:
+        return leaves, structure
+    for kind in kinds:
+        _register(kind)
+    return flatten(tree)
+
+
+def _register(kind: type[Any]) -> None:
+    """Make a dataclass a node of trees."""
+    fields = dataclasses.fields(kind)
+    static = [each.name for each in fields if each.metadata.get("static")]
+    names = [each.name for each in fields if each.name not in static]
+
+    def take_apart(value: Any) -> tuple[list[Any], tuple[Any, ...], tuple[str, ...]]:
+        fixed = tuple(getattr(value, name) for name in static)
+        return [getattr(value, name) for name in names], fixed, tuple(names)
+
+    def put_together(fixed: tuple[Any, ...], children: Sequence[Any]) -> Any:
+        # Fields may be set by __post_init__ or not taken by __init__ at all.
+        value = object.__new__(kind)
+        for name, each in zip((*names, *static), (*children, *fixed), strict=True):
+            object.__setattr__(value, name, each)
+        return value
+
+    entry = _optree().GetAttrEntry
+    _optree().register_pytree_node(
+        kind, take_apart, put_together, path_entry_type=entry, namespace=NAMESPACE
+    )
+
+
+def unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:
+    """Return the tree of a structure with these leaves."""
+    return structure.unflatten(leaves)
+
+
+def map_leaves(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
+    """Return a tree of what a function returns for each leaf, and those of trees like it."""
+    leaves, structure = flatten(tree)
+    rest = [leaves_like(structure, other) for other in others]
+    return unflatten(structure, [function(*each) for each in zip(leaves, *rest, strict=True)])
+
+
+def leaves_like(structure: Structure, tree: Any, what: str = "the tree") -> list[Any]:
+    """Return the leaves of a tree of a structure; raises ArgumentError where it is another."""
+    leaves, own = flatten(tree)
+    if own != structure:
+        raise ArgumentError(f"{what} has the structure {shown(own)}, not {shown(structure)}")
+    return leaves
+
+
+def joined(*structures: Structure) -> Structure:
+    """Return the structure of a tuple of trees of these structures."""
+    return _optree().treespec_tuple(structures, namespace=NAMESPACE)
+
+
+def children(structure: Structure) -> list[Structure]:
+    """Return the structures of the trees in a tuple."""
+    found: list[Structure] = structure.children()
+    return found
+
+
+def paths(structure: Structure, root: str = "") -> list[str]:
+    """Return how each leaf is written, as in ``params['w'][0]`` for the root ``params``."""
+    return [accessor.codify(root) for accessor in structure.accessors()]
+
+
+def shown(structure: Structure) -> str:
+    """Return a structure as text, as in ``{'b': *, 'w': *}``."""
+    text = str(structure).removeprefix("PyTreeSpec(").removesuffix(")")
+    return text.removesuffix(f", namespace={NAMESPACE!r}")

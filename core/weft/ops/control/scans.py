@@ -1,0 +1,193 @@
+"""Scans: loops that read a row of some tensors in each iteration, and stack rows of results.
+
+The op is what gradients are derived from: an inner value that a gradient reads becomes one more
+stacked result, and the gradient is a scan in the opposite direction. `as_loop` makes a `LoopOp` of
+it before passes run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from weft.errors import AxesError
+from weft.ir import dtypes, scope
+from weft.ir.axes import Axes, Axis, make_axes
+from weft.ir.dtypes import DType
+from weft.ir.graph import Graph, called_graphs
+from weft.ir.op import Op
+from weft.ir.results import results_of
+from weft.ir.storage import ParameterOp, constant, placeholder
+from weft.ir.tensor import TensorOp
+from weft.ops.control.graph_ops import CallOp, Evaluate, GraphsOp, LoopOp
+from weft.ops.indexing.dynamic_slices import DynamicSliceOp, DynamicUpdateSliceOp
+from weft.ops.pointwise.elementwise import add, subtract
+from weft.ops.shape.creation import zeros
+from weft.ops.shape.movement import cast_axes
+from weft.support.backports import override
+from weft.support.locks import cached_property
+
+STACK = "STACK"
+"""The name of the axis along which rows with named axes are stacked, if nobody gave another."""
+
+
+class ScanOp(GraphsOp):
+    """A loop whose body takes a row of some operands, and yields rows that are stacked.
+
+    Operands and inputs of the body are the initial values of the loop-carried ones, the scanned
+    ones, along their first axis, and the loop-invariant ones. The first outputs of the body are the
+    carried values after the iteration, the others are rows.
+
+    Attributes
+    ----------
+    graph
+        The body of the loop.
+    count
+        The number of iterations, at least one.
+    carried, scanned
+        How many operands are carried, and how many are scanned.
+    reverse
+        Whether the last row comes first. Rows are stacked where those that were read with them are.
+    recompute
+        Whether the gradient computes values of the body again, instead of stacking them.
+    stack_name
+        The name of the axis along which rows with named axes are stacked.
+    """
+
+    graph: Any
+    count: int
+    carried: int
+    scanned: int
+    reverse: bool
+    recompute: bool
+    stack_name: str
+
+    may_raise = True  # an interrupt, between iterations
+
+    @property
+    def graphs(self) -> tuple[Graph, ...]:  # type: ignore[override]
+        """The body of the loop."""
+        return (self.graph,)
+
+    @cached_property
+    @override
+    def result_types(self) -> tuple[tuple[Axes, DType], ...]:
+        return tuple(
+            (op.axes if index < self.carried else self.axes_of_saved(op), op.dtype)
+            for index, op in enumerate(self.graph.outputs)
+        )
+
+    @override
+    def axes_of_saved(self, op: TensorOp) -> Axes:
+        name = self.stack_name if op.axes.is_named and op.axes else None
+        return make_axes((Axis(self.count, name), *op.axes))
+
+    def infer(self) -> tuple[Axes, Any]:
+        """Check operands against inputs, and carried values against outputs."""
+        rows = self.carried, self.carried + self.scanned
+        for index, (arg, parameter) in enumerate(zip(self.args, self.graph.inputs, strict=True)):
+            is_row = rows[0] <= index < rows[1]
+            axes = Axes(arg.axes[1:]) if is_row else arg.axes
+            if is_row and (not arg.axes or arg.axes[0].length != self.count):
+                raise AxesError(f"{arg.axes} does not have {self.count} rows")
+            if (axes.lengths, arg.dtype) != (parameter.axes.lengths, parameter.dtype):
+                raise AxesError(
+                    f"{arg.dtype} {axes} is given for the input {parameter.source} of "
+                    f"{self.graph.name}, which is {parameter.dtype} {parameter.axes}"
+                )
+        return super().infer()
+
+    @property
+    def order_of_rows(self) -> range:
+        """The rows in the order in which iterations read them."""
+        rows = range(self.count)
+        return rows[::-1] if self.reverse else rows
+
+    @override
+    def run(self, evaluate: Evaluate, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        carried, end = args[: self.carried], self.carried + self.scanned
+        scanned, rest = args[self.carried : end], args[end:]
+        stacked: list[tuple[Any, ...]] = [()] * self.count
+        for row in self.order_of_rows:
+            found = evaluate(self.graph, (*carried, *(np.asarray(x)[row] for x in scanned), *rest))
+            carried, stacked[row] = found[: self.carried], found[self.carried :]
+        return (*carried, *map(np.stack, zip(*stacked, strict=True)))
+
+
+def as_loop(op: ScanOp, args: tuple[Any, ...], body: Graph) -> LoopOp:
+    """Return the loop that a scan of some operands is, with the same results and a counter."""
+    end = op.carried + op.scanned
+    if not op.scanned and len(body.outputs) == op.carried:
+        return LoopOp(*args, graph=body, count=op.count)
+    inputs = [_like(each) for each in args]
+    position = _like(constant(0, dtype=dtypes.int64))
+    buffers = [_like(zeros(axes, dtype)) for axes, dtype in op.result_types[op.carried :]]
+    at = subtract(op.count - 1, position) if op.reverse else position
+    rows = [
+        _row(each, at, parameter.axes)
+        for each, parameter in zip(
+            inputs[op.carried : end], body.inputs[op.carried :], strict=False
+        )
+    ]
+    found = results_of(CallOp(*inputs[: op.carried], *rows, *inputs[end:], graph=body))
+    filled = [
+        _with_row(buffer, row, at) for buffer, row in zip(buffers, found[op.carried :], strict=True)
+    ]
+    step = Graph(
+        inputs=[*inputs[: op.carried], *buffers, position, *inputs[op.carried :]],
+        outputs=[*found[: op.carried], *filled, add(position, 1)],
+        name=op.graph.name,
+    )
+    empty = [zeros(each.axes, each.dtype) for each in buffers]
+    first = constant(0, dtype=dtypes.int64)
+    carried, rest = args[: op.carried], args[op.carried :]
+    return LoopOp(*carried, *empty, first, *rest, graph=step, count=op.count)
+
+
+def _like(op: TensorOp) -> ParameterOp:
+    source = placeholder(op.axes, op.dtype)
+    return ParameterOp(source=source, target_axes=op.axes)
+
+
+def _row(x: TensorOp, at: TensorOp, axes: Axes) -> TensorOp:
+    block = DynamicSliceOp(x, *_starts(x, at), sizes=(1, *x.axes.lengths[1:]))
+    return cast_axes(block, axes)
+
+
+def _with_row(buffer: TensorOp, row: TensorOp, at: TensorOp) -> TensorOp:
+    axes = make_axes((Axis(1, buffer.axes[0].name), *buffer.axes[1:]))
+    return DynamicUpdateSliceOp(buffer, cast_axes(row, axes), *_starts(buffer, at))
+
+
+def _starts(x: TensorOp, at: TensorOp) -> list[TensorOp]:
+    return [at, *(constant(0, dtype=dtypes.int64) for _ in x.axes[1:])]
+
+
+def without_scans(graph: Graph) -> Graph:
+    """Return a graph with loops in place of its scans, also in the graphs that it calls."""
+    graphs = called_graphs(graph, own=True)
+    if not any(ScanOp in each.kinds for each in graphs):
+        return graph
+    known: dict[Graph, Graph] = {}
+    for each in graphs:
+        known[each] = each.memo(without_scans, partial(_without_scans, each, known))
+    return known[graph]
+
+
+def _without_scans(graph: Graph, known: Mapping[Graph, Graph]) -> Graph:
+    def changed(op: Op) -> Op:
+        if all(known[each] is each for each in op.graphs) and not isinstance(op, ScanOp):
+            return op
+        with scope.replacing(op):
+            if isinstance(op, ScanOp):
+                return as_loop(op, op.args, known[op.graph])
+            fields: dict[str, Any] = {
+                name: known[value] if isinstance(value, Graph) else value
+                for name, value in op.attributes().items()
+            }
+            return type(op)(*op.args, **fields)
+
+    return graph.rewrite(changed)
