@@ -14,14 +14,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from weft import errors, functional, nervana, nn, ops, ranks, train
+from weft import errors, nervana, nn, ops, ranks, train
 from weft.autodiff.gradient_graph import (
     GradientGraph,
     autodiff,
 )
 from weft.autodiff.reverse import deriv, gradient_of
 from weft.errors import WeftError
-from weft.functional import *
 from weft.ir import ax, dtypes
 from weft.ir.axes import Axes, Axis, FlattenedAxis, ShardAxis, make_axes, make_axis
 from weft.ir.description import TensorDescription
@@ -67,9 +66,25 @@ from weft.transforms.capture import capture
 from weft.transforms.computation_op import ComputationOp, computation
 
 if TYPE_CHECKING:
+    from weft.functional import *
     from weft.runtime.artifact_loading import load
     from weft.text.parser import parse
     from weft_numpy.transformer import NumPyTransformer
+
+_FUNCTIONS = [
+    "JittedFunction",
+    "cond",
+    "fori_loop",
+    "grad",
+    "jit",
+    "jvp",
+    "scan",
+    "switch",
+    "value_and_grad",
+    "vjp",
+    "while_loop",
+]
+"""What `weft.functional` exports, which is imported when one of them is used."""
 
 __all__ = [
     "Axes",
@@ -134,7 +149,7 @@ __all__ = [
     "visit",
     "with_op_metadata",
 ]
-__all__ += functional.__all__
+__all__ += _FUNCTIONS
 __all__ += nervana.__all__
 __all__ += nn.__all__
 __all__ += ops.__all__
@@ -158,9 +173,11 @@ def __getattr__(name: str) -> Any:
         from weft.text import parser
 
         return parser.parse
+    if name in _FUNCTIONS:
+        return getattr(importlib.import_module("weft.functional"), name)
     if name == "bfloat16":
         return dtypes.as_dtype("bfloat16")
-    if name in ("distributed", "testing", "plugins"):
+    if name in ("distributed", "functional", "testing", "plugins"):
         return importlib.import_module(f"weft.{name}")
     raise AttributeError(f"module 'weft' has no attribute {name!r}")
 

@@ -333,3 +333,10 @@ def test_nothing_is_kept_of_a_trace_that_failed() -> None:
         fails_once(2.0)
     assert not weft.functional.tracing.is_tracing()
     assert fails_once(2.0).item() == 4.0
+
+
+def test_weft_exports_what_its_package_of_functions_does() -> None:
+    assert set(weft.functional.__all__) <= set(weft.__all__)
+    assert all(
+        getattr(weft, name) is getattr(weft.functional, name) for name in weft.functional.__all__
+    )
