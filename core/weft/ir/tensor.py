@@ -3,44 +3,24 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from numpy.typing import ArrayLike
 
 from weft.errors import DTypeError
 from weft.ir import upcalls
+from weft.ir.methods import ArrayMethods
 from weft.ir.op import Op
 
 operators: dict[str, Callable[..., TensorOp]] = {}
 """The functions behind Python's operators; the modules of `weft.ops` fill it."""
 
 
-class TensorOp(Op):
+class TensorOp(ArrayMethods):
     """An op that yields a tensor; Python's operators build further ops from it."""
 
     is_tensor = True
-    __array_ufunc__ = None
-
-    @property
-    def rank(self) -> int:
-        """The number of axes."""
-        return len(self.axes)
-
-    @property
-    def shape(self) -> tuple[Any, ...]:
-        """The lengths of the axes."""
-        return self.axes.lengths
-
-    @property
-    def ndim(self) -> int:
-        """The number of axes, under NumPy's name."""
-        return len(self.axes)
-
-    @property
-    def size(self) -> Any:
-        """The number of elements."""
-        return self.axes.size
 
     @property
     def T(self) -> TensorOp:  # noqa: N802
@@ -189,16 +169,10 @@ class TensorOp(Op):
     def __setitem__(self, item: Any, value: TensorLike) -> None:
         operators["set_item"](self, item, value)
 
-    def __iter__(self) -> Iterator[Any]:
-        raise DTypeError(self.explain("a tensor op cannot be iterated: index it instead"))
-
     def __bool__(self) -> bool:
         raise DTypeError(
             self.explain("a tensor op has no truth value before it is computed: use where()")
         )
-
-    def __len__(self) -> int:
-        raise DTypeError(self.explain("a tensor op has no len(): use axes, shape or rank"))
 
     def __array__(self, *args: Any, **options: Any) -> NoReturn:
         raise self._valueless()

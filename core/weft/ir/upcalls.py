@@ -43,6 +43,9 @@ class Upcall(Generic[P, R]):
 adjoints_through: Upcall[[Any, Any, Iterable[Op]], list[Any]] = Upcall("weft.autodiff.reverse")
 """`weft.autodiff.reverse.adjoints_through`."""
 
+updated_at: Upcall[[Any, Any, Any, str], Any] = Upcall("weft.ops.indexing.updates")
+"""`weft.ops.indexing.updates.updated_at`."""
+
 print_graph: Upcall[[Graph, bool], str] = Upcall("weft.text.printer")
 """`weft.text.printer.print_graph`."""
 

@@ -89,7 +89,7 @@ class NormalizeOp(CompositeOp):
         """Return the numerator, which is divided by its root mean square."""
         raise NotImplementedError
 
-    def mean(self, x: TensorOp) -> TensorOp:
+    def mean_of(self, x: TensorOp) -> TensorOp:
         """Return the mean, broadcast over the reduced axes."""
         return broadcast_back(MeanOp(x, positions=self.positions), x, self.positions)
 
@@ -114,7 +114,7 @@ class NormalizeOp(CompositeOp):
         wide, x, scale = (cast(each, accumulator_dtype(self.dtype)) for each in (delta, x, scale))
         unit, factor = self.unit(x)
         share = wide * scale
-        dx = factor * (self.centered(share) - unit * self.mean(share * unit))
+        dx = factor * (self.centered(share) - unit * self.mean_of(share * unit))
         return cast(dx, self.dtype), cast(wide * unit, self.dtype), *(delta for _ in bias)
 
 
@@ -123,7 +123,7 @@ class StandardizeOp(NormalizeOp):
 
     @override
     def centered(self, x: TensorOp) -> TensorOp:
-        return subtract(x, self.mean(x))
+        return subtract(x, self.mean_of(x))
 
     def reference(self, x: Array, scale: Array, bias: Array) -> Any:
         """Subtract the mean, divide by the standard deviation, scale and shift."""

@@ -12,7 +12,14 @@ import pytest
 
 import weft
 from weft import plugins
-from weft.errors import ArgumentError, AxesError, DTypeError, IndexOutOfRange, WeftError
+from weft.errors import (
+    ArgumentError,
+    AxesError,
+    DTypeError,
+    IndexOutOfRange,
+    StateError,
+    WeftError,
+)
 from weft.plugins import hookimpl
 
 H, W = weft.make_axis(2, "H"), weft.make_axis(3, "W")
@@ -98,9 +105,19 @@ MISTAKES = {
     "float": Case(lambda: float(x()), DTypeError, NO_VALUE),
     "int": Case(lambda: int(x()), DTypeError, NO_VALUE),
     "complex": Case(lambda: complex(x()), DTypeError, NO_VALUE),
-    "len": Case(lambda: len(x(2)), DTypeError, ("no len()", "rank")),
+    "len": Case(lambda: len(x()), DTypeError, ("a scalar has no len()",)),
+    "unknown len": Case(lambda: len(x(weft.symbol("n"))), DTypeError, ("axis n", "x.shape[0]")),
     "bool": Case(lambda: bool(x()), DTypeError, ("no truth value", "where()")),
-    "iteration": Case(lambda: list(x(2)), DTypeError, ("cannot be iterated",)),
+    "iteration": Case(lambda: list(x()), DTypeError, ("cannot be iterated",)),
+    "an item of a value": Case(
+        lambda: (x(2) * 2).__setitem__(0, 1.0),
+        StateError, ("not assignable", "x.at[index].set(value)"),
+    ),
+    "numpy's function": Case(lambda: np.linalg.svd(x(2, 2)), DTypeError, ("of numpy.svd",)),
+    "numpy's out": Case(lambda: np.exp(x(2), out=np.ones(2)), ArgumentError, ("out=",)),
+    "a mask and more": Case(
+        lambda: x(2, 2).at[np.array([True, False]), 0].set(1.0), ArgumentError, ("only index",)
+    ),
     # indices
     "None among names": Case(lambda: x(H)[None], AxesError, ("expand_dims",)),
     "None among index tensors": Case(lambda: x(4)[[0, 1], None], AxesError, ("expand_dims",)),

@@ -42,6 +42,8 @@ class WriteTarget:
                 f"{target} is not assignable, it is {what}: {function} takes a variable, or a "
                 "slice, a transpose or a reshape of one"
             )
+            if function == "set_item":
+                problem += "; x.at[index].set(value) returns a changed tensor"
             raise StateError(explain(function, problem, [target] if isinstance(target, Op) else []))
         self.state: Any = state
         self._steps: list[tuple[Any, TensorOp]] = []
