@@ -119,6 +119,10 @@ class GradientError(WeftError, ValueError):
     """A gradient was asked for that does not exist."""
 
 
+class BatchingError(WeftError, ValueError):
+    """An op cannot be batched, as `weft.batching` does it."""
+
+
 class CheckFailed(WeftError, AssertionError):
     """A check that the user put into a graph failed while it was computed."""
 

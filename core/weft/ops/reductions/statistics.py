@@ -235,7 +235,9 @@ class QuantileOp(ReductionOp, CompositeOp):
     @override
     def reference(self, x: Array) -> Any:
         kept = self.kept()
-        shape = (*(np.shape(x)[place] for place in kept), -1)
+        lengths = np.shape(x)
+        count = math.prod(lengths[place] for place in self.positions)
+        shape = (*(lengths[place] for place in kept), count)
         rows = np.transpose(np.asarray(x, accumulator_dtype(self.dtype)), (*kept, *self.positions))
         ordered = np.sort(np.reshape(rows, shape), axis=-1)
         low, high, weight = self.neighbors(ordered.shape[-1])
