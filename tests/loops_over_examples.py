@@ -34,7 +34,9 @@ def on_a_batch(
     count = len(examples)
     length = count if size is None else size
     inputs: dict[Any, Any] = {}
-    arrays = list(examples[0]) if examples else [np.zeros(x.axes.shape, x.dtype) for x in placeholders]
+    arrays = (
+        list(examples[0]) if examples else [np.zeros(x.axes.shape, x.dtype) for x in placeholders]
+    )
     for number in chosen:
         x = placeholders[number]
         inputs[x] = weft.placeholder((length, *x.axes.lengths), x.dtype)

@@ -76,12 +76,15 @@ _FUNCTIONS = [
     "cond",
     "fori_loop",
     "grad",
+    "hessian",
+    "jacobian",
     "jit",
     "jvp",
     "scan",
     "switch",
     "value_and_grad",
     "vjp",
+    "vmap",
     "while_loop",
 ]
 """What `weft.functional` exports, which is imported when one of them is used."""

@@ -16,6 +16,7 @@ from weft.batching.walk import (
     Results,
     batched_graph,
     batching_rule_of,
+    moved,
     walk_of,
 )
 from weft.errors import BatchingError
@@ -26,6 +27,7 @@ from weft.ir.storage import ParameterOp, placeholder
 from weft.ir.tensor import TensorOp
 from weft.ops.control.effects import DecisionOp, ParallelOp, SequentialOp
 from weft.ops.control.graph_ops import CallOp, CondOp, GraphsOp, LoopOp, SavedOp, WhileOp
+from weft.ops.control.scans import ScanOp
 from weft.ops.pointwise.comparison import WhereOp
 from weft.ops.reductions.reduction import AnyOp
 from weft.ops.shape.movement import BroadcastOp, IdentityOp
@@ -62,23 +64,28 @@ def batched_call(op: CallOp, batch: Batch, *args: TensorOp) -> Results:
 
 
 @batching_rule_of(SavedOp)
-def batched_saved(op: SavedOp, batch: Batch, made: CallOp | LoopOp) -> Batched:
+def batched_saved(op: SavedOp, batch: Batch, made: CallOp | LoopOp | ScanOp) -> Batched:
     """Return what the inner op became in the batched graph."""
     walk = walk_of(made.graph)
     walk.reach([op.inner])
     inner = walk.value(op.inner)
-    return Batched(SavedOp(made, inner=inner.op, turn=op.turn), inner.is_batched)
+    value = SavedOp(made, inner=inner.op, turn=op.turn)
+    is_stacked = isinstance(made, ScanOp) and inner.is_batched
+    return Batched(moved(value, 1, 0) if is_stacked else value, inner.is_batched)
 
 
-def _carried(graph: Graph, batch: Batch) -> tuple[BatchedGraph, Batch]:
-    """Return the batched body of a loop, and the batch with what is batched in some iteration."""
-    invariant = batch.operands[len(graph.outputs) :]
+def _carried(graph: Graph, batch: Batch, count: int) -> tuple[BatchedGraph, Batch]:
+    """Return the batched body of a loop, and the batch with what is batched in some iteration.
+
+    The loop carries the first `count` outputs of the body.
+    """
+    rest, rows = batch.operands[count:], (False,) * (len(graph.outputs) - count)
     while True:
-        carried = batch.operands[: len(graph.outputs)]
-        body = batched_graph(graph, batch, carried)
-        if body.outputs == carried:
+        carried = batch.operands[:count]
+        body = batched_graph(graph, batch, (*carried, *rows))
+        if body.outputs[:count] == carried:
             return body, batch
-        batch = batch.of((*body.outputs, *invariant))
+        batch = batch.of((*body.outputs[:count], *rest))
 
 
 def _operands(batch: Batch, wanted: Batch, args: Iterable[TensorOp]) -> list[TensorOp]:
@@ -93,9 +100,25 @@ def _operands(batch: Batch, wanted: Batch, args: Iterable[TensorOp]) -> list[Ten
 @batching_rule_of(LoopOp)
 def batched_loop(op: LoopOp, batch: Batch, *args: TensorOp) -> Results:
     """Loop over the batched body."""
-    body, whole = _carried(op.graph, batch)
+    body, whole = _carried(op.graph, batch, len(op.graph.outputs))
     operands = _operands(batch, whole, args)
     return _results(LoopOp(*operands, graph=body.graph, count=op.count), body.outputs)
+
+
+@batching_rule_of(ScanOp)
+def batched_scan(op: ScanOp, batch: Batch, *args: TensorOp) -> Results:
+    """Scan with the batched body; the batch axis comes after that of rows, and then before it."""
+    body, whole = _carried(op.graph, batch, op.carried)
+    operands = _operands(batch, whole, args)
+    for place in range(op.carried, op.carried + op.scanned):
+        if whole.operands[place]:
+            operands[place] = moved(operands[place], 0, 1)
+    made = ScanOp(*operands, **{**op.attributes(), "graph": body.graph})
+    results: list[TensorOp] = [*results_of(made)]
+    for place in range(op.carried, len(results)):
+        if body.outputs[place]:
+            results[place] = moved(results[place], 1, 0)
+    return Results(made, tuple(map(Batched, results, body.outputs)))
 
 
 @batching_rule_of(CondOp)
@@ -137,7 +160,7 @@ def _require_no_effect(op: GraphsOp) -> None:
 @batching_rule_of(WhileOp)
 def batched_while(op: WhileOp, batch: Batch, *args: TensorOp) -> Results:
     """Loop while the condition holds for an example; those that are finished keep their values."""
-    body, whole = _carried(op.body, batch)
+    body, whole = _carried(op.body, batch, len(op.body.outputs))
     condition = batched_graph(op.condition, whole)
     if not condition.outputs[0]:
         operands = _operands(batch, whole, args)
@@ -157,9 +180,7 @@ def batched_while(op: WhileOp, batch: Batch, *args: TensorOp) -> Results:
     return _results(loop, (True,) * count)
 
 
-def _until_all_are_finished(
-    condition: Graph, body: Graph, going: TensorOp
-) -> tuple[Graph, Graph]:
+def _until_all_are_finished(condition: Graph, body: Graph, going: TensorOp) -> tuple[Graph, Graph]:
     """Return condition and body of a loop that carries, too, which examples still go on."""
     count = len(body.outputs)
     source = placeholder(going.axes, going.dtype, name="going")

@@ -254,7 +254,9 @@ class Walk:
             axes.lengths if op.is_tensor else (),
             op.dtype,
         ):
-            raise BatchingError(op.explain(f"its batching rule must return {op.dtype} {axes}, not {got!r}"))
+            raise BatchingError(
+                op.explain(f"its batching rule must return {op.dtype} {axes}, not {got!r}")
+            )
         return Batched(self._under(got, op.axes), True) if value.is_batched else value
 
     def _under(self, x: TensorOp, axes: Axes) -> TensorOp:

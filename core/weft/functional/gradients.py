@@ -65,8 +65,8 @@ def value_and_grad(function: Function, argnums: Numbers = 0, has_aux: bool = Fal
     """
 
     def value_and_gradient(*args: Any, **options: Any) -> Any:
-        chosen = _chosen(f"grad of {name_of(function)}", argnums, len(args))
-        point = _Point.of("grad", function, args, options, chosen, has_aux)
+        chosen = chosen_arguments(f"grad of {name_of(function)}", argnums, len(args))
+        point = Point.of("grad", function, args, options, chosen, has_aux)
         found = point.adjoints_of(trees.unflatten(point.structure, [_seed(point)]))
         gradient = found[0] if isinstance(argnums, int) else found
         return ((point.value, point.aux) if has_aux else point.value), gradient
@@ -88,8 +88,8 @@ def vjp(function: Function, *primals: Any, has_aux: bool = False) -> Any:
     (6.0, [3.0, 2.0])
     """
 
-    def at(args: tuple[Any, ...]) -> _Point:
-        return _Point.of("vjp", function, args, {}, range(len(args)), has_aux)
+    def at(args: tuple[Any, ...]) -> Point:
+        return Point.of("vjp", function, args, {}, range(len(args)), has_aux)
 
     def value_and_aux(*args: Any) -> tuple[Any, Any]:
         point = at(args)
@@ -128,14 +128,14 @@ def jvp(function: Any, primals: Any, tangents: Any, has_aux: bool = False) -> An
         return graph_jvp(function, primals, tangents)  # type: ignore[arg-type]  # checks it
 
     def value_and_tangent(args: tuple[Any, ...], along: tuple[Any, ...]) -> tuple[Any, ...]:
-        point = _Point.of("jvp", function, args, {}, range(len(args)), has_aux)
+        point = Point.of("jvp", function, args, {}, range(len(args)), has_aux)
         found = point.value, point.tangents_of(along)
         return (*found, point.aux) if has_aux else found
 
     return running_arrays(value_and_tangent, function, "jvp")(tuple(primals), tuple(tangents))
 
 
-class _Point(NamedTuple):
+class Point(NamedTuple):
     """What a function built for some arguments, of which some are differentiated.
 
     Attributes
@@ -166,7 +166,7 @@ class _Point(NamedTuple):
         options: Mapping[str, Any],
         chosen: Sequence[int],
         has_aux: bool,
-    ) -> _Point:
+    ) -> Point:
         """Call a function; raises GradientError for a leaf to differentiate that is no float."""
         what = f"{transform} of {name_of(function)}"
         leaves, arguments = trees.flatten(tuple(args[index] for index in chosen))
@@ -202,19 +202,22 @@ class _Point(NamedTuple):
     def tangents_of(self, tangents: tuple[Any, ...]) -> Any:
         """Return the derivative of the value along tangents of the arguments."""
         along = _alike(self.what, "the tangents", self.arguments, tangents, self.inputs)
+        return trees.unflatten(self.structure, self.tangents_along(along))
+
+    def tangents_along(self, along: Sequence[TensorOp]) -> list[TensorOp]:
+        """Return the derivative of each output along a tangent for each input."""
         # The value of these is irrelevant: the result does not depend on it.
         errors = [IdentityOp(zeros_like(output)) for output in self.outputs]
         forward = vector_jacobian(self.outputs, errors, self.inputs)
-        found = [
+        return [
             tangent if dtypes.is_inexact(output.dtype) else zeros_like(output)
             for output, tangent in zip(
                 self.outputs, vector_jacobian(forward, along, errors), strict=True
             )
         ]
-        return trees.unflatten(self.structure, found)
 
 
-def _seed(point: _Point) -> TensorOp:
+def _seed(point: Point) -> TensorOp:
     """Return the adjoint of a scalar value; raises GradientError for a value of another kind."""
     y = point.outputs[0] if len(point.outputs) == 1 else None
     if y is None or y.axes or not dtypes.is_float(y.dtype):
@@ -254,7 +257,7 @@ def _alike(
     return found
 
 
-def _chosen(what: str, argnums: Numbers, count: int) -> list[int]:
+def chosen_arguments(what: str, argnums: Numbers, count: int) -> list[int]:
     """Return the arguments to differentiate by position; raises ArgumentError if there is none."""
     numbers = [argnums] if isinstance(argnums, int) else list(argnums)
     for number in numbers:

@@ -130,7 +130,7 @@ def trace(
     op of another traced function that is still in use after its call, and for a use of states that
     is not allowed.
     """
-    with tracing(), scope.saved_user_deps(), scope.all_ops() as built:
+    with tracing(), scope.saved_user_deps(), scope.captured_ops() as built:
         try:
             result = function()
         except RecursionError as error:

@@ -81,6 +81,23 @@ def leaves_like(structure: Structure, tree: Any, what: str = "the tree") -> list
     return leaves
 
 
+def one_level(tree: Any) -> list[Any] | None:
+    """Return the children of a node; None for a leaf."""
+    if is_leaf(tree):
+        return None
+    return list(_optree().tree_flatten_one_level(tree, namespace=NAMESPACE)[0])
+
+
+def is_leaf(tree: Any) -> bool:
+    """Whether a tree is a single leaf."""
+    return bool(flatten(tree)[1].is_leaf())
+
+
+def flatten_up_to(structure: Structure, tree: Any) -> list[Any]:
+    """Return the trees in the places of the leaves of a structure."""
+    return structure.flatten_up_to(tree)  # type: ignore[no-any-return]
+
+
 def joined(*structures: Structure) -> Structure:
     """Return the structure of a tuple of trees of these structures."""
     return _optree().treespec_tuple(structures, namespace=NAMESPACE)
@@ -95,6 +112,14 @@ def children(structure: Structure) -> list[Structure]:
 def paths(structure: Structure, root: str = "") -> list[str]:
     """Return how each leaf is written, as in ``params['w'][0]`` for the root ``params``."""
     return [accessor.codify(root) for accessor in structure.accessors()]
+
+
+def paths_of_call(structure: Structure) -> list[str]:
+    """Return how each leaf of a pair of positional and keyword arguments is written."""
+    return [
+        each[1:].codify("args") if not each[0].entry else each[2:].codify(each[1].entry)
+        for each in structure.accessors()
+    ]
 
 
 def shown(structure: Structure) -> str:

@@ -7,7 +7,7 @@ threads; the scopes of `saved_user_deps` are private to the thread or task that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -120,6 +120,14 @@ def all_ops() -> Iterator[list[Op]]:
     recorders, observers = (*now.recorders, recorder), (*now.observers, recorder)
     with _changed(recorders=recorders, observers=observers):
         yield recorder
+
+
+def record(ops: Iterable[Op]) -> None:
+    """Add ops that were built where `captured_ops` hid them to the lists of enclosing recorders."""
+    recorders = current.get().recorders
+    for op in ops:
+        for recorder in recorders:
+            recorder.append(op)
 
 
 def pinned(versions: Mapping[Any, Op | None]) -> _Entered:

@@ -79,7 +79,9 @@ def require_gradients(case: Case, chosen: tuple[int, ...], batch: Any) -> None:
     error = weft.constant(weights, value.axes)
     derived = [weft.deriv(value, batch.placeholders[n], error=error) for n in case.gradients]
     made = [op for op, _ in batch.results[1:]]
-    values, _ = evaluate(weft.capture([*derived, *made], batch.placeholders), batch.arrays, wide=True)
+    values, _ = evaluate(
+        weft.capture([*derived, *made], batch.placeholders), batch.arrays, wide=True
+    )
     gradients = zip(case.gradients, batch.results[1:], values[len(made) :], strict=True)
     for got, (number, (_, is_batched), each) in zip(values, gradients, strict=False):
         several = each if is_batched else np.broadcast_to(each, (COUNT, *each.shape))
@@ -109,7 +111,9 @@ def test_backends_compute_batched_rows(
 ):
     """Rows with all operands batched, computed many in a program; native computes a part of them."""
     transformer = transformer_of(backend)
-    rows = [row for row in TABLE if row.operands][part :: PARTS if backend == "numpy" else 4 * PARTS]
+    rows = [row for row in TABLE if row.operands][
+        part :: PARTS if backend == "numpy" else 4 * PARTS
+    ]
     cases = [case for row in rows for case in batched_cases(row)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)

@@ -1,0 +1,245 @@
+"""Functions of batches, Jacobians and Hessians: what `weft.batching` and reverse walks make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft.autodiff.reverse import vector_jacobian
+from weft.batching.walk import Batch, Batched, batched, moved
+from weft.errors import ArgumentError, AxesError, GradientError
+from weft.functional import trees
+from weft.functional.gradients import Numbers, Point, chosen_arguments, grad
+from weft.functional.jit import running_arrays
+from weft.functional.tracing import name_of, op_of
+from weft.ir import dtypes, scope
+from weft.ir.axes import Axes, make_axis
+from weft.ir.storage import placeholder
+from weft.ir.tensor import TensorOp
+from weft.ops.pointwise.elementwise import cast
+from weft.ops.shape.creation import eye
+from weft.ops.shape.movement import cast_axes, reshape, zeros_like
+
+Function = Callable[..., Any]
+
+
+def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
+    """Return a function that computes another one for each example of a batch.
+
+    The function is traced once, for one example. Each op becomes one on the whole batch, by the
+    rules of `weft.batching`; what depends on no batched argument is computed once.
+
+    Parameters
+    ----------
+    function
+        A function of trees of arrays.
+    in_axes
+        The position of the batch axis in the leaves of the arguments: an integer or None, for
+        arguments that are the same in all examples; or a tuple with one for each argument, each of
+        which may be a tree of them. Arguments by keyword have it at 0.
+    out_axes
+        The position of the batch axis in the results, likewise.
+
+    Raises
+    ------
+    ArgumentError
+        If no argument has a batch axis, or `in_axes` or `out_axes` do not fit.
+    AxesError
+        If the lengths of the batch axes differ.
+    BatchingError
+        For an op that has no rule; it is a ValueError.
+
+    Examples
+    --------
+    >>> import numpy as np, weft
+    >>> weft.vmap(lambda w, x: w @ x, in_axes=(None, 0))(np.eye(2), np.ones((3, 2))).shape
+    (3, 2)
+    >>> weft.vmap(weft.grad(lambda x: x**3))(np.array([1.0, 2.0])).tolist()
+    [3.0, 12.0]
+    """
+    what = f"vmap of {name_of(function)}"
+
+    def of_batch(*args: Any, **options: Any) -> Any:
+        leaves, structure = trees.flatten((args, options))
+        paths = trees.paths_of_call(structure)
+        axes = [
+            *_axes_of(f"{what}: in_axes", in_axes, args),
+            *[0] * len(trees.flatten(options)[0]),
+        ]
+        given = list(map(op_of, leaves, (f"{what}: {path}" for path in paths)))
+        examples, inputs, size = _examples(what, given, axes, paths)
+        args, options = trees.unflatten(structure, examples)
+        with scope.captured_ops() as built:
+            result = function(*args, **options)
+        outputs, returned = trees.flatten(result)
+        names = trees.paths(returned, "result")
+        ops = [op_of(leaf, f"{what}: {name}") for leaf, name in zip(outputs, names, strict=True)]
+        effects = [op for op in built if op.has_effect]
+        found = batched([*ops, *effects], inputs, size)
+        scope.record(each.op for each in found[len(ops) :] if not each.is_batched)
+        places = _axes_of(f"{what}: out_axes", out_axes, result)
+        return trees.unflatten(
+            returned,
+            [
+                _result(what, name, each, place, size)
+                for name, each, place in zip(names, found, places, strict=False)
+            ],
+        )
+
+    return running_arrays(of_batch, function, "vmap")
+
+
+def _examples(
+    what: str, given: Sequence[TensorOp], axes: Sequence[int | None], paths: Sequence[str]
+) -> tuple[list[TensorOp], dict[TensorOp, TensorOp], Any]:
+    """Return the arguments of one example, what they are for the batch, and its size."""
+    examples: list[TensorOp] = []
+    inputs: dict[TensorOp, TensorOp] = {}
+    size: Any = None
+    for op, axis, path in zip(given, axes, paths, strict=True):
+        if axis is None:
+            examples.append(op)
+            continue
+        if not -op.rank <= axis < op.rank:
+            raise AxesError(f"{what}: {path} has {op.axes}, and no axis {axis}")
+        whole = moved(op, axis % op.rank, 0)
+        length = whole.axes[0].length
+        if size is not None and length != size:
+            problem = f"has {length} examples along axis {axis}, others have {size}"
+            raise AxesError(f"{what}: {path} {problem}")
+        size = length
+        example = placeholder(Axes(whole.axes[1:]), op.dtype, name=path)
+        inputs[example] = whole
+        examples.append(example)
+    if size is None:
+        raise ArgumentError(f"{what}: no argument has a batch axis: in_axes= names one")
+    return examples, inputs, size
+
+
+def _axes_of(what: str, axes: Any, tree: Any) -> list[int | None]:
+    """Return the axis for each leaf of a tree, given for it or for a tree that it is in."""
+    if axes is None or (isinstance(axes, int) and not isinstance(axes, bool)):
+        return [axes] * len(trees.flatten(tree)[0])
+    given, below = trees.one_level(axes), trees.one_level(tree)
+    if given is None or below is None or len(given) != len(below):
+        shown = trees.shown(trees.flatten(tree)[1])
+        raise ArgumentError(f"{what} has {axes!r:.80} for {shown:.80}")
+    pairs = zip(given, below, strict=True)
+    return [found for each, part in pairs for found in _axes_of(what, each, part)]
+
+
+def _result(what: str, name: str, found: Batched, place: int | None, size: Any) -> TensorOp:
+    """Return a result with the batch axis at a position, or without one."""
+    if place is None:
+        if found.is_batched:
+            problem = "depends on a batched argument, and out_axes is None for it"
+            raise ArgumentError(f"{what}: {name} {problem}")
+        return found.op  # type: ignore[no-any-return]  # of a tensor, a tensor
+    op = _repeated(found, size)
+    if not -op.rank <= place < op.rank:
+        raise AxesError(f"{what}: {name} has {op.axes}, and no axis {place} for the batch")
+    return moved(op, 0, place % op.rank)
+
+
+def jacobian(function: Function, argnums: Numbers = 0, has_aux: bool = False) -> Function:
+    """Return a function for the derivative of each element of a value by each of an argument.
+
+    The result has the structure of the value, and in the place of each leaf the structure of the
+    argument, or a tuple of these as in `grad`. Its leaves have the axes of the value's leaf, then
+    those of the argument's, without names. There is a reverse walk for a batch of all elements of
+    a leaf of the value; or, where the arguments have fewer elements, one forward along these. With
+    `has_aux` the function returns a pair, whose second member comes in a pair with the result.
+    Raises the errors of `vjp` and `vmap`.
+
+    >>> import numpy as np, weft
+    >>> weft.jacobian(lambda x: x * x)(np.array([1.0, 3.0])).tolist()
+    [[2.0, 0.0], [0.0, 6.0]]
+    """
+
+    def derivative(*args: Any, **options: Any) -> Any:
+        chosen = chosen_arguments(f"jacobian of {name_of(function)}", argnums, len(args))
+        point = Point.of("jacobian", function, args, options, chosen, has_aux)
+        rows = _rows(point)
+        structure = point.arguments
+        parts = [trees.unflatten(structure, row) for row in rows]
+        if isinstance(argnums, int):
+            parts = [part[0] for part in parts]
+        found = trees.unflatten(point.structure, parts)
+        return (found, point.aux) if has_aux else found
+
+    return running_arrays(derivative, function, "jacobian")
+
+
+def hessian(function: Function, argnums: Numbers = 0, has_aux: bool = False) -> Function:
+    """Return a function for the second derivatives of a scalar function.
+
+    That is the `jacobian` of `grad`: the structure of the argument, twice.
+
+    >>> import numpy as np, weft
+    >>> weft.hessian(lambda x: x[0] ** 2 * x[1])(np.array([3.0, 2.0])).tolist()
+    [[4.0, 6.0], [6.0, 0.0]]
+    """
+    return jacobian(grad(function, argnums, has_aux), argnums, has_aux)
+
+
+def _rows(point: Point) -> list[list[TensorOp]]:
+    """Return for each leaf of a value its derivatives by each leaf of the arguments."""
+    sizes = [
+        sum(op.size for op in each) if all(op.axes.is_static for op in each) else 0
+        for each in (point.outputs, point.inputs)
+    ]
+    if 0 < sizes[1] < sizes[0]:
+        columns = [_along(point, place) for place in range(len(point.inputs))]
+        return [list(row) for row in zip(*columns, strict=True)]
+    return [_back_from(point, output) for output in point.outputs]
+
+
+def _back_from(point: Point, output: TensorOp) -> list[TensorOp]:
+    """Return the derivatives of one output: adjoints of the inputs for a batch of unit vectors."""
+    if not dtypes.is_inexact(output.dtype):
+        problem = f"a result is {output.dtype}, and only floats have derivatives"
+        raise GradientError(output.explain(f"{point.what}: {problem}: return it by has_aux=True"))
+    adjoint = placeholder(output.axes, output.dtype, name="adjoint")
+    found = vector_jacobian([output], [adjoint], point.inputs)
+    return [
+        _without_names(_repeated(each, output.size), output, x)
+        for each, x in zip(_for_units(found, adjoint), point.inputs, strict=True)
+    ]
+
+
+def _along(point: Point, place: int) -> list[TensorOp]:
+    """Return the derivatives by one input: tangents of the outputs for a batch of unit vectors."""
+    x = point.inputs[place]
+    tangent = placeholder(x.axes, x.dtype, name="tangent")
+    tangents = [tangent if op is x else zeros_like(op) for op in point.inputs]
+    found = _for_units(point.tangents_along(tangents), tangent)
+    return [
+        _without_names(moved(_flat(_repeated(each, x.size), x.size), 0, 1), output, x)
+        for each, output in zip(found, point.outputs, strict=True)
+    ]
+
+
+def _for_units(outputs: Sequence[TensorOp], example: TensorOp) -> list[Batched]:
+    """Return ops for all unit vectors in the place of one that they depend on."""
+    size = example.size
+    units = cast(eye(size), example.dtype)
+    axes = _batch(size).before(example.axes)
+    return batched(outputs, {example: cast_axes(units, axes)}, size)
+
+
+def _repeated(found: Batched, size: Any) -> TensorOp:
+    """Return a tensor with the batch axis, repeated along it if it depends on no batched one."""
+    op: Any = found.op
+    return op if found.is_batched else _batch(size).repeated(op)
+
+
+def _batch(size: Any) -> Batch:
+    return Batch(size, str(make_axis(size).name))
+
+
+def _flat(x: TensorOp, size: Any) -> TensorOp:
+    return reshape(cast_axes(x, x.axes.lengths), (size, -1))
+
+
+def _without_names(x: TensorOp, output: TensorOp, argument: TensorOp) -> TensorOp:
+    return cast_axes(x, (*output.axes.lengths, *argument.axes.lengths))

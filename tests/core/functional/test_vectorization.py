@@ -1,0 +1,257 @@
+"""Functions of batches, Jacobians and Hessians: against loops and differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import weft
+from weft.functional import trees
+
+RNG = np.random.default_rng(0)
+PARAMS = {"w": RNG.normal(size=(3, 2)), "b": (RNG.normal(size=2), RNG.normal(size=()))}
+X, Y = RNG.normal(size=(5, 3)), RNG.normal(size=(5, 2))
+
+
+def net(params: Any, x: Any) -> Any:
+    hidden = weft.tanh(x @ params["w"] + params["b"][0])
+    return {"hidden": hidden, "scaled": weft.softmax(hidden) * params["b"][1]}
+
+
+def loss(params: Any, x: Any, y: Any) -> Any:
+    return weft.sum(weft.square(net(params, x)["scaled"] - y))
+
+
+def close(found: Any, wanted: Any, rtol: float = 1e-9) -> None:
+    leaves, structure = trees.flatten(found)
+    for one, two in zip(leaves, trees.leaves_like(structure, wanted), strict=True):
+        np.testing.assert_allclose(one, two, rtol=rtol, atol=rtol)
+
+
+def looped(function: Any, in_axes: Any, out_axes: Any = 0) -> Any:
+    """Return what `vmap` returns, by a loop; axes are integers or None, one for each argument."""
+
+    def run(*args: Any) -> Any:
+        count = next(
+            np.shape(trees.flatten(arg)[0][0])[axis]
+            for arg, axis in zip(args, in_axes, strict=True)
+            if axis is not None
+        )
+        results = []
+        for row in range(count):
+            example = [
+                arg
+                if axis is None
+                else trees.map_leaves(lambda x, a=axis, r=row: np.take(x, r, a), arg)
+                for arg, axis in zip(args, in_axes, strict=True)
+            ]
+            results.append(weft.jit(function, backend="numpy")(*example))
+        return trees.map_leaves(lambda *rows: np.stack(rows, out_axes), *results)
+
+    return run
+
+
+CASES: dict[str, tuple[Any, tuple[Any, ...], Any, tuple[Any, ...]]] = {
+    "one argument": (lambda x: weft.cumsum(x, 0) / weft.sum(x), (0,), 0, (X,)),
+    "shared parameters": (net, (None, 0), 0, (PARAMS, X)),
+    "another axis": (net, (None, 1), 1, (PARAMS, X.T)),
+    "a negative axis": (lambda x, y: x * y, (-1, 0), -1, (X.T, X)),
+    "gradients of examples": (weft.grad(loss), (None, 0, 0), 0, (PARAMS, X, Y)),
+    "batched parameters": (
+        weft.grad(loss),
+        (0, 0, 0),
+        0,
+        (trees.map_leaves(lambda p: RNG.normal(size=(5, *p.shape)), PARAMS), X, Y),
+    ),
+    "control flow": (
+        lambda x: weft.cond(
+            weft.sum(x) > 0,
+            lambda: weft.while_loop(lambda z: weft.sum(weft.abs(z)) < 9, lambda z: 2 * z, x),
+            lambda: weft.fori_loop(0, 3, lambda i, z: weft.sin(z) + i, x),
+        ),
+        (0,),
+        0,
+        (X,),
+    ),
+    "scans": (
+        lambda c, x: weft.scan(lambda c, r: (c * r, {"y": c + r}), c, x),
+        (None, 0),
+        0,
+        (np.float64(0.5), X),
+    ),
+    "scans of batched carries": (
+        weft.grad(lambda c, x: weft.sum(weft.scan(lambda c, r: (weft.sin(c * r), c), c, x)[1])),
+        (0, None),
+        0,
+        (X[:, 0], X[0]),
+    ),
+}
+
+
+@pytest.mark.parametrize(("function", "in_axes", "out_axes", "args"), CASES.values(), ids=CASES)
+def test_a_batch_is_a_loop_over_examples(
+    function: Any, in_axes: Any, out_axes: Any, args: Any, backend: str
+) -> None:
+    mapped = weft.jit(weft.vmap(function, in_axes, out_axes), backend=backend)
+    wanted = looped(function, in_axes, out_axes)(*args)
+    close(mapped(*args), wanted, 1e-7)
+    with weft.backend(backend):
+        close(weft.vmap(function, in_axes, out_axes)(*args), wanted, 1e-7)
+
+
+def test_axes_may_be_trees_and_results_may_be_shared() -> None:
+    def function(tree: Any, scale: Any) -> Any:
+        return {"a": tree["a"] * scale, "b": tree["b"][1] + 1, "c": scale}
+
+    mapped = weft.vmap(
+        function,
+        in_axes=({"a": 1, "b": (0, None)}, None),
+        out_axes={"a": 0, "b": None, "c": 0},
+    )
+    tree = {"a": X, "b": (np.ones(3), 2.0)}
+    found = mapped(tree, 3.0)
+    np.testing.assert_allclose(found["a"], 3 * X.T)
+    assert (found["b"].item(), found["c"].tolist()) == (3.0, [3.0] * 3)
+    assert weft.vmap(lambda x, *, y: x * y)(np.ones(2), y=np.arange(2.0)).tolist() == [0.0, 1.0]
+
+
+@settings(max_examples=25)
+@given(st.integers(1, 4), st.integers(1, 3), st.integers(0, 2**16))
+def test_nested_batches_commute_with_gradients(rows: int, columns: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, y = rng.normal(size=(rows, 2)), rng.normal(size=(columns, 2))
+
+    def pair(x: Any, y: Any) -> Any:
+        return weft.exp(-weft.sum(weft.square(x - y)))
+
+    kernel = weft.vmap(weft.vmap(pair, (None, 0)), (0, None))
+    wanted = np.exp(-np.square(x[:, None] - y[None]).sum(-1))
+    np.testing.assert_allclose(kernel(x, y), wanted, rtol=1e-6)
+    inside = weft.vmap(weft.vmap(weft.grad(pair), (None, 0)), (0, None))(x, y)
+    outside = weft.jacobian(kernel)(x, y)
+    np.testing.assert_allclose(np.einsum("abac->abc", outside), inside, rtol=1e-6, atol=1e-12)
+
+
+def test_the_size_of_a_batch_may_be_unknown(backend: str) -> None:
+    mapped = weft.jit(weft.vmap(net, (None, 0)), backend=backend, dynamic={1: "batch"})
+    for count in (5, 1, 3):
+        close(mapped(PARAMS, X[:count]), looped(net, (None, 0))(PARAMS, X[:count]), 1e-7)
+    assert len(mapped._compiled) == 1
+
+
+def test_effects_happen_for_the_batch(capsys: pytest.CaptureFixture[str]) -> None:
+    def noisy(x: Any) -> Any:
+        weft.print_op(x, prefix="batched ")
+        weft.print_op(weft.constant(1.0), prefix="shared ")
+        return x
+
+    weft.vmap(noisy)(np.ones(2))
+    printed = capsys.readouterr().out
+    assert "batched" in printed
+    assert "shared" in printed
+
+
+def wide(p: Any) -> Any:
+    """More results than arguments."""
+    return weft.sin(p["a"]) * weft.constant(np.arange(6.0)), p["a"] * p["b"][0]
+
+
+def tall(p: Any) -> Any:
+    """Fewer results than arguments."""
+    return {"sum": weft.sum(p["m"] ** 2), "row": weft.sum(p["m"], axis=0) * p["a"]}
+
+
+POINTS = {
+    "wide": (wide, {"a": np.float64(0.3), "b": [np.float64(2.0)]}),
+    "tall": (tall, {"m": RNG.normal(size=(3, 2)), "a": np.float64(0.7)}),
+}
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_jacobians_are_central_differences(name: str, backend: str) -> None:
+    function, point = POINTS[name]
+    with weft.backend(backend):
+        found = weft.jacobian(function)(point)
+    run = weft.jit(function, backend="numpy")
+    leaves, structure = trees.flatten(point)
+    outputs, returned = trees.flatten(run(point))
+    for place, output in enumerate(outputs):
+        below = trees.flatten(trees.flatten_up_to(returned, found)[place])[0]
+        for number, leaf in enumerate(leaves):
+            wanted = np.zeros((*np.shape(output), *np.shape(leaf)))
+            for at in np.ndindex(np.shape(leaf)):
+                values = []
+                for sign in (1, -1):
+                    changed = [np.array(each) for each in leaves]
+                    changed[number][at] += sign * 1e-6
+                    values.append(trees.flatten(run(trees.unflatten(structure, changed)))[0][place])
+                wanted[(..., *at)] = (values[0] - values[1]) / 2e-6
+            np.testing.assert_allclose(below[number], wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_hessians_are_symmetric_jacobians_of_gradients(backend: str) -> None:
+    with weft.backend(backend):
+        found = weft.hessian(loss, argnums=(0, 1))(PARAMS, X[0], Y[0])
+        value, aux = weft.hessian(lambda x: (weft.sum(x**3), x), has_aux=True)(X[0])
+    np.testing.assert_allclose(value, np.diag(6 * X[0]), rtol=1e-6)
+    np.testing.assert_array_equal(aux, X[0])
+    one, other = found[0]["w"][1], found[1][0]["w"]
+    np.testing.assert_allclose(one, np.moveaxis(other, 0, -1), rtol=1e-6, atol=1e-9)
+    step = 1e-6
+    for at in np.ndindex(3, 2):
+        change = np.zeros((3, 2))
+        change[at] = step
+        slopes = [
+            weft.grad(loss)({**PARAMS, "w": PARAMS["w"] + sign * change}, X[0], Y[0])["w"]
+            for sign in (1, -1)
+        ]
+        wanted = (slopes[0] - slopes[1]) / (2 * step)
+        np.testing.assert_allclose(found[0]["w"][0]["w"][..., at[0], at[1]], wanted, atol=1e-6)
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
+    "batches of two sizes": (
+        lambda: weft.vmap(lambda x, y: x)({"a": np.ones(3)}, np.ones(4)),
+        ("args[1] has 4 examples along axis 0", "others have 3"),
+    ),
+    "no batch": (lambda: weft.vmap(lambda x: x, None)(1.0), ("no argument has a batch axis",)),
+    "an axis that is not there": (
+        lambda: weft.vmap(lambda x: x, 2)([np.ones(3)]),
+        ("args[0][0] has Axes(3), and no axis 2",),
+    ),
+    "a scalar": (lambda: weft.vmap(lambda x, y: x)(np.ones(3), 1.0), ("args[1] has Axes()",)),
+    "a result of the batch without an axis": (
+        lambda: weft.vmap(lambda x: {"y": x}, out_axes=None)(np.ones(3)),
+        ("result['y'] depends on a batched argument",),
+    ),
+    "axes for fewer arguments": (
+        lambda: weft.vmap(lambda x, y: x, (0,))(np.ones(3), 1.0),
+        ("in_axes has (0,) for (*, *)",),
+    ),
+    "an output axis that is not there": (
+        lambda: weft.vmap(lambda x: x, out_axes=2)(np.ones(3)),
+        ("result has Axes(3), and no axis 2",),
+    ),
+    "an assignment of a batched value": (
+        lambda: weft.vmap(lambda x: weft.assign(weft.variable(()), x) and x)(np.ones(2)),
+        ("the value is batched", "reduce"),
+    ),
+    "a jacobian of integers": (
+        lambda: weft.jacobian(lambda x: weft.argsort(x))(np.ones(3)),
+        ("result is int64", "has_aux"),
+    ),
+    "not a function": (lambda: weft.vmap(3), ("takes a function, not 3",)),
+}
+
+
+@pytest.mark.parametrize(("call", "words"), REFUSED.values(), ids=REFUSED)
+def test_refusals_say_what_to_do(call: Callable[[], Any], words: tuple[str, ...]) -> None:
+    with weft.backend("numpy"), pytest.raises(weft.WeftError) as caught:
+        call()
+    for word in (*words, "test_vectorization.py"):
+        assert word in str(caught.value)
