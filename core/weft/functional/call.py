@@ -132,12 +132,8 @@ class _Writer:
                 ]
                 fits = " and ".join([f"{name}.ndim == {len(shape)}", *known])
             self.tests += _unless(f"type({name}) is ndarray and {name}.dtype is {dtype} and {fits}")
-        elif kind in (bool, float, complex):
+        elif kind in (bool, int, float, complex):
             self.tests += _unless(f"type({name}) is {kind.__name__}")
-        elif kind is int:
-            small = -(2**31) <= leaf < 2**31
-            within = f"-0x80000000 <= {name} < 0x80000000"
-            self.tests += _unless(f"type({name}) is int and {'' if small else 'not '}{within}")
         else:
             self.fits = False
 

@@ -116,7 +116,7 @@ def fori_loop(lower: Any, upper: Any, function: Function, init: Any) -> Any:
     12.0
     """
     if isinstance(lower, TensorOp) or isinstance(upper, TensorOp):
-        first, last = as_op(lower, dtypes.int32), as_op(upper, dtypes.int32)
+        first, last = (cast(as_op(each, dtypes.int64), dtypes.int64) for each in (lower, upper))
 
         def go_on(state: tuple[TensorOp, Any]) -> TensorOp:
             return less(state[0], last)
@@ -127,7 +127,7 @@ def fori_loop(lower: Any, upper: Any, function: Function, init: Any) -> Any:
         return while_loop(go_on, wraps(function)(advance), (first, init))[1]
     start = checked_integer("fori_loop", "lower", lower)
     count = checked_integer("fori_loop", "upper", upper) - start
-    carry = _Carry(f"fori_loop of {name_of(function)}", (constant(start, dtype=dtypes.int32), init))
+    carry = _Carry(f"fori_loop of {name_of(function)}", (constant(start, dtype=dtypes.int64), init))
 
     def advance_both(state: tuple[TensorOp, Any]) -> tuple[tuple[TensorOp, Any], None]:
         return (state[0] + 1, function(*state)), None

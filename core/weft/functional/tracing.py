@@ -202,16 +202,16 @@ def op_of(leaf: Any, what: str) -> TensorOp:
 def array_of(leaf: Any, what: str) -> Array:
     """Return a leaf as an array.
 
-    Python numbers become bool, int32 (int64 if they need it), float32 or complex64; arrays keep
-    their dtype, those of other libraries too, whose memory is shared if it is the host's. Raises
-    ArgumentError for anything else.
+    Python numbers become bool, int64, float32 or complex64; arrays keep their dtype, those of other
+    libraries too, whose memory is shared if it is the host's. Raises ArgumentError for anything
+    else.
     """
     if type(leaf) is np.ndarray:
         array = leaf
     elif isinstance(leaf, np.generic):
         array = np.asarray(leaf)
     elif isinstance(leaf, bool | int | float | complex):
-        array = np.asarray(leaf, _number_dtype(leaf))
+        array = _number(leaf, what)
     else:
         array = _foreign(leaf, what)
     try:
@@ -222,12 +222,16 @@ def array_of(leaf: Any, what: str) -> Array:
     return array
 
 
-def _number_dtype(number: complex) -> str:
-    if isinstance(number, bool):
-        return "bool"
-    if isinstance(number, int):
-        return "int32" if -(2**31) <= number < 2**31 else "int64"
-    return "float32" if isinstance(number, float) else "complex64"
+_NUMBERS = ((bool, "bool"), (int, "int64"), (float, "float32"), (complex, "complex64"))
+"""The dtypes of Python's numbers."""
+
+
+def _number(number: complex, what: str) -> Array:
+    dtype = next(dtype for kind, dtype in _NUMBERS if isinstance(number, kind))
+    try:
+        return np.asarray(number, dtype)
+    except OverflowError:
+        raise ArgumentError(f"{what} is {number}, which does not fit {dtype}") from None
 
 
 def _foreign(leaf: Any, what: str) -> Array:
