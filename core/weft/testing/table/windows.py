@@ -20,7 +20,7 @@ Geometry = tuple[Index, Index, Pairs, Index]
 
 def _slide(x: Any, kernel: Index, stride: Index, dilation: Index) -> Any:
     extents = [(size - 1) * gap + 1 for size, gap in zip(kernel, dilation, strict=True)]
-    windows = np.lib.stride_tricks.sliding_window_view(x, extents, range(-len(kernel), 0))
+    windows = np.lib.stride_tricks.sliding_window_view(x, extents, tuple(range(-len(kernel), 0)))
     return windows[(..., *(slice(None, None, step) for step in (*stride, *dilation)))]
 
 
