@@ -21,7 +21,8 @@ Geometry = tuple[Index, Index, Pairs, Index]
 def _slide(x: Any, kernel: Index, stride: Index, dilation: Index) -> Any:
     extents = [(size - 1) * gap + 1 for size, gap in zip(kernel, dilation, strict=True)]
     windows = np.lib.stride_tricks.sliding_window_view(x, extents, tuple(range(-len(kernel), 0)))
-    return windows[(..., *(slice(None, None, step) for step in (*stride, *dilation)))]
+    steps: Any = (..., *(slice(None, None, step) for step in (*stride, *dilation)))
+    return windows[steps]
 
 
 _GEOMETRIES: dict[str, tuple[Index, dict[str, Any], Geometry]] = {
