@@ -8,6 +8,7 @@ its first operand, may be computed in that product's prologue.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from weft.ir.op import Op
@@ -64,6 +65,7 @@ class _Reader(NamedTuple):
     places: IndexingMap
 
 
+@dataclass
 class _Outputs:
     """The values that a cluster stores, and their readers.
 
@@ -73,14 +75,11 @@ class _Outputs:
         For each stored op, the clusters that read it; none if it has other readers.
     """
 
-    def __init__(
-        self, clusters: Clusters, cluster: Cluster, pinned: Collection[Op], number: dict[Op, int]
-    ) -> None:
-        self.clusters = clusters
-        self.cluster = cluster
-        self.pinned = pinned
-        self.number = number
-        self.readers: dict[Op, list[_Reader]] = {}
+    clusters: Clusters
+    cluster: Cluster
+    pinned: Collection[Op]
+    number: dict[Op, int]
+    readers: dict[Op, list[_Reader]] = field(default_factory=dict)
 
     def move(self) -> None:
         """Move values to their readers while that saves bytes."""
