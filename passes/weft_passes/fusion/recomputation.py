@@ -13,33 +13,24 @@ from typing import NamedTuple
 
 from weft.ir.op import Op
 from weft.kernels import IndexingMap, operand_indexing_map
+from weft.ops.pointwise import elementwise
 from weft.ops.pointwise.bits import BitwiseOp
 from weft.ops.pointwise.comparison import ComparisonOp, MaximumOp, MinimumOp, WhereOp
-from weft.ops.pointwise.elementwise import (
-    AbsoluteOp,
-    AddOp,
-    CastOp,
-    ElementwiseOp,
-    MultiplyOp,
-    NegativeOp,
-    SquareOp,
-    SubtractOp,
-)
 from weft.ops.shape.movement import BroadcastOp
 from weft_passes.fusion.clusters import Cluster, Clusters
 
 CHEAP = (
-    AbsoluteOp,
-    AddOp,
+    elementwise.AbsoluteOp,
+    elementwise.AddOp,
     BitwiseOp,
-    CastOp,
+    elementwise.CastOp,
     ComparisonOp,
     MaximumOp,
     MinimumOp,
-    MultiplyOp,
-    NegativeOp,
-    SquareOp,
-    SubtractOp,
+    elementwise.MultiplyOp,
+    elementwise.NegativeOp,
+    elementwise.SquareOp,
+    elementwise.SubtractOp,
     WhereOp,
 )
 """The elementwise ops that take less time than to write their result and read it again."""
@@ -140,7 +131,10 @@ class _Outputs:
 
     def can_move(self, op: Op) -> bool:
         """Whether an op could be computed in another cluster of the same domain."""
-        return isinstance(op, ElementwiseOp) and self.cluster.places[op] == self.cluster.whole
+        return (
+            isinstance(op, elementwise.ElementwiseOp)
+            and self.cluster.places[op] == self.cluster.whole
+        )
 
     def choices(self) -> Iterator[tuple[list[Op], list[_Reader]]]:
         """Yield sets of values to move together, with their readers: all for one reader, or one."""
