@@ -135,11 +135,8 @@ class WorkGroupColumnReductionLoops(WorkGroupReductionLoops):
 
     def finish_accumulator(self, number: int, names: Sequence[str], lanes: int) -> str:
         """Combine the accumulators of all lanes; all work items get the result."""
-        instruction, code, emitter = (
-            self.kernel.instruction(number),
-            self.code,
-            ValueEmitter(self.code),
-        )
+        instruction = self.kernel.instruction(number)
+        code, emitter = self.code, ValueEmitter(self.code)
         dtype = accumulation_dtype(instruction)
         if self.lanes_of_rows == 1:
             (total,) = self.rounded(names)
