@@ -154,6 +154,7 @@ class Constants:
         return found[1]
 
 
+@dataclass(eq=False)
 class Tracer:
     """Traces a model from a stack of frames to a cut, or to its results.
 
@@ -169,22 +170,13 @@ class Tracer:
         The name of the model's file. The line of an op is the number of its node in the main graph.
     """
 
-    def __init__(
-        self,
-        frames: list[Frame],
-        constants: Constants,
-        functions: Mapping[tuple[str, str], onnx.FunctionProto],
-        bodies: dict[Any, Body],
-        reader: TensorReader,
-        file: str,
-    ) -> None:
-        self.frames = frames
-        self.file = file
-        self.functions = functions
-        self.reader = reader
-        self.results: list[Value] | None = None
-        self._constants = constants
-        self._bodies = bodies
+    frames: list[Frame]
+    _constants: Constants
+    functions: Mapping[tuple[str, str], onnx.FunctionProto]
+    _bodies: dict[Any, Body]
+    reader: TensorReader
+    file: str
+    results: list[Value] | None = field(default=None, init=False)
 
     def constant(self, array: Array) -> Op:
         """Return the constant that holds an array."""

@@ -38,6 +38,20 @@ _ir_numbers = itertools.count()
 _hook_numbers = itertools.count()
 
 
+def _operator(name: str, function: str) -> Callable[[Tensor, Any], Tensor]:
+    """Return the method of an operator; that of a reflected one has its operands exchanged."""
+    is_reflected = name.startswith("__r")
+
+    def method(self: Tensor, other: Any) -> Tensor:
+        made: Tensor = operators[function](*((other, self) if is_reflected else (self, other)))
+        return made
+
+    # Errors of weft name the function that the user called, which they read from the frame.
+    method.__code__ = method.__code__.replace(co_name=name)
+    method.__name__, method.__qualname__ = name, f"Tensor.{name}"
+    return method
+
+
 class Tensor:
     """A value in a graph, created by ops, never constructed directly.
 
@@ -203,77 +217,32 @@ class Tensor:
         """Return the diagonal of a matrix; raises ValueError for other ranks than 2."""
         return self._applied("diag")
 
-    def __add__(self, other: Any) -> Tensor:
-        return self._applied("add", other)
-
-    def __radd__(self, other: Any) -> Tensor:
-        return _reflected("add", other, self)
-
-    def __iadd__(self, other: Any) -> Tensor:
-        return self._applied("add_", other)
-
-    def __sub__(self, other: Any) -> Tensor:
-        return self._applied("sub", other)
-
-    def __rsub__(self, other: Any) -> Tensor:
-        return _reflected("sub", other, self)
-
-    def __mul__(self, other: Any) -> Tensor:
-        return self._applied("mul", other)
-
-    def __rmul__(self, other: Any) -> Tensor:
-        return _reflected("mul", other, self)
-
-    def __truediv__(self, other: Any) -> Tensor:
-        return self._applied("div", other)
-
-    def __rtruediv__(self, other: Any) -> Tensor:
-        return _reflected("div", other, self)
-
-    def __mod__(self, other: Any) -> Tensor:
-        return self._applied("fmod", other)
-
-    def __rmod__(self, other: Any) -> Tensor:
-        return _reflected("fmod", other, self)
-
-    def __pow__(self, other: Any) -> Tensor:
-        return self._applied("pow", other)
-
-    def __rpow__(self, other: Any) -> Tensor:
-        return _reflected("pow", other, self)
-
-    def __matmul__(self, other: Any) -> Tensor:
-        return self._applied("matmul", other)
-
-    def __rmatmul__(self, other: Any) -> Tensor:
-        return _reflected("matmul", other, self)
-
-    def __and__(self, other: Any) -> Tensor:
-        return self._applied("logical_and", other)
-
-    def __rand__(self, other: Any) -> Tensor:
-        return _reflected("logical_and", other, self)
-
-    def __or__(self, other: Any) -> Tensor:
-        return self._applied("logical_or", other)
-
-    def __ror__(self, other: Any) -> Tensor:
-        return _reflected("logical_or", other, self)
+    __add__ = _operator("__add__", "add")
+    __radd__ = _operator("__radd__", "add")
+    __iadd__ = _operator("__iadd__", "add_")
+    __sub__ = _operator("__sub__", "sub")
+    __rsub__ = _operator("__rsub__", "sub")
+    __mul__ = _operator("__mul__", "mul")
+    __rmul__ = _operator("__rmul__", "mul")
+    __truediv__ = _operator("__truediv__", "div")
+    __rtruediv__ = _operator("__rtruediv__", "div")
+    __mod__ = _operator("__mod__", "fmod")
+    __rmod__ = _operator("__rmod__", "fmod")
+    __pow__ = _operator("__pow__", "pow")
+    __rpow__ = _operator("__rpow__", "pow")
+    __matmul__ = _operator("__matmul__", "matmul")
+    __rmatmul__ = _operator("__rmatmul__", "matmul")
+    __and__ = _operator("__and__", "logical_and")
+    __rand__ = _operator("__rand__", "logical_and")
+    __or__ = _operator("__or__", "logical_or")
+    __ror__ = _operator("__ror__", "logical_or")
+    __lt__ = _operator("__lt__", "less")
+    __le__ = _operator("__le__", "less_equal")
+    __gt__ = _operator("__gt__", "greater")
+    __ge__ = _operator("__ge__", "greater_equal")
 
     def __invert__(self) -> Tensor:
         return self._applied("logical_not")
-
-    def __lt__(self, other: Any) -> Tensor:
-        return self._applied("less", other)
-
-    def __le__(self, other: Any) -> Tensor:
-        return self._applied("less_equal", other)
-
-    def __gt__(self, other: Any) -> Tensor:
-        return self._applied("greater", other)
-
-    def __ge__(self, other: Any) -> Tensor:
-        return self._applied("greater_equal", other)
 
     def __neg__(self) -> Tensor:
         return self._applied("negate")
@@ -281,10 +250,8 @@ class Tensor:
     def __abs__(self) -> Tensor:
         return self._applied("abs")
 
+    __getitem__ = _operator("__getitem__", "getitem")
     __array_ufunc__ = None
-
-    def __getitem__(self, key: Any) -> Tensor:
-        return self._applied("getitem", key)
 
     def __len__(self) -> int:
         if not self.rank:
@@ -347,11 +314,6 @@ class Constant(Tensor):
 
 class TensorByRef(Tensor):
     """An annotation for parameters that are passed by reference."""
-
-
-def _reflected(function: str, left: Any, right: Tensor) -> Tensor:
-    made: Tensor = operators[function](left, right)
-    return made
 
 
 class Record:
@@ -555,25 +517,15 @@ class Graph:
         made = object.__new__(cls)
         made.ir = ir
         made.id = made.name = name
-        made.can_be_recursively_autodiffed = True
-        made._inputs = []
-        made._outputs = []
-        made._activations = []
-        made._tensors = {}
-        made._records = []
-        made._loads = []
-        made._stores = []
-        made._hooks = {}
-        made._captured = None
-        made._effects = []
-        made._called = ()
-        made._adopted = None
+        made._inputs, made._outputs, made._activations = [], [], []
+        made._tensors, made._records, made._hooks = {}, [], {}
+        made._loads, made._stores, made._effects = [], [], []
         return made
 
     ir: Ir
     id: str
     name: str
-    can_be_recursively_autodiffed: bool
+    can_be_recursively_autodiffed: bool = True
     _inputs: list[Tensor]
     _outputs: list[Tensor]
     _activations: list[Tensor]
@@ -582,10 +534,10 @@ class Graph:
     _loads: list[Load]
     _stores: list[Store]
     _hooks: dict[int, Callable[[Record], Any]]
-    _captured: Captured | None
     _effects: list[Any]
-    _called: tuple[Graph, ...]
-    _adopted: weft.Graph | None
+    _captured: Captured | None = None
+    _called: tuple[Graph, ...] = ()
+    _adopted: weft.Graph | None = None
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:

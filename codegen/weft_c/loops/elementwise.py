@@ -8,16 +8,8 @@ from weft.ir.description import TensorDescription
 from weft.ir.dtypes import float32
 from weft.kernels.indexing_maps import VIEWS
 from weft.kernels.kernel import Instruction, Operand
+from weft.ops.pointwise import math
 from weft.ops.pointwise.elementwise import DivideOp
-from weft.ops.pointwise.math import (
-    AtanOp,
-    CosOp,
-    ExpOp,
-    LogOp,
-    PowerOp,
-    SinOp,
-    TanhOp,
-)
 from weft_c.loops.loop_nest import LoopNest
 from weft_c.loops.piecewise import PiecewiseLoader
 from weft_c.lowering import Array, KernelBuilder, Lowering
@@ -25,7 +17,7 @@ from weft_c.source.code import Address
 from weft_c.source.expressions import expression, has_vectors
 from weft_c.source.values import VECTOR_DTYPES, ValueEmitter, literal
 
-COSTLY = (AtanOp, CosOp, ExpOp, LogOp, PowerOp, SinOp, TanhOp)
+COSTLY = (math.AtanOp, math.CosOp, math.ExpOp, math.LogOp, math.PowerOp, math.SinOp, math.TanhOp)
 """Ops whose values are cached for later stages, rather than recomputed, where there is room."""
 
 

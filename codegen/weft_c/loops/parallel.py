@@ -184,9 +184,7 @@ def _contiguous_shares(
         if rows > 1:
             name = code.name("row")
             low, high = (begin, end) if by_rows else ("0", str(rows))
-            stack.enter_context(
-                code.block(f"for ({kind} {name} = {low}; {name} < {high}; {name}++)")
-            )
+            stack.enter_context(code.loop(kind, name, low, high))
             indices = unravel_index(code, outer, name, kind)
         if row is not None:
             row(indices)
@@ -221,10 +219,10 @@ def innermost_loop(
             body((*outer, name), ValueEmitter(code, lanes))
         if length is not None and is_multiple(length, lanes):
             return
-        head = f"for (; {name} < {last}; {name}++)"
+        rest = code.block(f"for (; {name} < {last}; {name}++)")
     else:
-        head = f"for ({kind} {name} = {first}; {name} < {last}; {name}++)"
-    with code.block(head):
+        rest = code.loop(kind, name, first, last)
+    with rest:
         body((*outer, name), ValueEmitter(code))
 
 

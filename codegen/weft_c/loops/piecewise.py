@@ -202,7 +202,7 @@ class PiecewiseLoader:
         array, lane = code.name("lanes"), code.name("lane")
         code.line(f"{ctype(dtype)} {array}[{emitter.lanes}];")
         code.line(UNROLL)
-        with code.block(f"for (i32 {lane} = 0; {lane} < {emitter.lanes}; {lane}++)"):
+        with code.loop("i32", lane, 0, emitter.lanes):
             stored = ValueEmitter(code).store(dtype, Address(array, lane), element(lane), memory="")
             code.line(stored)
         return emitter.load(dtype, Address(array, "0"), memory="")

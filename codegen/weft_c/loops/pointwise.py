@@ -103,7 +103,7 @@ def _computed(
             last[number] = code.define(emitter.type(dtype), "last", zero)
         results.append(last)
     turn = code.name("turn")
-    with code.block(f"for (i32 {turn} = 0; {turn} < {kernel.count}; {turn}++)"):
+    with code.loop("i32", turn, 0, kernel.count):
         for indices, known, last in zip(points, held, results, strict=True):
             made = builder.compute(numbers, emitter, indices, uniforms, known)
             variables = {known[operand]: number for operand, number in kernel.carried}

@@ -82,7 +82,7 @@ class VectorAccess:
         """Write an unrolled loop over the elements of a vector."""
         code, element = self.builder.code, self.element
         code.line(UNROLL)
-        with code.block(f"for (i32 {element} = 0; {element} < {self.count}; {element}++)"):
+        with code.loop("i32", element, 0, self.count):
             yield
 
     def _vector_view(self, array: Array, const: str = "") -> Array:

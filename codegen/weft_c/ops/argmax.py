@@ -137,14 +137,13 @@ class _ArgExtremumKernel:
 
         best, found = code.define(self.type, "best", worst), code.define(kind, "found", "0")
         block, k = code.name("block"), code.name("k")
-        head = f"for ({kind} {block} = 0; {block} < {self.length}; {block} += {BLOCK})"
-        with code.block(head):
+        with code.loop(kind, block, 0, self.length, BLOCK):
             last = f"{block} + {BLOCK}"
             if self.length % BLOCK:
                 last = f"{last} < {self.length} ? {last} : {self.length}"
             end = code.define(f"const {kind}", "end", last)
             top = code.define(self.type, "top", worst)
-            with code.block(f"for ({kind} {k} = {block}; {k} < {end}; {k}++)"):
+            with code.loop(kind, k, block, end):
                 rank = code.define(f"const {self.type}", "rank", rank_at(k))
                 code.line(f"{top} = {rank} {before} {top} ? {rank} : {top};")
             code.line(f"if ({top} {before} {best}) {best} = {top}, {found} = {block};")
@@ -164,8 +163,7 @@ class _ArgExtremumKernel:
             code.line(f"{self.type} {best}[{WIDTH}];")
             code.line(f"{kind} {found}[{WIDTH}];")
             code.line(f"{inner} {best}[{column}] = 0, {found}[{column}] = 0;")
-            outer = f"for ({kind} {place} = 0; {place} < {self.length}; {place}++)"
-            with code.block(outer), code.block(inner):
+            with code.loop(kind, place, 0, self.length), code.block(inner):
                 at_point = (*at[:-1], f"({first} + {column})", place)
                 rank = code.define(f"const {self.type}", "rank", self.rank(*at_point))
                 code.line(
@@ -240,7 +238,7 @@ class _ArgExtremumKernel:
         code.line(f"{self.type} best = 0;")
         code.line(f"{kind} found = {self.length};")
         begin = "LOCAL_ID" if first == "0" else f"{first} + LOCAL_ID"
-        with code.block(f"for ({kind} k = {begin}; k < {last}; k += {group})"):
+        with code.loop(kind, "k", begin, last, group):
             rank, place = found("k")
             code.line(f"const {self.type} rank = {rank};")
             code.line(f"if (rank > best || found == {self.length}) best = rank, found = {place};")

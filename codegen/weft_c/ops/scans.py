@@ -157,8 +157,7 @@ class _Scan:
         """Write the scan of one line."""
         outer, number, code = at[: len(self.layout.shape) - 1], self.code.name("k"), self.code
         total = code.define(self.type, "total", self.neutral[-1])
-        head = f"for ({self.kind} {number} = 0; {number} < {self.length}; {number}++)"
-        with code.block(head):
+        with code.loop(self.kind, number, 0, self.length):
             self._advance(total, (*outer, self.place(number)), number)
 
     def _advance(self, total: str, indices: tuple[str, ...], number: str) -> None:
@@ -185,8 +184,7 @@ class _Scan:
             inner = f"for ({kind} {column} = 0; {column} < {last}; {column}++)"
             code.line(f"{self.type} {totals}[{WIDTH}];")
             code.line(f"{inner} {totals}[{column}] = {self.neutral[-1]};")
-            outer = f"for ({kind} {number} = 0; {number} < {self.length}; {number}++)"
-            with code.block(outer), code.block(inner):
+            with code.loop(kind, number, 0, self.length), code.block(inner):
                 total = code.define(self.type, "sum", f"{totals}[{column}]")
                 indices = (*at[:-1], f"({first} + {column})", self.place(number))
                 self._advance(total, indices, number)
@@ -219,7 +217,7 @@ class _Scan:
             line, part = unravel_index(code, (line_count(self.layout), splits), each, "i64")
             carry = self._variables("carry", self.neutral)
             if totals is not None and is_last:
-                with code.block(f"for (i64 before = 0; before < {part}; before++)"):
+                with code.loop("i64", "before", 0, part):
                     totals_before = [totals.get(number, line, "before") for number in numbers]
                     self._assign(
                         carry, self.combined(carry, self._variables("part", totals_before))
@@ -229,8 +227,7 @@ class _Scan:
             end = f"{last} < {self.length} ? {last} : {self.length}"
             code.line(f"const i64 end = {end if splits > 1 else self.length};")
             step = group * ELEMENTS_PER_ITEM
-            head = f"for (i64 begin = {part} * {length}; begin < end; begin += {step})"
-            with code.block(head):
+            with code.loop("i64", "begin", f"{part} * {length}", "end", step):
                 self._stretch(unravel_index(code, lines, line, "i64"), carry, group, is_last)
             if totals is not None and not is_last:
                 with code.block("if (LOCAL_ID == 0)"):
@@ -244,7 +241,7 @@ class _Scan:
         for number in range(len(partial_results)):
             code.line(f"{self.type} kept{number}[{ELEMENTS_PER_ITEM}];")
         total = self._variables("total", self.neutral)
-        with code.block(f"for (i32 j = 0; j < {ELEMENTS_PER_ITEM}; j++)"):
+        with code.loop("i32", "j", 0, ELEMENTS_PER_ITEM):
             with code.block("if (first + j < end)"):
                 indices = (*outer, self.place("(first + j)"))
                 element = self._variables("element", self.element("first + j", *indices))

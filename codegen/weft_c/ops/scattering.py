@@ -135,15 +135,15 @@ class _ScatterKernel:
             [f"{{0}} < {begin}", f"{{0}} >= {end}"] if items > 1 and not by_rows else ["{0} < 0"]
         )
         with (
-            code.block(f"for ({kind} {row} = {first}; {row} < {last}; {row}++)"),
-            code.block(f"for ({kind} {number} = 0; {number} < {count}; {number}++)"),
+            code.loop(kind, row, first, last),
+            code.loop(kind, number, 0, count),
         ):
             before = unravel_index(code, shapes[0], row, kind)
             at = unravel_index(code, shapes[1], number, kind)
             here = (*("0" for _ in before), *at, *("0" for _ in shapes[2]))
             place = checked_index(self.op, builder, self.index, here, kind)
             code.line(f"if ({' || '.join(conditions).format(place)}) continue;")
-            with code.block(f"for ({kind} {i} = 0; {i} < {width}; {i}++)"):
+            with code.loop(kind, i, 0, width):
                 self._combine((*before, *at, *unravel_index(code, shapes[2], i, kind)), place)
         builder.launch(items)
 

@@ -153,7 +153,7 @@ class _SortKernel:
             code.line(f"{self.sort_key_type} {ranks}[{few}];")
             code.line(f"{self.place_type} {places}[{few}];")
             code.line(f"i32 {have} = 0;")
-            with code.block(f"for ({kind} {i} = 0; {i} < {self.length}; {i}++)"):
+            with code.loop(kind, i, 0, self.length):
                 rank = code.define(f"const {self.sort_key_type}", "rank", self.rank(*outer, i))
                 code.line(f"if ({have} == {few} && {rank} >= {ranks}[{few - 1}]) continue;")
                 code.line(f"i32 {j} = {have} < {few} ? {have}++ : {few - 1};")
@@ -162,7 +162,7 @@ class _SortKernel:
                     code.line(f"{places}[{j}] = {places}[{j} - 1];")
                 code.line(f"{ranks}[{j}] = {rank};")
                 code.line(f"{places}[{j}] = {i};")
-            with code.block(f"for ({kind} {i} = 0; {i} < {few}; {i}++)"):
+            with code.loop(kind, i, 0, few):
                 code.line(self.store(outer, i, f"{places}[{i}]"))
 
         parallel_for(self.builder, self.lines, body, wide=self.wide, cost=self.length)
@@ -174,7 +174,7 @@ class _SortKernel:
             outer = unravel_index(code, self.lines, line, "i64")
             code.line(f"{self.sort_key_type} last = 0;")
             code.line(f"{kind} place = -1;")
-            with code.block(f"for (i32 number = 0; number < {self.kept}; number++)"):
+            with code.loop("i32", "number", 0, self.kept):
                 code.line(f"{self.sort_key_type} best = ~({self.sort_key_type})0;")
                 code.line(f"{kind} found = {self.length};")
                 with code.block(work_item_loop(self.builder, "i", self.length, kind)):
@@ -204,13 +204,13 @@ class _SortKernel:
 
         def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
             outer, i = at[: len(self.lines)], code.name("i")
-            with code.block(f"for ({kind} {i} = 0; {i} < {n}; {i}++)"):
+            with code.loop(kind, i, 0, n):
                 code.line(f"{ranks}[{i}] = {self.rank(*outer, i)};")
                 code.line(f"{places}[{i}] = {i};")
             call = code.call(f"weft_sort_{self.sort_key_type}_{self.place_type}", *names, str(n))
             found = f"{call} ? {spare_places} : {places}"
             order = code.define(f"GLOBAL const {self.place_type} *", "order", found)
-            with code.block(f"for ({kind} {i} = 0; {i} < {self.kept}; {i}++)"):
+            with code.loop(kind, i, 0, self.kept):
                 place = code.define(f"const {self.place_type}", "place", f"{order}[{i}]")
                 code.line(self.store(outer, i, place))
 

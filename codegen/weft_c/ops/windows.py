@@ -45,8 +45,7 @@ def fold_rule(op: windows.FoldOp, lowering: Lowering) -> None:
         if is_whole(span, size):
             return [place, "0"] if length == 1 else ["0", place]
         element = code.name("k")
-        head = f"for ({kind} {element} = 0; {element} < {length}; {element}++)"
-        stack.enter_context(code.block(head))
+        stack.enter_context(code.loop(kind, element, 0, length))
         begin = code.define(f"const {kind}", "begin", f"{place} - {element} * {gap}")
         window = code.define(f"const {kind}", "window", f"{begin} / {step}")
         is_one = f"{begin} >= 0 && {window} < {count}"

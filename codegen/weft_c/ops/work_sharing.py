@@ -53,7 +53,7 @@ def share_points(
         begin, end = work_item_bounds(code, rows if by_rows else length, items, kind)
         row = code.name("row")
         first, last = (begin, end) if by_rows else ("0", str(rows))
-        with code.block(f"for ({kind} {row} = {first}; {row} < {last}; {row}++)"):
+        with code.loop(kind, row, first, last):
             indices = unravel_index(code, outer, row, kind)
             span = ("0", str(length)) if by_rows else (begin, end)
             innermost_loop(code, indices, span, length if by_rows else None, body, lanes, kind)

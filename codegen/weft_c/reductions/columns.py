@@ -71,7 +71,7 @@ class ColumnReductionLoops(ReductionLoops):
         items = min(tiles, serial_items(prod(self.nest.shape), self.builder.processor))
         begin, end = work_item_bounds(code, tiles, items, self.kind)
         name = code.name("tile")
-        with code.block(f"for ({self.kind} {name} = {begin}; {name} < {end}; {name}++)"):
+        with code.loop(self.kind, name, begin, end):
             *kept, tile = unravel_index(code, (*outer, self.tiles), name, self.kind)
             first = code.define(f"const {self.kind}", "column", f"{tile} * {self.width}")
             count = str(self.width)
@@ -97,8 +97,7 @@ class ColumnReductionLoops(ReductionLoops):
     @contextmanager
     def each_accumulator(self) -> Iterator[None]:
         """Write a loop over the accumulators of a tile."""
-        head = f"for ({self.kind} {self.counter} = 0; {self.counter} < {self.count};"
-        with self.code.block(f"{head} {self.counter} += {self.emitter.lanes})"):
+        with self.code.loop(self.kind, self.counter, 0, self.count, self.emitter.lanes):
             yield
 
     @contextmanager
@@ -133,8 +132,7 @@ class ColumnReductionLoops(ReductionLoops):
         outer = self.open_loops(stack, accumulators)
         name = self.code.name("k")
         first, last = self.span(len(self.nest.reduced) - 1)
-        head = f"for ({self.kind} {name} = {first}; {name} < {last}; {name}++)"
-        stack.enter_context(self.code.block(head))
+        stack.enter_context(self.code.loop(self.kind, name, first, last))
         return (*outer, name)
 
     def tile_body(

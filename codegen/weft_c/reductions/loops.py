@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from math import prod
 
 from weft.ir.guards import is_multiple, is_traced, largest
@@ -26,6 +27,28 @@ VECTOR_ACCUMULATORS = 4
 
 ROW_BYTES = 32768
 """The most bytes of a row that a work item caches for the next stage."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What the reduced loops of a stage compute.
+
+    Attributes
+    ----------
+    targets
+        The values needed at each point.
+    accumulators
+        The names of the accumulators of each reduction.
+    results
+        The results stored at each point.
+    row_caches
+        The names of the arrays that cache values of a row.
+    """
+
+    targets: list[int]
+    accumulators: dict[int, list[str]]
+    results: list[int]
+    row_caches: dict[int, str]
 
 
 class ReductionLoops(Accumulators):
@@ -84,26 +107,27 @@ class ReductionLoops(Accumulators):
         results = [result for result in self.kernel.results_of(stage) if result in self.results]
         return reductions, results
 
-    def write_stage(self, stage: int, kept: tuple[str, ...]) -> None:
+    def write_stage(self, number: int, kept: tuple[str, ...]) -> None:
         """Write the reduced loops of a stage: its reductions and varying results."""
-        reductions, results = self.stage_values(stage)
+        reductions, results = self.stage_values(number)
         if not reductions and not results:
             return
         targets = self.targets(reductions, results)
         self.hoist_invariants(targets, kept)
         lanes = self.lanes(targets, results)
-        row_caches = self.cache_rows(stage, targets)
+        row_caches = self.cache_rows(number, targets)
         vectors = 0 if lanes == 1 else self.vector_accumulator_count(targets, lanes)
         self.block_loop = self.choose_block_loop(reductions, lanes, vectors)
         accumulators = self.begin_accumulators(reductions, lanes, vectors)
+        stage = Stage(targets, accumulators, results, row_caches)
         with ExitStack() as stack:
             outer = self.open_loops(stack, accumulators)
             if not self.nest.reduced:
-                self.write_body(kept, ValueEmitter(self.code), accumulators, results, row_caches)
+                self.write_body(kept, ValueEmitter(self.code), stage)
             else:
-                self.write_innermost_loop((*kept, *outer), lanes, accumulators, results, row_caches)
-        for number, names in accumulators.items():
-            self.uniforms[number] = self.finish_accumulator(number, names, lanes)
+                self.write_innermost_loop((*kept, *outer), lanes, stage)
+        for reduction, names in accumulators.items():
+            self.uniforms[reduction] = self.finish_accumulator(reduction, names, lanes)
         self.builder.cached_rows.update(row_caches)
 
     def targets(self, reductions: Sequence[int], results: Sequence[int]) -> list[int]:
@@ -156,8 +180,7 @@ class ReductionLoops(Accumulators):
             if loop < len(self.nest.reduced) - 1:
                 name = self.code.name("k")
                 first, last = self.span(loop)
-                head = f"for ({self.kind} {name} = {first}; {name} < {last}; {name}++)"
-                stack.enter_context(self.code.block(head))
+                stack.enter_context(self.code.loop(self.kind, name, first, last))
                 names.append(name)
         return tuple(names)
 
@@ -203,8 +226,7 @@ class ReductionLoops(Accumulators):
             return
         step, (first, last), bounds = self.block_loop[1], self.span(loop), dict(self.bounds)
         name = self.code.name("block")
-        head = f"for ({self.kind} {name} = {first}; {name} < {last}; {name} += {step})"
-        stack.enter_context(self.code.block(head))
+        stack.enter_context(self.code.loop(self.kind, name, first, last, step))
         until = f"{name} + {step}"
         if self.has_remainder(loop, step):
             until = f"{last} - {name} < {step} ? {last} : {until}"
@@ -217,46 +239,30 @@ class ReductionLoops(Accumulators):
         self.bounds = {**bounds, loop: (name, until)}
         stack.callback(close)
 
-    def write_innermost_loop(
-        self,
-        outer: tuple[str, ...],
-        lanes: int,
-        accumulators: dict[int, list[str]],
-        results: Sequence[int],
-        row_caches: dict[int, str],
-    ) -> None:
+    def write_innermost_loop(self, outer: tuple[str, ...], lanes: int, stage: Stage) -> None:
         """Write the innermost loop: vectors or vectorized accesses, then the scalar remainder."""
-        first = self.write_vectorized(("0", 1), outer, accumulators, results, row_caches)
+        first = self.write_vectorized(("0", 1), outer, stage)
         if first is None:
             return
         loop = len(self.nest.reduced) - 1
         _, last = self.span(loop)
         name = self.code.define(self.kind, "k", first)
-        vector_accumulator_count = (
-            max(len(names) - 1 for names in accumulators.values()) if accumulators else 1
-        )
-        emitter, step = ValueEmitter(self.code, lanes), lanes * vector_accumulator_count
-        if vector_accumulator_count > 1:
+        vectors = max((len(names) - 1 for names in stage.accumulators.values()), default=1)
+        emitter, step = ValueEmitter(self.code, lanes), lanes * vectors
+        if vectors > 1:
             with self.code.block(f"for (; {name} + {step} <= {last}; {name} += {step})"):
-                for slot in range(vector_accumulator_count):
+                for slot in range(vectors):
                     at = f"{name} + {slot * lanes}" if slot else name
-                    self.write_body((*outer, at), emitter, accumulators, results, row_caches, slot)
+                    self.write_body((*outer, at), emitter, stage, slot)
         if lanes > 1:
             with self.code.block(f"for (; {name} + {lanes} <= {last}; {name} += {lanes})"):
-                self.write_body((*outer, name), emitter, accumulators, results, row_caches)
+                self.write_body((*outer, name), emitter, stage)
         if self.has_scalar_remainder(lanes):
             with self.code.block(f"for (; {name} < {last}; {name}++)"):
-                self.write_body(
-                    (*outer, name), ValueEmitter(self.code), accumulators, results, row_caches
-                )
+                self.write_body((*outer, name), ValueEmitter(self.code), stage)
 
     def write_vectorized(
-        self,
-        first_and_step: tuple[str, int],
-        outer: tuple[str, ...],
-        accumulators: dict[int, list[str]],
-        results: Sequence[int],
-        row_caches: dict[int, str],
+        self, first_and_step: tuple[str, int], outer: tuple[str, ...], stage: Stage
     ) -> str | None:
         """Write the innermost loop in vectorized accesses.
 
@@ -265,8 +271,7 @@ class ReductionLoops(Accumulators):
         """
         loop = len(self.nest.reduced) - 1
         first, last = self.span(loop)
-        targets = self.targets(list(accumulators), results)
-        access = find_vector_access(self.builder, targets, results, self.uniforms)
+        access = find_vector_access(self.builder, stage.targets, stage.results, self.uniforms)
         if access is None:
             return first
         begin, step = first_and_step
@@ -276,29 +281,23 @@ class ReductionLoops(Accumulators):
         whole = (
             f"{last} / {count}" if loop in self.bounds else str(self.nest.reduced[loop] // count)
         )
-        head = f"for ({self.kind} {name} = {begin}; {name} < {whole}; {name} += {step})"
-        with self.code.block(head), access.elements((*outer, name)) as element:
-            self.write_body(element, ValueEmitter(self.code), accumulators, results, row_caches)
+        loop_of_vectors = self.code.loop(self.kind, name, begin, whole, step)
+        with loop_of_vectors, access.elements((*outer, name)) as element:
+            self.write_body(element, ValueEmitter(self.code), stage)
         return f"{whole} * {count}" if self.has_remainder(loop, count) else None
 
     def write_body(
-        self,
-        indices: tuple[str, ...],
-        emitter: ValueEmitter,
-        accumulators: dict[int, list[str]],
-        results: Sequence[int],
-        row_caches: dict[int, str],
-        slot: int = 0,
+        self, indices: tuple[str, ...], emitter: ValueEmitter, stage: Stage, slot: int = 0
     ) -> None:
         """Write the body of the loops at a point, or a vector of points for accumulator `slot`."""
-        targets = self.targets(list(accumulators), results)
-        names = self.builder.compute([*targets, *row_caches], emitter, indices, self.uniforms)
-        for number, (numbers, *vectors) in accumulators.items():
+        targets = [*stage.targets, *stage.row_caches]
+        names = self.builder.compute(targets, emitter, indices, self.uniforms)
+        for number, (numbers, *vectors) in stage.accumulators.items():
             instruction = self.kernel.instruction(number)
             self.accumulate(
                 instruction, emitter, vectors[slot] if emitter.is_vector else numbers, names
             )
-        for number, row in row_caches.items():
+        for number, row in stage.row_caches.items():
             dtype = self.kernel.values[number].dtype
             if emitter.is_vector:
                 self.code.line(
@@ -306,7 +305,7 @@ class ReductionLoops(Accumulators):
                 )
             else:
                 self.code.line(f"{row}[{indices[-1]}] = {names[number]};")
-        for result in results:
+        for result in stage.results:
             self.builder.store(result, names[self.kernel.outputs[result]], emitter, indices)
 
     def vector_accumulator_count(self, targets: Sequence[int], lanes: int) -> int:

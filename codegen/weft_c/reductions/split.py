@@ -147,10 +147,8 @@ def _is_single_pass(kernel: Kernel) -> bool:
 
 def split_count(nest: LoopNest, processor: Processor) -> int:
     """Return the number of splits of a nest's reductions."""
-    kind, (unreduced, reduced) = (
-        choose_reduction_loops(nest, processor),
-        map(prod, (nest.kept, nest.reduced)),
-    )
+    kind = choose_reduction_loops(nest, processor)
+    unreduced, reduced = map(prod, (nest.kept, nest.reduced))
     splits = _count_splits(kind, nest.kernel, unreduced, reduced, processor)
     return splits if processor.is_serial or splits == 1 else min(splits, nest.reduced[0])
 
@@ -356,11 +354,8 @@ class _SplitReduction:
         `deviation_correction` writes the term added to the accumulator of each split.
         """
         instruction = self.kernel.instruction(number)
-        emitter, dtype, code = (
-            ValueEmitter(builder.code),
-            accumulation_dtype(instruction),
-            builder.code,
-        )
+        code, emitter = builder.code, ValueEmitter(builder.code)
+        dtype = accumulation_dtype(instruction)
         total = code.define(emitter.type(dtype), "total", identity_element(instruction, emitter))
         compensated: CompensatedAccumulator | None = None
         if is_blocked(instruction) or is_compensated(instruction):

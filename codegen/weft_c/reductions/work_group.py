@@ -18,7 +18,7 @@ from weft_c.reductions.combiners import (
     combine,
     is_compensated,
 )
-from weft_c.reductions.loops import ReductionLoops
+from weft_c.reductions.loops import ReductionLoops, Stage
 from weft_c.source.code import Code
 from weft_c.source.values import ValueEmitter, register_type
 
@@ -94,28 +94,16 @@ class WorkGroupReductionLoops(ReductionLoops):
         """Return 1: work items replace the lanes of vectors."""
         return 1
 
-    def write_innermost_loop(
-        self,
-        outer: tuple[str, ...],
-        lanes: int,
-        accumulators: dict[int, list[str]],
-        results: Sequence[int],
-        row_caches: dict[int, str],
-    ) -> None:
+    def write_innermost_loop(self, outer: tuple[str, ...], lanes: int, stage: Stage) -> None:
         """Write a work item's innermost loop: vectorized accesses, then the remainder."""
-        first = self.write_vectorized(
-            (self.member, self.width), outer, accumulators, results, row_caches
-        )
+        first = self.write_vectorized((self.member, self.width), outer, stage)
         if first is None:
             return
         _, last = self.span(len(self.nest.reduced) - 1)
         name = self.code.name("k")
         begin = self.member if first == "0" else f"{first} + {self.member}"
-        head = f"for ({self.kind} {name} = {begin}; {name} < {last}; {name} += {self.width})"
-        with self.code.block(head):
-            self.write_body(
-                (*outer, name), ValueEmitter(self.code), accumulators, results, row_caches
-            )
+        with self.code.loop(self.kind, name, begin, last, self.width):
+            self.write_body((*outer, name), ValueEmitter(self.code), stage)
 
     def accumulator(
         self, instruction: Instruction, names: Sequence[str]

@@ -12,6 +12,7 @@ from weft_c.loops.elementwise import ElementWiseKernel
 from weft_c.loops.parallel import unravel_index, work_group_loop
 from weft_c.loops.vectorized_access import find_vector_access
 from weft_c.reductions.combiners import accumulation_dtype
+from weft_c.reductions.loops import Stage
 from weft_c.reductions.work_group import MIN_COALESCED, WorkGroupReductionLoops, reduce_tree
 from weft_c.source.values import ValueEmitter, register_type
 
@@ -118,36 +119,24 @@ class WorkGroupColumnReductionLoops(WorkGroupReductionLoops):
             self.open_block_loop(stack, loop, accumulators)
             name = self.code.name("k")
             first, last = self.span(loop)
-            step = "1"
+            step = 1
             if loop == self.longest:
                 lane = f"LOCAL_ID / {self.width}"
                 first = lane if first == "0" else f"{first} + {lane}"
-                step = str(self.lanes_of_rows)
-            head = f"for ({self.kind} {name} = {first}; {name} < {last}; {name} += {step})"
-            stack.enter_context(self.code.block(head))
+                step = self.lanes_of_rows
+            stack.enter_context(self.code.loop(self.kind, name, first, last, step))
             names.append(name)
         return tuple(names)
 
-    def write_innermost_loop(
-        self,
-        outer: tuple[str, ...],
-        lanes: int,
-        accumulators: dict[int, list[str]],
-        results: Sequence[int],
-        row_caches: dict[int, str],
-    ) -> None:
+    def write_innermost_loop(self, outer: tuple[str, ...], lanes: int, stage: Stage) -> None:
         """Write the body of the loops at one row."""
-        targets = self.targets(list(accumulators), results)
-        with self.each_column(targets, results, outer) as at:
-            self.write_body(at, ValueEmitter(self.code), accumulators, results, row_caches)
+        with self.each_column(stage.targets, stage.results, outer) as at:
+            self.write_body(at, ValueEmitter(self.code), stage)
 
     def finish_accumulator(self, number: int, names: Sequence[str], lanes: int) -> str:
         """Combine the accumulators of all lanes; all work items get the result."""
-        instruction, code, emitter = (
-            self.kernel.instruction(number),
-            self.code,
-            ValueEmitter(self.code),
-        )
+        instruction = self.kernel.instruction(number)
+        code, emitter = self.code, ValueEmitter(self.code)
         dtype = accumulation_dtype(instruction)
         if self.lanes_of_rows == 1:
             (total,) = self.rounded(names)

@@ -76,6 +76,15 @@ class Code:
         self._depth -= 1
         self.line("}")
 
+    @contextmanager
+    def loop(
+        self, kind: str, name: str, first: object, last: object, step: object = 1
+    ) -> Iterator[None]:
+        """Enclose the lines added in the ``with`` block in a loop from `first` to below `last`."""
+        advance = f"{name}++" if step == 1 else f"{name} += {step}"
+        with self.block(f"for ({kind} {name} = {first}; {name} < {last}; {advance})"):
+            yield
+
     def name(self, hint: str) -> str:
         """Return a new name that begins with `hint`."""
         count = self._counts.get(hint, 0)

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 import weft
 from weft import plugins
@@ -17,7 +16,7 @@ from weft.cli.examination import Tried, loaded, statuses
 from weft.cli.health import SLOW, Health, health
 from weft.cli.models import bench_model, profile_model, show_model
 from weft.cli.run import run_model
-from weft.cli.tables import cells, plain, show, show_json, table
+from weft.cli.tables import plain, show, show_json, show_table
 from weft.plugins.registry import PASSES
 from weft.plugins.status import BackendStatus, Step
 
@@ -61,11 +60,9 @@ def show_backends(as_json: _Json = False) -> None:
     if as_json:
         show_json([_backend_as_json(Tried(status)) for status in found])
         return
-    listed = table("backend", "distribution", "usable", "device, or what is missing")
-    for status in found:
-        row = status.name, status.distribution, _yes_no(status.usable), _device(status)
-        listed.add_row(*cells(*row))
-    show(listed)
+    heads = ("backend", "distribution", "usable", "device, or what is missing")
+    rows = ((each.name, each.distribution, _yes_no(each.usable), _device(each)) for each in found)
+    show_table(heads, rows)
 
 
 @app.command("passes")
@@ -74,17 +71,16 @@ def show_passes(as_json: _Json = False) -> None:
 
     A transform rewrites a graph as a whole, a pattern an op wherever it stands.
     """
-    listed = table("pass", "kind", "distribution", "description")
     rows = []
     for each in loaded([PASSES]):
         description = each.record.reason if each.record.state != "loaded" else each.documentation
-        row = each.record.name, each.kind, each.record.distribution, description
-        rows.append(dict(zip(("name", "kind", "distribution", "description"), row, strict=True)))
-        listed.add_row(*cells(*row[:3], description or "(not documented)"))
+        rows.append((each.record.name, each.kind, each.record.distribution, description))
     if as_json:
-        show_json(rows)
-    else:
-        show(listed)
+        names = ("name", "kind", "distribution", "description")
+        show_json([dict(zip(names, row, strict=True)) for row in rows])
+        return
+    heads = ("pass", "kind", "distribution", "description")
+    show_table(heads, ((*row[:3], row[3] or "(not documented)") for row in rows))
 
 
 @app.command("plugins")
@@ -102,14 +98,12 @@ def show_plugins(
     if as_json:
         show_json([asdict(record) for record in records])
         return
-    listed = table("group", "name", "distribution", "version", "state", "reason")
-    for record in records:
-        origin = (record.distribution, record.version)
-        reason = record.reason
-        if not reason and record.seconds >= SLOW:
-            reason = f"takes {record.seconds:.1f} s to load"
-        listed.add_row(*cells(record.group, record.name, *origin, record.state, reason))
-    show(listed)
+    rows = []
+    for each in records:
+        is_slow = not each.reason and each.seconds >= SLOW
+        reason = f"takes {each.seconds:.1f} s to load" if is_slow else each.reason
+        rows.append((each.group, each.name, each.distribution, each.version, each.state, reason))
+    show_table(("group", "name", "distribution", "version", "state", "reason"), rows)
     for record in records:
         if traceback and record.traceback:
             show(plain(f"\n{record.group} {record.name}\n{record.traceback}"))
@@ -138,10 +132,9 @@ def show_cache(context: typer.Context, as_json: _Json = False) -> None:
         row = {"folder": str(cache.folder), "files": files, "bytes": size}
         show_json({**row, "limit": cache.limit, "in_use": not is_off()})
         return
-    listed = table("folder", "files", "bytes", "at most", "in use")
     in_use = "no, WEFT_CACHE switches it off" if is_off() else "yes"
-    listed.add_row(*cells(str(cache.folder), str(files), str(size), str(cache.limit), in_use))
-    show(listed)
+    heads = ("folder", "files", "bytes", "at most", "in use")
+    show_table(heads, [(cache.folder, files, size, cache.limit, in_use)])
 
 
 @cache_app.command("clear")
@@ -153,33 +146,28 @@ def clear_cache() -> None:
 
 
 def _show_health(found: Health) -> None:
-    versions = table("what", "version")
-    for name, version in found.versions.items():
-        versions.add_row(*cells(name, version))
-    show(versions)
-    show(_backend_table(found.backends))
+    show_table(("what", "version"), found.versions.items())
+    heads = ("backend", "installed", "importable", "device", "usable", "runs", "reason")
+    show_table(heads, map(_backend_row, found.backends))
     if found.unusable:
-        broken = table("plugin that cannot be used", "distribution", "reason")
-        for record in found.unusable:
-            name = f"{record.group}:{record.name}"
-            broken.add_row(*cells(name, record.distribution, record.reason))
-        show(broken)
-    variables = table("variable", "value", "meaning")
-    for name, value, meaning in found.variables:
-        variables.add_row(*cells(name, "(not set)" if value is None else value, meaning))
-    show(variables)
+        rows = (
+            (f"{each.group}:{each.name}", each.distribution, each.reason) for each in found.unusable
+        )
+        show_table(("plugin that cannot be used", "distribution", "reason"), rows)
+    settings = (
+        (name, "(not set)" if value is None else value, meaning)
+        for name, value, meaning in found.variables
+    )
+    show_table(("variable", "value", "meaning"), settings)
     for sentence in (*found.remarks, *found.troubles):
         show(plain(sentence))
 
 
-def _backend_table(backends: list[Tried]) -> Table:
-    listed = table("backend", "installed", "importable", "device", "usable", "runs", "reason")
-    for each in backends:
-        status = each.status
-        steps = (status.installed, status.importable, status.device, status.usable)
-        runs = "-" if each.runs is None else _yes_no(each.runs)
-        listed.add_row(*cells(status.name, *map(_yes_no, steps), runs, _device(status)))
-    return listed
+def _backend_row(tried: Tried) -> tuple[str, ...]:
+    status = tried.status
+    steps = (status.installed, status.importable, status.device, status.usable)
+    runs = "" if tried.runs is None else _yes_no(tried.runs)
+    return (status.name, *map(_yes_no, steps), runs, _device(status))
 
 
 def _device(status: BackendStatus) -> str:

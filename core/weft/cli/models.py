@@ -13,7 +13,7 @@ import typer
 
 from weft.cli.examination import statuses
 from weft.cli.run import LENGTH, computation_of, given_arrays, plan_of, read_graph, reported
-from weft.cli.tables import cells, plain, show, show_json, table
+from weft.cli.tables import plain, show, show_json, show_table
 from weft.ir.op import Op
 from weft.ir.storage import ParameterOp, ReadOp
 from weft.plan.plan import Plan
@@ -61,25 +61,14 @@ def show_model(
         show_json(found)
         return
     for title in ("inputs", "outputs"):
-        listed = table(title, "dtype", "shape")
-        for each in found[title]:
-            listed.add_row(*cells(each["name"], each["dtype"], str(each["shape"])))
-        show(listed)
+        show_table((title, "dtype", "shape"), (each.values() for each in found[title]))
     if graph.lengths:
         chosen = ", ".join(f"{name}={length}" for name, length in graph.lengths.items())
         show(plain(f"Lengths that the file leaves open: {chosen}. --length gives others."))
-    listed = table("op", "count")
-    for name, count in found["ops"].items():
-        listed.add_row(*cells(name, str(count)))
-    show(listed)
-    about = found["parameters"]
-    listed = table("parameters", "bytes")
-    listed.add_row(*cells(str(about["numbers"]), str(about["bytes"])))
-    show(listed)
-    listed = table("backend", "kernels", "memory of a call, bytes")
-    for name, each in found["backends"].items():
-        listed.add_row(*cells(name, str(each["kernels"]), str(each["memory"])))
-    show(listed)
+    show_table(("op", "count"), found["ops"].items())
+    show_table(("parameters", "bytes"), [found["parameters"].values()])
+    heads = ("backend", "kernels", "memory of a call, bytes")
+    show_table(heads, ((name, *each.values()) for name, each in found["backends"].items()))
 
 
 def _usable() -> list[str]:
@@ -138,12 +127,10 @@ def bench_model(
     if kernels is None:
         show_json(found)
         return
-    listed = table("backend", "first call", "median", "fastest", "calls a second", "memory, bytes")
+    heads = ("backend", "first call", "median", "fastest", "calls a second", "memory, bytes")
     times = [f"{found[key] * 1e3:.3f} ms" for key in ("first", "median", "fastest")]
-    listed.add_row(
-        *cells(found["backend"], *times, f"{1 / found['median']:.1f}", str(found["memory"]))
-    )
-    show(listed)
+    rate = f"{1 / found['median']:.1f}"
+    show_table(heads, [(found["backend"], *times, rate, found["memory"])])
     show(kernels)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console
@@ -11,17 +12,14 @@ from rich.table import Table
 from rich.text import Text
 
 
-def table(*columns: str) -> Table:
-    """Return an empty table; what is too long for a column goes on in the next line."""
+def show_table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
+    """Print a table, with a dash for an empty cell; long text is folded within its column."""
     made = Table()
     for column in columns:
         made.add_column(column, overflow="fold")
-    return made
-
-
-def cells(*values: str | None) -> list[Text]:
-    """Return the cells of a row, with a dash for what is not there."""
-    return [plain(value or "-") for value in values]
+    for row in rows:
+        made.add_row(*(plain("-" if value in (None, "") else str(value)) for value in row))
+    show(made)
 
 
 def plain(value: str) -> Text:

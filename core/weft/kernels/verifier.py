@@ -114,10 +114,8 @@ def _problems_of_product(kernel: Kernel, number: int, value: Instruction) -> Ite
         if any(arg in after and kernel.values[arg].places for arg in each.args):
             yield f"an operand of a {type(each.op).__name__} before the product is read after it"
     for index, arg in enumerate(value.args):
-        wanted, found = (
-            operand_indexing_map(value.op, index, value.places),
-            kernel.values[arg].places,
-        )
+        wanted = operand_indexing_map(value.op, index, value.places)
+        found = kernel.values[arg].places
         if found != wanted:
             yield f"value {number}, a contraction, takes value {arg} at {found}, not at {wanted}"
     if kernel.reduced and not isinstance(value.op, MatmulOp):

@@ -496,10 +496,8 @@ def embedding(table: TensorLike, indices: TensorLike, padding_index: int | None 
     result = take(rows, places, 0)
     if padding_index is None:
         return result
-    padding, length = (
-        checked_integer("embedding", "padding_index", padding_index),
-        rows.axes[0].length,
-    )
+    padding = checked_integer("embedding", "padding_index", padding_index)
+    length = rows.axes[0].length
     if not isinstance(length, int) or not -length <= padding < length:
         problem = f"padding_index {padding} is out of range for a table of {length} rows"
         raise AxesError(explain("embedding", problem, (rows,)))

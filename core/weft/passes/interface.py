@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -252,22 +253,15 @@ def run_passes(
     raise failure
 
 
+@dataclass
 class _Run:
     """Some passes on a graph."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        passes: tuple[GraphPass, ...],
-        target: Target,
-        label: str,
-        history: PassHistory | None,
-    ) -> None:
-        self.graph = graph
-        self.passes = passes
-        self.target = target
-        self.label = label
-        self.history = history
+    graph: Graph
+    passes: tuple[GraphPass, ...]
+    target: Target
+    label: str
+    history: PassHistory | None
 
     def at_once(self) -> Graph:
         """Return the graph after all passes, verified once.

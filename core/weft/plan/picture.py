@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.files import replacing
@@ -166,13 +165,8 @@ class _Picture:
 
     def _live(self) -> Iterator[str]:
         """Draw the live bytes over time."""
-        changes = [0] * (len(self.plan.steps) + 2)
-        for buffer in self.plan.buffers:
-            if buffer.kind == ARENA:
-                changes[buffer.first] += buffer.size
-                changes[buffer.last + 1] -= buffer.size
         corners = []
-        for step, live in enumerate(list(accumulate(changes))[: len(self.plan.steps)]):
+        for step, live in enumerate(self.plan.live_bytes):
             y = self._y(live)
             corners += [f"{self._x(step):.1f},{y:.1f}", f"{self._x(step + 1):.1f},{y:.1f}"]
         if corners:

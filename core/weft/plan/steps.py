@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 
 from weft.ir.description import TensorDescription
 from weft.ir.graph import Graph
@@ -86,6 +87,16 @@ class Plan:
     peak_live: int
     peak_as_written: int
     memory_limit: int | None = None
+
+    @property
+    def live_bytes(self) -> list[int]:
+        """For each step, the live bytes of the arena."""
+        changes = [0] * (len(self.steps) + 2)
+        for buffer in self.buffers:
+            if buffer.kind == ARENA:
+                changes[buffer.first] += buffer.size
+                changes[buffer.last + 1] -= buffer.size
+        return list(accumulate(changes[: len(self.steps)]))
 
     def describe(self, op: Op) -> TensorDescription:
         """Return the layout of an op's value."""

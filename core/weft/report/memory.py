@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from itertools import accumulate
 from typing import Any
 
 from weft.ir.op import Op
-from weft.plan.buffers import ARENA, CONSTANT, STATE, Buffer
+from weft.plan.buffers import CONSTANT, STATE, Buffer
 from weft.plan.picture import boxes
 from weft.plan.plan import Plan
 
@@ -55,7 +54,7 @@ def memory_of(
         blocks = sorted(blocks, key=lambda each: -each["bytes"])[:MOST_BLOCKS]
     return {
         "arena": plan.arena_size,
-        "live": _live(plan),
+        "live": plan.live_bytes,
         "most": plan.peak_live,
         "written": plan.peak_as_written,
         "limit": plan.memory_limit,
@@ -69,16 +68,6 @@ def memory_of(
         ],
         "constants": sum(buffer.nbytes for buffer in plan.buffers if buffer.kind == CONSTANT),
     }
-
-
-def _live(plan: Plan) -> list[int]:
-    """Return the live bytes of the arena at each step."""
-    changes = [0] * (len(plan.steps) + 2)
-    for buffer in plan.buffers:
-        if buffer.kind == ARENA:
-            changes[buffer.first] += buffer.size
-            changes[buffer.last + 1] -= buffer.size
-    return list(accumulate(changes[: len(plan.steps)]))
 
 
 def _state(

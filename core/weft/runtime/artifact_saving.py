@@ -18,16 +18,7 @@ from weft.ir import scope
 from weft.ir.graph import Graph
 from weft.ops.control.effects import sequential
 from weft.ranks.sharding import shard_axis
-from weft.runtime.artifact_files import (
-    COMPUTED,
-    CONSTANTS,
-    DOCUMENT,
-    FORMAT,
-    GRAPH,
-    INITIAL,
-    STATES,
-    write_parts,
-)
+from weft.runtime import artifact_files
 from weft.runtime.given_lengths import HOW_TO_GIVE
 from weft.runtime.safetensors_content import content_of
 from weft.support.processor import processor_features
@@ -51,22 +42,22 @@ def save(computation: Computation, path: str | os.PathLike[str], states: bool) -
     with transformer.state_lock:
         computation.prepare()
         graph = computation.graph
-        graphs = {GRAPH: graph, **({} if states else _initial(computation))}
+        graphs = {artifact_files.GRAPH: graph, **({} if states else _initial(computation))}
         listings = Listings(graphs.values())
         texts = {part: listings.text(each) for part, each in graphs.items()}
         read = _require_readable(computation.name, texts, listings)
         parts = {name: text.encode() for name, text in texts.items()}
-        parts[CONSTANTS] = content_of(listings.constants)
+        parts[artifact_files.CONSTANTS] = content_of(listings.constants)
         if states:
             _require_whole(computation.name, graph)
             values = {
                 listings.labels[state]: transformer.get_value(state) for state in graph.states
             }
-            parts[STATES] = content_of(values)
+            parts[artifact_files.STATES] = content_of(values)
         symbols = listings.symbol_names(graph)
         given = computation.arguments.given
         document = {
-            "format": FORMAT,
+            "format": artifact_files.FORMAT,
             **facts(transformer),
             "name": computation.name,
             "options": {
@@ -80,7 +71,7 @@ def save(computation: Computation, path: str | os.PathLike[str], states: bool) -
         for number, program in enumerate(computation.programs.values()):
             parts |= _program_parts(f"programs/{number}", computation, program, read, document)
     whole = json.dumps(document, indent=1).encode()
-    write_parts(path, {DOCUMENT: whole, **parts})
+    artifact_files.write_parts(path, {artifact_files.DOCUMENT: whole, **parts})
 
 
 def _require_whole(name: str, graph: Graph) -> None:
@@ -132,11 +123,11 @@ def _initial(computation: Computation) -> dict[str, Graph]:
     graphs = {}
     if constants:
         values: Any = constants.items()
-        graphs[INITIAL] = Graph(updates=values, name="initial_constants")
+        graphs[artifact_files.INITIAL] = Graph(updates=values, name="initial_constants")
     if rest:
         with scope.saved_user_deps():
             graph = capture([sequential(rest)], (), "initial_computed")
-        graphs[COMPUTED] = _solved(computation, graph)
+        graphs[artifact_files.COMPUTED] = _solved(computation, graph)
     return graphs
 
 
@@ -167,7 +158,7 @@ def _require_readable(name: str, texts: dict[str, str], listings: Listings) -> G
     again = Listings(problems.values())
     if any(again.text(graph) != texts[part] for part, graph in problems.items()):
         raise ArtifactError(f"{name} has an op whose attributes cannot be kept as text")
-    return problems[GRAPH]
+    return problems[artifact_files.GRAPH]
 
 
 def _program_parts(

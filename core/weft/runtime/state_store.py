@@ -147,11 +147,8 @@ class StateStore(BackendInterface):
     @contextmanager
     def memory_restored_on_error(self) -> Iterator[None]:
         """Release the buffers created in the ``with`` block if it raises."""
-        states, buffers, arena = (
-            dict(self.state_tensors),
-            OrderedSet(self.device_buffers),
-            self.arena,
-        )
+        states, arena = dict(self.state_tensors), self.arena
+        buffers = OrderedSet(self.device_buffers)
         try:
             yield
         except BaseException:

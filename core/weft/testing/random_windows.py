@@ -352,7 +352,7 @@ def _folds(pool: Pool) -> None:
     """Add the windows as columns, and the sums of such: functions take them alone."""
     lengths, padding = pool.windows.lengths, tuple(pool.options["padding"])
     sliding = pool.asked._replace(padding=padding)
-    windows = Windows(lengths, sliding, counts_of(lengths, sliding))
+    windows = Windows.over(lengths, sliding)
     seen = columns(windows, pool.array)
     y = weft.unfold(pool.x, **pool.options)
     pool.expect(y, seen, lambda delta: folded(windows, delta, pool.array.shape))
@@ -395,7 +395,7 @@ def pooling(seed: Sequence[int], dtypes: Container[str]) -> Case:
     is_public = min(map(min, asked.padding)) >= 0
     ceil_mode = is_public and kind != "folds" and draw.chance(0.3)
     sliding = reaching_over(lengths, asked) if ceil_mode else asked
-    windows = Windows(lengths, sliding, counts_of(lengths, sliding))
+    windows = Windows.over(lengths, sliding)
     array = draw.numbers((batch, channels, *lengths), dtype)
     layout = draw.one("rows", "rows", *LAYOUTS)
     title = f"{seed}: {kind} {dtype} {array.shape}, {asked}, {ceil_mode=}, {layout}"

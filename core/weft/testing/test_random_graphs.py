@@ -116,10 +116,8 @@ def test_text_parses_back(program: RandomProgram) -> None:
     assert parsed.text(full=True) == text
     states = {state: evaluate(weft.capture([state]))[0][0] for state in graph.states}
     renamed = dict(zip(parsed.states, states.values(), strict=True))
-    (before, _), (after, _) = (
-        evaluate(graph, program.arrays, states),
-        evaluate(parsed, program.arrays, renamed),
-    )
+    before, _ = evaluate(graph, program.arrays, states)
+    after, _ = evaluate(parsed, program.arrays, renamed)
     for one, other in zip(before, after, strict=True):
         assert one.tobytes() == other.tobytes()
 

@@ -44,6 +44,11 @@ class Windows:
         shape = math.prod(self.counts), math.prod(sliding.kernel)
         self.table = np.where(is_inside, found, self.size).reshape(shape)
 
+    @classmethod
+    def over(cls, lengths: Sequence[int], sliding: Sliding) -> Windows:
+        """Return all windows that fit images."""
+        return cls(lengths, sliding, counts_of(lengths, sliding))
+
     @property
     def is_inside(self) -> Array:
         """Whether an element of a window is one of the image."""
@@ -138,9 +143,15 @@ class Pooling:
         """Return the maximum of each window."""
         return self._shaped(self.windows.of(x, -np.inf).max(axis=-1))
 
+    def _is_top(self, x: Array) -> Array:
+        """Return whether an element is one of the maxima of its window, or NaN."""
+        seen = self.windows.of(x, -np.inf)
+        is_top = (seen == seen.max(axis=-1, keepdims=True)) | np.isnan(seen)
+        return is_top & self.windows.is_inside
+
     def index(self, x: Array) -> Array:
         """Return where in the image the first maximum of each window is."""
-        first = self.windows.of(x, -np.inf).argmax(axis=-1)
+        first = self._is_top(x).argmax(axis=-1)
         found = self.windows.table[np.arange(len(self.windows.table)), first]
         return self._shaped(found.astype(np.int64))
 
@@ -153,8 +164,7 @@ class Pooling:
 
     def maximum_adjoint(self, x: Array, delta: Array) -> Array:
         """Return the adjoint, split evenly among the maxima of a window."""
-        seen = self.windows.of(x, -np.inf)
-        is_top = (seen == seen.max(axis=-1, keepdims=True)) & self.windows.is_inside
+        is_top = self._is_top(x)
         shares = is_top / is_top.sum(axis=-1, keepdims=True)
         return self.windows.summed(shares * self._given(delta))
 

@@ -16,19 +16,10 @@ import numpy as np
 
 from weft import plugins
 from weft.errors import ArgumentError, ParseError, WeftError
-from weft.ir import dtypes, lengths, scope
+from weft.ir import dtypes, lengths, scope, storage
 from weft.ir.axes import Axes, Axis, FlattenedAxis, ShardAxis
 from weft.ir.graph import Graph
 from weft.ir.op import Op, op_classes
-from weft.ir.storage import (
-    PERSISTENT,
-    PLACEHOLDER,
-    VARIABLE,
-    AssignableTensorOp,
-    ParameterOp,
-    ReadOp,
-    constant,
-)
 from weft.ir.tensor import TensorOp
 from weft.kernels import Group, Instruction, Kernel, Operand, place
 from weft.kernels.kernel import stage_of
@@ -156,10 +147,10 @@ class _Parser:
     def _state(self, name: str, kind: str, declared: Any) -> None:
         axes, dtype = declared
         _require(str, name)
-        if kind not in (PLACEHOLDER, VARIABLE, PERSISTENT):
+        if kind not in (storage.PLACEHOLDER, storage.VARIABLE, storage.PERSISTENT):
             raise ParseError(f"unknown kind of state {kind!r}")
         if name not in self.states:
-            self.states[name] = AssignableTensorOp(
+            self.states[name] = storage.AssignableTensorOp(
                 kind=kind, target_axes=axes, target_dtype=dtype, value=None, name=name
             )
 
@@ -261,13 +252,13 @@ class _Parser:
     def _operand(self, call: ast.Call, axes: Axes, dtype: Any, operands: dict[Op, Operand]) -> Op:
         values = [self.value(arg) for arg in call.args]
         if not axes and values:
-            op: Op = constant(_unpacked(values[0], axes, dtype), axes, dtype)
+            op: Op = storage.constant(_unpacked(values[0], axes, dtype), axes, dtype)
             operands[op] = Operand(axes, dtype, (), op.const)
             return op
-        source = AssignableTensorOp(
-            kind=PLACEHOLDER, target_axes=axes, target_dtype=dtype, value=None
+        source = storage.AssignableTensorOp(
+            kind=storage.PLACEHOLDER, target_axes=axes, target_dtype=dtype, value=None
         )
-        op = ParameterOp(source=source, target_axes=axes)
+        op = storage.ParameterOp(source=source, target_axes=axes)
         operands[op] = Operand(axes, dtype, tuple(values))
         return op
 
@@ -275,19 +266,19 @@ class _Parser:
         args = [self.value(arg) for arg in call.args]
         if kind == "Parameter":
             _require(str, *args)
-            source = self.states.get(args[0]) or AssignableTensorOp(
+            source = self.states.get(args[0]) or storage.AssignableTensorOp(
                 kind="placeholder", target_axes=axes, target_dtype=dtype, value=None, name=args[0]
             )
-            parameter = ParameterOp(source=source, target_axes=axes)
+            parameter = storage.ParameterOp(source=source, target_axes=axes)
             self.parts["inputs"].append(parameter)
             return parameter
         if kind == "Read":
-            return ReadOp(state=self._stored(args[0]), target_axes=axes)
+            return storage.ReadOp(state=self._stored(args[0]), target_axes=axes)
         if kind == "Constant":
             if args[0] is Ellipsis:
                 raise ParseError("the constant was printed without its values: use text(full=True)")
             array = _unpacked(args[0], axes, dtype)
-            return constant(array, axes, dtype)
+            return storage.constant(array, axes, dtype)
         if kind not in op_classes:
             plugins.load_ops()
         if kind not in op_classes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from weft.ir import scope
@@ -150,15 +151,13 @@ def with_callees_prepared(
     return _Inlining(target.runs_graphs, () if inline_calls else shared, finished).graph(graph)
 
 
+@dataclass
 class _Inlining:
-    def __init__(
-        self, may_stay: bool, shared: Container[Graph], finished: Callable[[Graph], Graph]
-    ) -> None:
-        self.may_stay = may_stay
-        self.shared = shared
-        self.finished = finished
-        self.known: dict[Graph, Graph] = {}
-        self.done: dict[Graph, Graph] = {}
+    may_stay: bool
+    shared: Container[Graph]
+    finished: Callable[[Graph], Graph]
+    known: dict[Graph, Graph] = field(default_factory=dict)
+    done: dict[Graph, Graph] = field(default_factory=dict)
 
     def graph(self, graph: Graph) -> Graph:
         """Return a graph with what is to be replaced in it, and in the graphs that it calls."""

@@ -1,44 +1,7 @@
 """The lowerings, one module for each family of ops."""
 
-from weft_onnx.lowering import (
-    attention,
-    blocked_channels,
-    blocked_weights,
-    contraction,
-    control,
-    convolution,
-    creation,
-    elementwise,
-    encoders,
-    forest,
-    fused,
-    grouped_attention,
-    indexing,
-    learning,
-    movement,
-    normalization,
-    quantization,
-    quantized_ops,
-    recurrent,
-    reduction,
-    regions,
-    relatives,
-    resampling,
-    scores,
-    selection,
-    sequences,
-    signal,
-    skip_normalization,
-    support_vectors,
-    text,
-    training,
-    trees,
-)
+from importlib import import_module
+from pkgutil import iter_modules
 
-__all__ = [
-    "attention", "blocked_channels", "blocked_weights", "contraction", "control", "convolution",
-    "creation", "elementwise", "encoders", "forest", "fused", "grouped_attention", "indexing",
-    "learning", "movement", "normalization", "quantization", "quantized_ops", "recurrent",
-    "reduction", "regions", "relatives", "resampling", "scores", "selection", "sequences",
-    "signal", "skip_normalization", "support_vectors", "text", "training", "trees",
-]  # fmt: skip
+for _found in iter_modules(__path__):
+    import_module(f"{__name__}.{_found.name}")

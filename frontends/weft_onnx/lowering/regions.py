@@ -23,10 +23,8 @@ def roi_align(node: Node) -> Any:
     # Before opset 16 there is no attribute, and no shift.
     aligned = node.choice("coordinate_transformation_mode", ALIGNED, "output_half_pixel")
     is_max = node.choice("mode", {"avg": False, "max": True})
-    bins, ratio = (
-        (node.attr("output_height"), node.attr("output_width")),
-        node.attr("sampling_ratio"),
-    )
+    bins = node.attr("output_height"), node.attr("output_width")
+    ratio = node.attr("sampling_ratio")
     if ratio < 0:
         raise node.error(f"sampling_ratio is {ratio}: it must be 0 or a number of samples")
     scale = node.attr("spatial_scale")

@@ -8,37 +8,29 @@ its first operand, may be computed in that product's prologue.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from weft.ir.op import Op
 from weft.kernels import IndexingMap, operand_indexing_map
+from weft.ops.pointwise import elementwise
 from weft.ops.pointwise.bits import BitwiseOp
 from weft.ops.pointwise.comparison import ComparisonOp, MaximumOp, MinimumOp, WhereOp
-from weft.ops.pointwise.elementwise import (
-    AbsoluteOp,
-    AddOp,
-    CastOp,
-    ElementwiseOp,
-    MultiplyOp,
-    NegativeOp,
-    SquareOp,
-    SubtractOp,
-)
 from weft.ops.shape.movement import BroadcastOp
 from weft_passes.fusion.clusters import Cluster, Clusters
 
 CHEAP = (
-    AbsoluteOp,
-    AddOp,
+    elementwise.AbsoluteOp,
+    elementwise.AddOp,
     BitwiseOp,
-    CastOp,
+    elementwise.CastOp,
     ComparisonOp,
     MaximumOp,
     MinimumOp,
-    MultiplyOp,
-    NegativeOp,
-    SquareOp,
-    SubtractOp,
+    elementwise.MultiplyOp,
+    elementwise.NegativeOp,
+    elementwise.SquareOp,
+    elementwise.SubtractOp,
     WhereOp,
 )
 """The elementwise ops that take less time than to write their result and read it again."""
@@ -64,6 +56,7 @@ class _Reader(NamedTuple):
     places: IndexingMap
 
 
+@dataclass
 class _Outputs:
     """The values that a cluster stores, and their readers.
 
@@ -73,14 +66,11 @@ class _Outputs:
         For each stored op, the clusters that read it; none if it has other readers.
     """
 
-    def __init__(
-        self, clusters: Clusters, cluster: Cluster, pinned: Collection[Op], number: dict[Op, int]
-    ) -> None:
-        self.clusters = clusters
-        self.cluster = cluster
-        self.pinned = pinned
-        self.number = number
-        self.readers: dict[Op, list[_Reader]] = {}
+    clusters: Clusters
+    cluster: Cluster
+    pinned: Collection[Op]
+    number: dict[Op, int]
+    readers: dict[Op, list[_Reader]] = field(default_factory=dict)
 
     def move(self) -> None:
         """Move values to their readers while that saves bytes."""
@@ -141,7 +131,10 @@ class _Outputs:
 
     def can_move(self, op: Op) -> bool:
         """Whether an op could be computed in another cluster of the same domain."""
-        return isinstance(op, ElementwiseOp) and self.cluster.places[op] == self.cluster.whole
+        return (
+            isinstance(op, elementwise.ElementwiseOp)
+            and self.cluster.places[op] == self.cluster.whole
+        )
 
     def choices(self) -> Iterator[tuple[list[Op], list[_Reader]]]:
         """Yield sets of values to move together, with their readers: all for one reader, or one."""

@@ -8,85 +8,15 @@ complete.
 from __future__ import annotations
 
 import inspect
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 import weft
-from weft.testing.table import (
-    activation,
-    arrangement,
-    attention,
-    calls,
-    collectives,
-    complex_numbers,
-    control,
-    convolutions,
-    creation,
-    ctc,
-    cumulative,
-    decompositions,
-    distances,
-    distributions,
-    edges,
-    elementwise,
-    functions,
-    gathering,
-    initializers,
-    linalg,
-    losses,
-    movement,
-    named,
-    normalization,
-    optimizers,
-    pooling,
-    recurrent,
-    reduction,
-    regions,
-    resampling,
-    schedules,
-    sorting,
-    state,
-    storage,
-    windows,
-)
 from weft.testing.table.rows import Refusal, Row
 
-_FAMILIES = (
-    elementwise,
-    edges,
-    functions,
-    complex_numbers,
-    activation,
-    reduction,
-    cumulative,
-    sorting,
-    movement,
-    creation,
-    arrangement,
-    gathering,
-    linalg,
-    decompositions,
-    windows,
-    convolutions,
-    pooling,
-    resampling,
-    regions,
-    normalization,
-    losses,
-    distances,
-    ctc,
-    attention,
-    recurrent,
-    named,
-    distributions,
-    initializers,
-    state,
-    storage,
-    control,
-    calls,
-    collectives,
-    optimizers,
-    schedules,
-)
+_MODULES = [import_module(f"{__name__}.{found.name}") for found in iter_modules(__path__)]
+_FAMILIES = [module for module in _MODULES if hasattr(module, "ROWS")]
 
 TABLE: tuple[Row, ...] = tuple(row for family in _FAMILIES for row in family.ROWS)
 """All rows."""

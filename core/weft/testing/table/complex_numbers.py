@@ -107,57 +107,30 @@ def _row(
     return Row(name, build, domain, _PAIR, FLOATS, expected, case, twice=True, is_generic=False)
 
 
-def _of_one(name: str, function: Function) -> Row:
-    own = getattr(weft, name)
-    return _row(
-        name,
-        lambda x, y: _real(own(weft.complex(x, y))),
-        lambda x, y: _numpy_real(function(x + 1j * y)),
-    )
+def _rows(
+    functions: dict[str, Function],
+    make: Callable[[Any, Any, Function], tuple[Any, ...]],
+    domain: tuple[Operand, ...] = operands("unit", "unit"),
+) -> list[Row]:
+    """Return rows of functions of what `make` makes of two real tensors, in weft and in NumPy."""
 
+    def row(name: str, function: Function) -> Row:
+        own, is_smooth = getattr(weft, name), domain[0].differentiable
+        outer, outer_in_numpy = (_real, _numpy_real) if is_smooth else (lambda z: z, lambda z: z)
+        return Row(
+            name, lambda x, y: outer(own(*make(x, y, weft.complex))), domain, _PAIR, FLOATS,
+            lambda x, y: outer_in_numpy(function(*make(x, y, lambda a, b: a + 1j * b))),
+            "complex", twice=is_smooth, is_generic=False,
+        )  # fmt: skip
 
-def _of_two(name: str, function: Function) -> Row:
-    own = getattr(weft, name)
-    return _row(
-        name,
-        lambda x, y: _real(own(weft.complex(x, y), x * 1j - y)),
-        lambda x, y: _numpy_real(function(x + 1j * y, 1j * x - y)),
-    )
-
-
-def _question(name: str, function: Function) -> Row:
-    own = getattr(weft, name)
-    return Row(
-        name,
-        lambda x, y: own(weft.complex(x, y)),
-        fixed("any", "any"),
-        _PAIR,
-        FLOATS,
-        lambda x, y: function(x + 1j * y),
-        "complex",
-        is_generic=False,
-    )
-
-
-def _comparison(name: str, function: Function) -> Row:
-    own = getattr(weft, name)
-    return Row(
-        name,
-        lambda x, y: own(weft.complex(x, y), weft.complex(x, x)),
-        fixed("index", "index"),
-        _PAIR,
-        FLOATS,
-        lambda x, y: function(x + 1j * y, x + 1j * x),
-        "complex",
-        is_generic=False,
-    )
+    return [row(*pair) for pair in functions.items()]
 
 
 ROWS: tuple[Row, ...] = (
-    *(_of_one(*pair) for pair in _OF_ONE.items()),
-    *(_of_two(*pair) for pair in _OF_TWO.items()),
-    *(_question(*pair) for pair in _QUESTIONS.items()),
-    *(_comparison(*pair) for pair in _COMPARISONS.items()),
+    *_rows(_OF_ONE, lambda x, y, z: (z(x, y),)),
+    *_rows(_OF_TWO, lambda x, y, z: (z(x, y), x * 1j - y)),
+    *_rows(_QUESTIONS, lambda x, y, z: (z(x, y),), fixed("any", "any")),
+    *_rows(_COMPARISONS, lambda x, y, z: (z(x, y), z(x, x)), fixed("index", "index")),
     _row("complex", lambda x, y: _real(weft.complex(x, y) * (2 + 3j)),
          lambda x, y: _numpy_real((x + 1j * y) * (2 + 3j)), case="gradient"),
     _row("where", lambda x, y: _real(weft.where(weft.greater(x, y), weft.complex(x, y), x * 2j)),

@@ -8,49 +8,31 @@ import numpy as np
 
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.nn.spatial.geometry import Sliding
 from weft.testing.table.rows import FLOATS, NUMBERS, C, H, N, Refusal, Row, Shapes, operands
-from weft.testing.table.windows import counts_of, windows_of
+from weft.testing.table.windows import Pairs
+from weft.testing.windows_by_definition import Bilinear, Windows
 
-_Pairs = tuple[tuple[int, int], ...]
 
-
-def _naive(
-    x: Any, w: Any, stride: Any, padding: _Pairs, dilation: Any, groups: int = 1, bias: Any = None
+def _convolution(
+    x: Any, w: Any, stride: Any, padding: Pairs, dilation: Any, groups: int = 1
 ) -> Any:
-    """Compute a convolution element by element."""
-    geometry = (x.shape[2:], w.shape[2:], stride, padding, dilation)
-    result = np.zeros((x.shape[0], w.shape[0], *counts_of(*geometry)), x.dtype)
-    for image, filter_, channel in np.ndindex(x.shape[0], *w.shape[:2]):
-        own = filter_ // (w.shape[0] // groups) * w.shape[1] + channel
-        for window, elements in windows_of(*geometry):
-            for place, element in elements:
-                product = x[image, own][element] * w[filter_, channel][place]
-                result[image, filter_][window] += product
-    return result if bias is None else result + bias.reshape(-1, *[1] * (x.ndim - 2))
+    windows = Windows.over(x.shape[2:], Sliding(w.shape[2:], stride, padding, dilation))
+    return Bilinear(windows, groups).outputs(x, w)
 
 
-def _naive_transpose(
-    x: Any, w: Any, stride: Any, padding: _Pairs, extra: Any, dilation: Any, groups: int = 1
+def _transposed(
+    x: Any, w: Any, stride: Any, padding: Pairs, extra: Any, dilation: Any, groups: int = 1
 ) -> Any:
-    """Compute a transposed convolution element by element, then cut off the padding."""
-    parts = zip(x.shape[2:], w.shape[2:], stride, dilation, extra, strict=True)
-    lengths = [(n - 1) * step + gap * (k - 1) + 1 + more for n, k, step, gap, more in parts]
-    result = np.zeros((x.shape[0], w.shape[1] * groups, *lengths), x.dtype)
-    for image, channel, own in np.ndindex(*x.shape[:2], w.shape[1]):
-        target = channel // (x.shape[1] // groups) * w.shape[1] + own
-        for at in np.ndindex(*x.shape[2:]):
-            for place in np.ndindex(*w.shape[2:]):
-                steps = zip(at, stride, place, dilation, strict=True)
-                element = tuple(i * step + j * gap for i, step, j, gap in steps)
-                result[image, target][element] += x[image, channel][at] * w[channel, own][place]
-    for axis, (before, after) in enumerate(padding, 2):
-        result = np.take(result, range(before, result.shape[axis] - after), axis)
-    return result
+    sliding = Sliding(w.shape[2:], stride, padding, dilation)
+    least = sliding.lengths(x.shape[2:])
+    lengths = [n + more for n, more in zip(least, extra, strict=True)]
+    return Bilinear(Windows(lengths, sliding, x.shape[2:]), groups).images(x, w)
 
 
 _Case = tuple[Shapes, dict[str, Any], tuple[Any, ...]]
 
-_NONE2: _Pairs = ((0, 0), (0, 0))
+_NONE2: Pairs = ((0, 0), (0, 0))
 
 _CONVOLUTIONS: dict[str, _Case] = {
     "plain": ((((2, 2, 3, 4), (3, 2, 2, 2)),), {}, ((1, 1), _NONE2, (1, 1))),
@@ -108,13 +90,13 @@ _TRANSPOSED: dict[str, _Case] = {
 }  # fmt: skip
 
 
-def _row(function: str, name: str, case: _Case, naive: Any) -> Row:
+def _row(function: str, name: str, case: _Case, expected: Any) -> Row:
     shapes, options, geometry = case
     build = getattr(weft, function)
     return Row(
         function, lambda x, w: build(x, w, **options), operands("any", "any"), shapes,
         NUMBERS if name in ("padded", "groups", "points") else FLOATS,
-        lambda x, w: naive(x, w, *geometry), name, twice=True,
+        lambda x, w: expected(x, w, *geometry), name, twice=True,
     )  # fmt: skip
 
 
@@ -123,33 +105,30 @@ def _bias_row(function: str, *shapes: tuple[int, ...]) -> Row:
     ones = ((1,) * rank, ((0, 0),) * rank, (1,) * rank)
     return Row(
         function, lambda x, w, b: build(x, w, bias=b), operands("any", "any", "any"),
-        ((*shapes, shapes[1][:1]),), NUMBERS, lambda x, w, b: _naive(x, w, *ones, bias=b), "bias",
+        ((*shapes, shapes[1][:1]),), NUMBERS,
+        lambda x, w, b: _convolution(x, w, *ones) + b.reshape(-1, *ones[0]), "bias",
     )  # fmt: skip
 
 
-def _transposed_bias(x: Any, w: Any, b: Any) -> Any:
-    plain = _naive_transpose(x, w, (1, 1), _NONE2, (0, 0), (1, 1))
-    return plain + b.reshape(-1, 1, 1)
-
-
 ROWS: tuple[Row, ...] = (
-    *(_row("conv", name, case, _naive) for name, case in _CONVOLUTIONS.items()),
-    *(_row("conv_transpose", name, case, _naive_transpose) for name, case in _TRANSPOSED.items()),
-    _row("conv", "line", _LINE, _naive),
-    _row("conv", "volume", _VOLUME, _naive),
+    *(_row("conv", name, case, _convolution) for name, case in _CONVOLUTIONS.items()),
+    *(_row("conv_transpose", name, case, _transposed) for name, case in _TRANSPOSED.items()),
+    _row("conv", "line", _LINE, _convolution),
+    _row("conv", "volume", _VOLUME, _convolution),
     _bias_row("conv", (1, 2, 2, 3), (2, 2, 2, 2)),
     _bias_row("conv1d", (2, 1, 4), (3, 1, 2)),
     _bias_row("conv2d", (1, 1, 3, 2), (2, 1, 2, 1)),
     _bias_row("conv3d", (1, 1, 2, 2, 1), (2, 1, 2, 1, 1)),
     Row("conv_transpose", lambda x, w, b: weft.conv_transpose(x, w, bias=b),
         operands("any", "any", "any"), (((1, 2, 2, 3), (2, 3, 2, 2), (3,)),), NUMBERS,
-        _transposed_bias, "bias"),
+        lambda x, w, b: _transposed(x, w, (1, 1), _NONE2, (0, 0), (1, 1)) + b.reshape(-1, 1, 1),
+        "bias"),
     Row("conv", lambda x, w: weft.conv(x, w), operands("any", "any"),
         (((0, 2, 3, 3), (3, 2, 2, 2)), ((2, 0, 3, 3), (3, 0, 2, 2)), ((2, 2, 3, 3), (0, 2, 2, 2))),
         NUMBERS, lambda x, w: np.zeros((0, 3, 2, 2)), "empty"),
     Row("conv", lambda x, w: weft.conv(x > 0, w), operands("any", "any"),
         (((2, 2, 4), (3, 2, 2)),), NUMBERS,
-        lambda x, w: _naive((x > 0).astype(w.dtype), w, (1,), ((0, 0),), (1,)), "bool"),
+        lambda x, w: _convolution(x > 0, w, (1,), ((0, 0),), (1,)), "bool"),
 )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.nn.spatial.geometry import Sliding
 from weft.testing.table.rows import (
     FIXED,
     FLOATS,
@@ -23,17 +24,15 @@ from weft.testing.table.rows import (
     W,
     operands,
 )
-from weft.testing.table.windows import Index, counts_of, windows_of
+from weft.testing.table.windows import Geometry, Index, Pairs
+from weft.testing.windows_by_definition import Pooling, Windows, meaning
 
-_Pairs = tuple[tuple[int, int], ...]
-_Geometry = tuple[Index, Index, _Pairs, Index]
+_LINE: Geometry = ((2,), (2,), ((0, 0),), (1,))
+_SQUARE: Geometry = ((2, 2), (2, 2), ((0, 0),) * 2, (1, 1))
+_STEPS: Geometry = ((2, 2), (1, 1), ((0, 0),) * 2, (1, 1))
+_AROUND: Geometry = ((3, 3), (2, 2), ((1, 1),) * 2, (1, 1))
 
-_LINE: _Geometry = ((2,), (2,), ((0, 0),), (1,))
-_SQUARE: _Geometry = ((2, 2), (2, 2), ((0, 0),) * 2, (1, 1))
-_STEPS: _Geometry = ((2, 2), (1, 1), ((0, 0),) * 2, (1, 1))
-_AROUND: _Geometry = ((3, 3), (2, 2), ((1, 1),) * 2, (1, 1))
-
-_POOLS: dict[str, tuple[Shapes, dict[str, Any], _Geometry]] = {
+_POOLS: dict[str, tuple[Shapes, dict[str, Any], Geometry]] = {
     "line": ((((2, 2, 6),), ((1, 1, 2),)), {"kernel": 2}, _LINE),
     "square": ((((2, 1, 4, 5),), ((0, 2, 2, 2),)), {"kernel": 2}, _SQUARE),
     "volume": ((((1, 2, 2, 3, 2),),), {"kernel": (1, 3, 2)},
@@ -53,7 +52,7 @@ _POOLS: dict[str, tuple[Shapes, dict[str, Any], _Geometry]] = {
 }  # fmt: skip
 """By name, shapes, options, and the expanded geometry."""
 
-_CEILED: dict[str, tuple[Shapes, dict[str, Any], _Geometry]] = {
+_CEILED: dict[str, tuple[Shapes, dict[str, Any], Geometry]] = {
     "ceil": ((((1, 2, 5, 4),),), {"kernel": 2, "ceil_mode": True},
              ((2, 2), (2, 2), ((0, 1), (0, 0)), (1, 1))),
     "ceil-padded": ((((1, 1, 6),),), {"kernel": 3, "stride": 2, "padding": 1, "ceil_mode": True},
@@ -68,62 +67,35 @@ _CEILED: dict[str, tuple[Shapes, dict[str, Any], _Geometry]] = {
 """The same with a last window past the end, and the padding that completes it."""
 
 
-def _each(x: Any, geometry: _Geometry, function: Callable[..., Any], dtype: Any = None) -> Any:
-    """Call a function with the elements of each window, along the first axis, and their indices."""
-    counts = counts_of(x.shape[2:], *geometry)
-    result = np.zeros((*x.shape[:2], *counts), dtype or x.dtype)
-    for window, elements in windows_of(x.shape[2:], *geometry):
-        values = np.stack([x[element] for _, element in elements])
-        places = np.array([element[1:] for _, element in elements])
-        result[window] = function(values, places, window[1:])
-    return result
+def _pooling(x: Any, geometry: Geometry) -> Pooling:
+    return Pooling(Windows.over(x.shape[2:], Sliding(*geometry)))
 
 
-def _largest(x: Any, geometry: _Geometry) -> Any:
-    return _each(x, geometry, lambda values, *_: values.max(axis=0))
+def _largest(x: Any, geometry: Geometry) -> Any:
+    return _pooling(x, geometry).maximum(x)
 
 
-def _first(x: Any, geometry: _Geometry) -> Any:
-    def number(values: Any, places: Any, _: Any) -> Any:
-        linear = np.ravel_multi_index(tuple(places.T), x.shape[2:])
-        return linear[np.argmax(values, axis=0)]
-
-    return _each(x, geometry, number, np.int64)
+def _first(x: Any, geometry: Geometry) -> Any:
+    return _pooling(x, geometry).index(x)
 
 
-def _inner_mean(x: Any, geometry: _Geometry) -> Any:
-    return _each(x.astype(np.float64), geometry, lambda values, *_: values.mean(axis=0))
-
-
-def _mean(x: Any, geometry: _Geometry, asked: _Pairs | None = None) -> Any:
+def _mean(x: Any, geometry: Geometry, counted: Pairs | None = None) -> Any:
     """Divide by the number of elements of a window within the user's padding."""
-
-    def mean(values: Any, _: Any, window: Any) -> Any:
-        count = 1
-        along = zip(window, *geometry, x.shape[2:], asked or geometry[2], strict=True)
-        for i, size, step, (before, _), gap, n, (front, back) in along:
-            places = [i * step + j * gap - before for j in range(size)]
-            count *= sum(-front <= place < n + back for place in places)
-        return values.sum(axis=0) / count
-
-    return _each(x.astype(np.float64), geometry, mean)
+    return _pooling(x, geometry).mean(x, geometry[2] if counted is None else counted)
 
 
-def _norm(x: Any, p: float, geometry: _Geometry) -> Any:
-    def norm(values: Any, *_: Any) -> Any:
-        return (np.abs(values) ** p).sum(axis=0) ** (1 / p)
-
-    return _each(x.astype(np.float64), geometry, norm)
+def _norm(x: Any, p: float, geometry: Geometry) -> Any:
+    return _pooling(x, geometry).norm(x, p)
 
 
 def _pool_rows(
-    case: str, shapes: Shapes, options: dict[str, Any], geometry: _Geometry
+    case: str, shapes: Shapes, options: dict[str, Any], geometry: Geometry
 ) -> Iterator[Row]:
     rows: list[tuple[str, str, Any, str, Any]] = [
         ("max_pool", "distinct", lambda x: weft.max_pool(x, **options), case,
          lambda x: _largest(x, geometry)),
         ("avg_pool", "any", lambda x: weft.avg_pool(x, **options, count_include_pad=False),
-         f"{case}-inner", lambda x: _inner_mean(x, geometry)),
+         f"{case}-inner", lambda x: _mean(x, geometry, ((0, 0),) * (x.ndim - 2))),
         ("lp_pool", "nonzero", lambda x: weft.lp_pool(x, 2, **options), case,
          lambda x: _norm(x, 2, geometry)),
     ]  # fmt: skip
@@ -194,28 +166,18 @@ _ROWS = [
 ]  # fmt: skip
 
 
-def _share(x: Any, parts: int) -> Any:
-    """Return the matrix of an adaptive pooling, a row for each window."""
-    rows = np.zeros((parts, x))
-    for i in range(parts):
-        begin, end = i * x // parts, -(-(i + 1) * x // parts)
-        rows[i, begin:end] = 1 / (end - begin)
-    return rows
-
-
 def _filled(x: Any, kernel: Index, stride: Index, lengths: Index) -> Any:
-    result = np.zeros((*x.shape[:2], *lengths), x.dtype)
-    for window in np.ndindex(*x.shape[2:]):
-        for place in np.ndindex(*kernel):
-            at = (i * s + j for i, s, j in zip(window, stride, place, strict=True))
-            result[(..., *at)] = x[(..., *window)]
-    return result
+    sliding = Sliding(kernel, stride, ((0, 0),) * len(kernel), (1,) * len(kernel))
+    windows = Windows(lengths, sliding, x.shape[2:])
+    return windows.summed(
+        np.broadcast_to(x.reshape(*x.shape[:2], -1, 1), (*x.shape[:2], *windows.table.shape))
+    )
 
 
 def _put(x: Any, index: Any, lengths: Index) -> Any:
     result = np.zeros((*x.shape[:2], int(np.prod(lengths))), x.dtype)
-    for at in np.ndindex(*x.shape):
-        result[at[0], at[1], index[at]] = x[at]
+    flat = (*x.shape[:2], -1)
+    np.put_along_axis(result, index.reshape(flat), x.reshape(flat), axis=-1)
     return result.reshape(*x.shape[:2], *lengths)
 
 
@@ -237,10 +199,10 @@ _WHOLE: list[Row] = [
         twice=True),
     Row("adaptive_avg_pool", lambda x: weft.adaptive_avg_pool(x, (3, 2)), operands("any"),
         (((1, 2, 5, 3),), ((0, 2, 2, 2),)), NUMBERS,
-        lambda x: np.einsum("ncij,ai,bj->ncab", x, _share(5, 3), _share(3, 2)), "uneven",
+        lambda x: np.einsum("ncij,ai,bj->ncab", x, meaning(5, 3), meaning(3, 2)), "uneven",
         twice=True),
     Row("adaptive_avg_pool", lambda x: weft.adaptive_avg_pool(x, 3), operands("any"),
-        (((2, 2, 2),),), NUMBERS, lambda x: np.einsum("nci,ai->nca", x, _share(2, 3)), "more"),
+        (((2, 2, 2),),), NUMBERS, lambda x: np.einsum("nci,ai->nca", x, meaning(2, 3)), "more"),
     Row("max_unpool", lambda x: weft.max_unpool(x, _INDEX, (3, 4)), operands("any"),
         (((1, 2, 2, 2),),), NUMBERS, lambda x: _put(x, _INDEX.const, (3, 4)), twice=True),
     Row("max_unpool",

@@ -2,70 +2,30 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 import weft
 from weft.errors import ArgumentError, AxesError
+from weft.nn.spatial.geometry import Sliding
 from weft.testing.table.rows import ALL, FIXED, FLOATS, NUMBERS, C, H, N, Refusal, Row, Shapes, W
+from weft.testing.windows_by_definition import Windows, columns, folded
 
 Index = tuple[int, ...]
-Place = tuple[Any, ...]
-
-
-def windows_of(
-    lengths: Sequence[int],
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[tuple[int, int]],
-    dilation: Sequence[int],
-) -> Iterator[tuple[Place, list[tuple[Place, Place]]]]:
-    """Yield the indices of each window, its taps and its elements, without padding.
-
-    They index the last axes. It is a second implementation, for the expected values of rows.
-    """
-    counts = [
-        (before + n + after - gap * (size - 1) - 1) // step + 1
-        for n, size, step, (before, after), gap in zip(
-            lengths, kernel, stride, padding, dilation, strict=True
-        )
-    ]
-    for window in itertools.product(*map(range, counts)):
-        elements = []
-        for place in itertools.product(*map(range, kernel)):
-            element = tuple(
-                i * step + j * gap - before
-                for i, j, step, gap, (before, _) in zip(
-                    window, place, stride, dilation, padding, strict=True
-                )
-            )
-            if all(0 <= e < n for e, n in zip(element, lengths, strict=True)):
-                elements.append(((..., *place), (..., *element)))
-        yield (..., *window), elements
-
-
-def counts_of(*geometry: Any) -> Index:
-    """Return the numbers of windows along each axis."""
-    *_, ((_, *last), _) = windows_of(*geometry)
-    return tuple(i + 1 for i in last)
+Pairs = tuple[tuple[int, int], ...]
+Geometry = tuple[Index, Index, Pairs, Index]
+"""Kernel, stride, padding and dilation."""
 
 
 def _slide(x: Any, kernel: Index, stride: Index, dilation: Index) -> Any:
-    head = x.ndim - len(kernel)
-    geometry = (x.shape[head:], kernel, stride, ((0, 0),) * len(kernel), dilation)
-    result = np.zeros((*x.shape[:head], *counts_of(*geometry), *kernel), x.dtype)
-    for window, elements in windows_of(*geometry):
-        for place, element in elements:
-            result[(*window, *place[1:])] = x[element]
-    return result
+    extents = [(size - 1) * gap + 1 for size, gap in zip(kernel, dilation, strict=True)]
+    windows = np.lib.stride_tricks.sliding_window_view(x, extents, tuple(range(-len(kernel), 0)))
+    steps: Any = (..., *(slice(None, None, step) for step in (*stride, *dilation)))
+    return windows[steps]
 
 
-_Geometry = tuple[Index, Index, tuple[tuple[int, int], ...], Index]
-
-_GEOMETRIES: dict[str, tuple[Index, dict[str, Any], _Geometry]] = {
+_GEOMETRIES: dict[str, tuple[Index, dict[str, Any], Geometry]] = {
     "vector": ((6,), {"kernel": 3}, ((3,), (1,), ((0, 0),), (1,))),
     "image": ((4, 3), {"kernel": 2}, ((2, 2), (1, 1), ((0, 0),) * 2, (1, 1))),
     "volume": ((2, 3, 2), {"kernel": (1, 2, 2)}, ((1, 2, 2), (1, 1, 1), ((0, 0),) * 3, (1, 1, 1))),
@@ -87,27 +47,18 @@ _GEOMETRIES: dict[str, tuple[Index, dict[str, Any], _Geometry]] = {
 """By name, spatial lengths, the user's geometry, and the expanded geometry."""
 
 
-def _unfold(x: Any, geometry: _Geometry) -> Any:
-    columns = []
-    for _, elements in windows_of(x.shape[2:], *geometry):
-        window = np.zeros((*x.shape[:2], *geometry[0]), x.dtype)
-        for place, element in elements:
-            window[place] = x[element]
-        columns.append(window.reshape(x.shape[0], -1))
-    return np.stack(columns, axis=-1)
+def _unfold(x: Any, geometry: Geometry) -> Any:
+    return columns(Windows.over(x.shape[2:], Sliding(*geometry)), x)
 
 
-def _fold(x: Any, lengths: Index, geometry: _Geometry) -> Any:
-    blocks = x.reshape(x.shape[0], -1, *geometry[0], x.shape[-1])
-    result = np.zeros((*blocks.shape[:2], *lengths), x.dtype)
-    for number, (_, elements) in enumerate(windows_of(lengths, *geometry)):
-        for place, element in elements:
-            result[element] += blocks[(*place, number)]
-    return result
+def _fold(x: Any, lengths: Index, geometry: Geometry) -> Any:
+    windows = Windows.over(lengths, Sliding(*geometry))
+    return folded(windows, x, (len(x), x.shape[1] // windows.table.shape[1], *lengths))
 
 
-def _columns(lengths: Index, geometry: _Geometry, channels: int = 1) -> Index:
-    return channels * int(np.prod(geometry[0])), int(np.prod(counts_of(lengths, *geometry)))
+def _columns(lengths: Index, geometry: Geometry, channels: int = 1) -> Index:
+    places, taps = Windows.over(lengths, Sliding(*geometry)).table.shape
+    return channels * taps, places
 
 
 def _row(function: str, case: str, build: Any, expected: Any, shapes: Shapes, **rest: Any) -> Row:
