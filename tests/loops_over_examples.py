@@ -10,6 +10,7 @@ import numpy as np
 import weft
 from weft.batching import Batched, batched
 from weft.ir.op import Op
+from weft.ir.scope import ROOT
 from weft.ir.storage import AssignOp
 from weft.ir.traversal import dependencies, postorder
 from weft.testing.reference import evaluate
@@ -76,7 +77,8 @@ def require_what_a_loop_gives(
 def is_assigned(results: Sequence[Any], batched_ones: Collection[Any]) -> bool:
     """Whether results need a write whose value depends on what is batched."""
     reached: set[Op] = set(batched_ones)
-    for op in postorder(results, dependencies):
+    written = [op.last_write(ROOT) for op in results if op.is_state]
+    for op in postorder([*results, *(op for op in written if op)], dependencies):
         if not reached.isdisjoint(op.meaning.args):
             if isinstance(op, AssignOp):
                 return True

@@ -193,8 +193,11 @@ class Walk:
         return found if isinstance(found, Batched) else Batched(op, False)
 
     def reach(self, outputs: Iterable[Op]) -> None:
-        """Batch the ops that these depend on."""
-        self.run(postorder(outputs, lambda op: () if op in self.values else dependencies(op)))
+        """Batch the ops that these depend on, and those that write them if they are states."""
+        token, roots = scope.current.get().scope, list(outputs)
+        writes = (op.last_write(token) for op in roots if op.is_state)
+        roots += [op for op in writes if op is not None]
+        self.run(postorder(roots, lambda op: () if op in self.values else dependencies(op)))
 
     def run(self, order: Iterable[Op]) -> None:
         """Batch ops that come in an order with each after what it depends on."""
