@@ -31,7 +31,7 @@ def on_a_batch(
     chosen: Collection[int],
     size: Any = None,
 ) -> Batch:
-    """Batch a program over some of its parameters; the others have the first example's arrays."""
+    """Batch a program over some of its parameters."""
     count = len(examples)
     length = count if size is None else size
     inputs: dict[Any, Any] = {}
@@ -52,10 +52,17 @@ def require_what_a_loop_gives(
     chosen: Collection[int],
     size: Any = None,
 ) -> Batch:
-    """Batch a program and compare its values with those of each example; return it."""
+    """Batch a program and compare its values with those of each example; return it.
+
+    Parameters that are not batched have the arrays of the first example.
+    """
+    examples = [
+        [array if n in chosen else first for n, (first, array) in enumerate(zip(examples[0], each))]
+        for each in examples
+    ]
     batch = on_a_batch(results, placeholders, examples, chosen, size)
     single = weft.capture(results, placeholders)
-    wanted = [evaluate(single, list(example), wide=True)[0] for example in examples]
+    wanted = [evaluate(single, example, wide=True)[0] for example in examples]
     graph = weft.capture([each.op for each in batch.results], batch.placeholders)
     graph.verify()
     if size is not None:
