@@ -35,7 +35,8 @@ def on_a_batch(
     count = len(examples)
     length = count if size is None else size
     inputs: dict[Any, Any] = {}
-    arrays = list(examples[0]) if examples else [np.zeros(x.axes.shape, x.dtype) for x in placeholders]
+    empty = [np.zeros(x.axes.shape, x.dtype) for x in placeholders]
+    arrays = list(examples[0] if examples else empty)
     for number in chosen:
         x = placeholders[number]
         inputs[x] = weft.placeholder((length, *x.axes.lengths), x.dtype)
@@ -57,7 +58,7 @@ def require_what_a_loop_gives(
     Parameters that are not batched have the arrays of the first example.
     """
     examples = [
-        [array if n in chosen else first for n, (first, array) in enumerate(zip(examples[0], each))]
+        [array if n in chosen else examples[0][n] for n, array in enumerate(each)]
         for each in examples
     ]
     batch = on_a_batch(results, placeholders, examples, chosen, size)

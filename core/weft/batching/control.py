@@ -65,6 +65,8 @@ def batched_call(op: CallOp, batch: Batch, *args: TensorOp) -> Results:
 def batched_saved(op: SavedOp, batch: Batch, made: CallOp | LoopOp) -> Batched:
     """Return what the inner op became in the batched graph."""
     walk = walk_of(made.graph)
+    if walk is None:
+        return Batched(SavedOp(made, **op.attributes()), False)
     walk.reach([op.inner])
     inner = walk.value(op.inner)
     return Batched(SavedOp(made, inner=inner.op, turn=op.turn), inner.is_batched)
@@ -157,9 +159,7 @@ def batched_while(op: WhileOp, batch: Batch, *args: TensorOp) -> Results:
     return _results(loop, (True,) * count)
 
 
-def _until_all_are_finished(
-    condition: Graph, body: Graph, going: TensorOp
-) -> tuple[Graph, Graph]:
+def _until_all_are_finished(condition: Graph, body: Graph, going: TensorOp) -> tuple[Graph, Graph]:
     """Return condition and body of a loop that carries, too, which examples still go on."""
     count = len(body.outputs)
     source = placeholder(going.axes, going.dtype, name="going")

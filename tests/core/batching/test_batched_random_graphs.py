@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,12 @@ from loops_over_examples import is_assigned, on_a_batch, require_what_a_loop_giv
 import weft
 from weft.errors import StateError
 from weft.testing.random_graphs import RandomProgram, programs
+
+
+def changed(array: Any, random: np.random.Generator) -> Any:
+    """Return an array with its elements in another order, and changed by a whole number."""
+    order = random.permutation(array.ravel()).reshape(array.shape)
+    return (order + random.integers(-1, 2)).astype(array.dtype)
 
 
 @settings(
@@ -32,14 +40,7 @@ def test_a_random_program_on_a_batch_gives_what_a_loop_gives(
     chosen = sorted(data.draw(st.sets(numbers, min_size=1)))
     random = np.random.default_rng(data.draw(st.integers(0, 2**16)))
     examples = [
-        [
-            (random.permutation(array.ravel()).reshape(array.shape) + random.integers(-1, 2)).astype(
-                array.dtype
-            )
-            if number in chosen
-            else array
-            for number, array in enumerate(program.arrays)
-        ]
+        [changed(array, random) for array in program.arrays]
         for _ in range(data.draw(st.integers(1, 3)))
     ]
     size = weft.symbol("n") if data.draw(st.booleans()) else None

@@ -12,14 +12,14 @@ from loops_over_examples import require_what_a_loop_gives
 import weft
 from weft.batching import Batch, Batched, batched, batching_rule_of, walk
 from weft.errors import (
-    AxesError,
     ArgumentError,
+    AxesError,
     BatchingError,
     CheckFailed,
     IndexOutOfRange,
     StateError,
 )
-from weft.ops.control.graph_ops import CallOp, CondOp, WhileOp
+from weft.ops.control.graph_ops import CallOp, CondOp
 from weft.ops.products.linalg import MatmulOp
 from weft.ops.reductions.probabilities import SoftmaxOp
 from weft.testing.reference import evaluate
@@ -91,7 +91,9 @@ def test_gradients_for_each_example():
 def test_products_with_a_batch_on_one_side_are_one_product(name: str):
     x, w = weft.placeholder((5, 4)), weft.placeholder((4, 6))
     inputs = {x: weft.placeholder((3, 5, 4)), w: weft.placeholder((3, 4, 6))}
-    chosen = inputs if name == "both" else {x if name == "x" else w: inputs[x if name == "x" else w]}
+    chosen = (
+        inputs if name == "both" else {x if name == "x" else w: inputs[x if name == "x" else w]}
+    )
     ((made, _),) = batched([weft.matmul(x, w)], chosen, 3)
     graph = weft.capture([made], [chosen.get(x, x), chosen.get(w, w)])
     (product,) = (op for op in graph.ops if isinstance(op, MatmulOp))
@@ -248,8 +250,8 @@ def test_effects_under_a_batched_condition_are_refused(kind: str):
     with pytest.raises(BatchingError, match="they have effects"):
         batched([y], inputs, 3)
     if kind == "cond":
-        ((made, is_batched),) = batched([y], {x: weft.placeholder((3,))}, 3)
-        assert is_batched
+        (found,) = batched([y], {x: weft.placeholder((3,))}, 3)
+        assert found.is_batched
 
 
 # Effects and states
@@ -271,6 +273,19 @@ def test_an_assertion_is_of_all_examples():
     assert value_of(made, [x, rows], 1.0, np.ones(3)) == 2
     with pytest.raises(CheckFailed, match="too small in 1 of 3 elements"):
         value_of(made, [x, rows], 1.0, np.array([1.0, 0, 1]))
+
+
+def test_a_call_after_an_assertion_of_all_examples_is_not_batched():
+    a, x, y = (weft.placeholder((2,)) for _ in range(3))
+    graph = weft.capture([weft.tanh(a * a)], [a], "layer")
+    (called,) = weft.call(graph, weft.assert_op(x, weft.less(y, 1), "too large"))
+    rows = weft.placeholder((3, 2))
+    found = batched([called, weft.deriv(weft.sum(called), x)], {y: rows}, 3)
+    assert [each.is_batched for each in found] == [False, False]
+    assert value_of(found[1].op, [x, rows], np.zeros(2), np.zeros((3, 2))).tolist() == [0, 0]
+    for each in found:
+        with pytest.raises(CheckFailed, match="too large"):
+            value_of(each.op, [x, rows], np.zeros(2), np.eye(3, 2))
 
 
 def test_an_index_out_of_range_is_not_one_of_the_next_example():
@@ -377,7 +392,8 @@ def _no_rules(monkeypatch: pytest.MonkeyPatch):
 def test_an_op_of_ones_own_gets_a_rule():
     x, rows = weft.placeholder((2,)), weft.placeholder((3, 2))
     y = HalfOp(x)
-    with pytest.raises(BatchingError, match=r"HalfOp: cannot be batched: .*batching_rule_of") as caught:
+    words = r"HalfOp: cannot be batched: .*batching_rule_of"
+    with pytest.raises(BatchingError, match=words) as caught:
         batched([y], {x: rows}, 3)
     assert y.file_info in str(caught.value)
 
