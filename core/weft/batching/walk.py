@@ -224,10 +224,8 @@ class Walk:
             pairs = zip(meaning.args, found, strict=True)
             args: list[Any] = [arg if each is None else each.op for arg, each in pairs]
             with scope.standing_for(op):
-                made = self._batched(meaning, flags, args)
-                self.values[op] = (
-                    made if isinstance(made, Results) else self._checked(meaning, made)
-                )
+                made = self._checked(meaning, self._batched(meaning, flags, args))
+            self.values[op] = made
             if op.has_effect:
                 self.effects[op] = _effects(made, args)
 
@@ -267,10 +265,8 @@ class Walk:
         got: Any = value.op
         if not op.is_tensor:
             return value
-        if not isinstance(got, TensorOp) or (got.axes.lengths, got.dtype) != (
-            axes.lengths,
-            op.dtype,
-        ):
+        wanted = axes.lengths, op.dtype
+        if not isinstance(got, TensorOp) or (got.axes.lengths, got.dtype) != wanted:
             problem = f"its batching rule must return {op.dtype} {axes}, not {got!r}"
             raise BatchingError(op.explain(problem))
         return Batched(_under(got, axes), value.is_batched)
@@ -294,9 +290,11 @@ def _is_batched(value: Batched | Results | None) -> bool:
 
 def _effects(made: Batched | Results, args: Iterable[Op]) -> tuple[Op, ...]:
     """Return the ops with effects between results and operands."""
-    values = made.values if isinstance(made, Results) else (made,)
+    values = (made,) if isinstance(made, Batched) else made.values
+    calls = [made.op] if isinstance(made, Results) and made.op is not None else []
     ends = frozenset(args)
-    found = postorder([each.op for each in values], lambda op: () if op in ends else op.args)
+    roots = [*calls, *(each.op for each in values)]
+    found = postorder(roots, lambda op: () if op in ends else op.args)
     return tuple(op for op in found if op.has_effect and op not in ends)
 
 
