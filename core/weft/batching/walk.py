@@ -8,6 +8,7 @@ op is used as it is. (As `jax.vmap` does; the rules for primitives, the rest dec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -207,27 +208,41 @@ class Walk:
     def run(self, order: Iterable[Op]) -> None:
         """Batch ops that come in an order with each after what it depends on."""
         for op in order:
-            if op not in self.values and any(arg in self.values for arg in op.meaning.args):
+            if op not in self.values and any(each in self.values for each in dependencies(op)):
                 self._visit(op, op.meaning)
 
     def _visit(self, op: Op, meaning: Op) -> None:
         found = [self.values.get(arg) for arg in meaning.args]
-        flags = tuple(map(_is_batched, found))
-        if isinstance(meaning, AssignOp):
-            if any(flags):
-                raise StateError(meaning.explain(_ASSIGNED))
-        elif isinstance(meaning, ResultOp):
+        if isinstance(meaning, ResultOp):
             (results,) = found
             assert isinstance(results, Results)
             self.values[op] = results.values[meaning.index]
-        else:
-            pairs = zip(meaning.args, found, strict=True)
-            args: list[Any] = [arg if each is None else each.op for arg, each in pairs]
-            with scope.standing_for(op):
+            return
+        flags = tuple(map(_is_batched, found))
+        pairs = zip(meaning.args, found, strict=True)
+        args: list[Any] = [arg if each is None else each.op for arg, each in pairs]
+        reads = zip(meaning.args, meaning.reads, strict=True)
+        versions = {
+            state: None if read is None else self.value(read).op
+            for state, read in reads
+            if state.is_state
+        }
+        with scope.replacing(op), scope.pinned(versions):
+            if isinstance(meaning, AssignOp):
+                made: Batched | Results = self._written(meaning, flags, args)
+            else:
                 made = self._checked(meaning, self._batched(meaning, flags, args))
-            self.values[op] = made
-            if op.has_effect:
-                self.effects[op] = _effects(made, args)
+        self.values[op] = made
+        if op.has_effect:
+            self.effects[op] = _effects(made, args)
+
+    def _written(self, op: AssignOp, flags: tuple[bool, ...], args: list[Any]) -> Batched:
+        """Return the write of the same value, which is the last one where the other was."""
+        if any(flags):
+            raise StateError(op.explain(_ASSIGNED))
+        is_last = op.args[0].last_write(scope.current.get().scope) is op
+        with nullcontext() if is_last else scope.saved_user_deps():
+            return Batched(AssignOp(*args), False)
 
     def _batched(self, op: Any, flags: tuple[bool, ...], args: list[Any]) -> Any:
         if not any(flags):

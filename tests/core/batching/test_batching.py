@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -340,6 +341,26 @@ def test_an_assignment_of_a_batched_value_is_refused(output: str):
         with pytest.raises(StateError, match="reduce the value over the batch") as caught:
             batched([result], {x: weft.placeholder((3,))}, 3)
     assert f'File "{__file__}", line' in str(caught.value)
+
+
+@pytest.mark.parametrize("in_scope", [False, True])
+def test_a_write_that_is_the_same_for_all_examples_happens_once(
+    transformer_of: Callable[[str], Any], capsys: pytest.CaptureFixture[str], in_scope: bool
+):
+    a, x, state = weft.placeholder(()), weft.placeholder(()), weft.variable((), initial_value=1)
+    with weft.saved_user_deps():
+        weft.assign(state, weft.print_op(state * 2, "doubled"))
+        graph = weft.capture([a * state], [a])
+    with weft.saved_user_deps() if in_scope else nullcontext():
+        (product,) = weft.call(graph, x)
+        after = x * 0 + state
+    rows = weft.placeholder((3,))
+    found = batched([product, after], {x: rows}, 3)
+    computation = transformer_of("numpy").computation([each.op for each in found], rows)
+    for value in (2, 4):
+        one, other = computation(np.arange(3.0))
+        assert (one.tolist(), other.tolist()) == ([0, value, 2 * value], [value] * 3)
+    assert capsys.readouterr().out == "doubled 2.0\ndoubled 4.0\n"
 
 
 def test_a_state_may_itself_be_batched(transformer_of: Callable[[str], Any]):
