@@ -10,6 +10,7 @@ import numpy as np
 import weft
 from weft.batching import Batched, batched
 from weft.ir.op import Op
+from weft.ir.scope import ROOT
 from weft.ir.storage import AssignOp
 from weft.ir.traversal import dependencies, postorder
 from weft.testing.reference import evaluate
@@ -30,13 +31,12 @@ def on_a_batch(
     chosen: Collection[int],
     size: Any = None,
 ) -> Batch:
-    """Batch a program over some of its parameters; the others have the first example's arrays."""
+    """Batch a program over some of its parameters."""
     count = len(examples)
     length = count if size is None else size
     inputs: dict[Any, Any] = {}
-    arrays = (
-        list(examples[0]) if examples else [np.zeros(x.axes.shape, x.dtype) for x in placeholders]
-    )
+    empty = [np.zeros(x.axes.shape, x.dtype) for x in placeholders]
+    arrays = list(examples[0] if examples else empty)
     for number in chosen:
         x = placeholders[number]
         inputs[x] = weft.placeholder((length, *x.axes.lengths), x.dtype)
@@ -53,10 +53,17 @@ def require_what_a_loop_gives(
     chosen: Collection[int],
     size: Any = None,
 ) -> Batch:
-    """Batch a program and compare its values with those of each example; return it."""
+    """Batch a program and compare its values with those of each example; return it.
+
+    Parameters that are not batched have the arrays of the first example.
+    """
+    examples = [
+        [array if n in chosen else examples[0][n] for n, array in enumerate(each)]
+        for each in examples
+    ]
     batch = on_a_batch(results, placeholders, examples, chosen, size)
     single = weft.capture(results, placeholders)
-    wanted = [evaluate(single, list(example), wide=True)[0] for example in examples]
+    wanted = [evaluate(single, example, wide=True)[0] for example in examples]
     graph = weft.capture([each.op for each in batch.results], batch.placeholders)
     graph.verify()
     if size is not None:
@@ -78,7 +85,8 @@ def require_what_a_loop_gives(
 def is_assigned(results: Sequence[Any], batched_ones: Collection[Any]) -> bool:
     """Whether results need a write whose value depends on what is batched."""
     reached: set[Op] = set(batched_ones)
-    for op in postorder(results, dependencies):
+    written = [op.last_write(ROOT) for op in results if op.is_state]
+    for op in postorder([*results, *(op for op in written if op)], dependencies):
         if not reached.isdisjoint(op.meaning.args):
             if isinstance(op, AssignOp):
                 return True

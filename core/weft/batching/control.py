@@ -67,6 +67,8 @@ def batched_call(op: CallOp, batch: Batch, *args: TensorOp) -> Results:
 def batched_saved(op: SavedOp, batch: Batch, made: CallOp | LoopOp | ScanOp) -> Batched:
     """Return what the inner op became in the batched graph."""
     walk = walk_of(made.graph)
+    if walk is None:
+        return Batched(SavedOp(made, **op.attributes()), False)
     walk.reach([op.inner])
     inner = walk.value(op.inner)
     value = SavedOp(made, inner=inner.op, turn=op.turn)

@@ -61,7 +61,7 @@ def _row_numbers(op: IndexedOp, indices: TensorOp) -> TensorOp:
 
 
 @batching_rule_of(DynamicSliceOp, DynamicUpdateSliceOp)
-def batched_block(op: Any, batch: Batch, *args: TensorOp) -> TensorOp:
+def batched_block(op: Any, batch: Batch, *args: TensorOp) -> Any:
     """Slice the other axes where the starts are the same for all; otherwise gather."""
     count = len(args) - len(op.starts())
     if any(batch.operands[count:]):
@@ -70,14 +70,13 @@ def batched_block(op: Any, batch: Batch, *args: TensorOp) -> TensorOp:
     if "sizes" in fields:
         fields["sizes"] = (batch.size, *op.sizes)
     first = constant(0, dtype=dtypes.int64)
-    made: TensorOp = type(op)(*batch.spread(args)[:count], first, *args[count:], **fields)
-    return made
+    return type(op)(*batch.spread(args)[:count], first, *args[count:], **fields)
 
 
 @batching_rule_of(SearchSortedOp)
 def batched_searchsorted(
     op: SearchSortedOp, batch: Batch, ordered: TensorOp, values: TensorOp
-) -> TensorOp:
+) -> Any:
     """Search all values at once in a vector that is the same for all."""
     if batch.operands[0]:
         return NotImplemented

@@ -31,10 +31,9 @@ def batched_broadcast(op: BroadcastOp, batch: Batch, x: TensorOp) -> TensorOp:
 
 
 @batching_rule_of(SliceOp, UpdateSliceOp)
-def batched_slice(op: Any, batch: Batch, *args: TensorOp) -> TensorOp:
+def batched_slice(op: Any, batch: Batch, *args: TensorOp) -> Any:
     """Slice the other axes."""
-    made: TensorOp = type(op)(*batch.spread(args), bounds=((0, batch.size, 1), *op.bounds))
-    return made
+    return type(op)(*batch.spread(args), bounds=((0, batch.size, 1), *op.bounds))
 
 
 @batching_rule_of(PadOp)

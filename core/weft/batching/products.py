@@ -49,12 +49,11 @@ def batched_dot(op: DotOp, batch: Batch, x: TensorOp, y: TensorOp) -> TensorOp:
 
 
 @batching_rule_of(SolveOp, TriangularSolveOp)
-def batched_solve(op: Any, batch: Batch, a: TensorOp, b: TensorOp) -> TensorOp:
+def batched_solve(op: Any, batch: Batch, a: TensorOp, b: TensorOp) -> Any:
     """Solve for all right-hand sides at once where the matrices are the same for all."""
     fields = op.attributes()
     if batch.operands[0]:
-        made: TensorOp = type(op)(*batch.spread((a, b)), **fields)
-        return made
+        return type(op)(*batch.spread((a, b)), **fields)
     *outer, rows, columns = op.axes.lengths
     sides = cast_axes(moved(b, 0, op.rank - 1), (*outer, rows, batch.size * columns))
     solved = type(op)(a, sides, **fields)

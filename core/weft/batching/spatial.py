@@ -57,7 +57,7 @@ def batched_images(op: TensorOp, batch: Batch, *args: TensorOp) -> TensorOp:
 @batching_rule_of(BilinearConvolutionOp)
 def batched_convolution(
     op: BilinearConvolutionOp, batch: Batch, first: TensorOp, second: TensorOp
-) -> TensorOp:
+) -> Any:
     """Take images together where the filters are the same for all, filters where the images are.
 
     Otherwise each example becomes groups of channels.
@@ -90,7 +90,7 @@ def batched_fold(op: FoldOp, batch: Batch, x: TensorOp) -> TensorOp:
 
 
 @batching_rule_of(RecurrentOp)
-def batched_recurrence(op: RecurrentOp, batch: Batch, *args: TensorOp) -> TensorOp:
+def batched_recurrence(op: RecurrentOp, batch: Batch, *args: TensorOp) -> Any:
     """Run the sequences of all examples together, if the weights are the same for all."""
     if any(batch.operands[2:]):
         return NotImplemented

@@ -8,7 +8,8 @@ op is used as it is. (As `jax.vmap` does; the rules for primitives, the rest dec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from weft.errors import ArgumentError, AxesError, BatchingError, StateError
@@ -17,7 +18,7 @@ from weft.ir.axes import Axes, Axis, make_axes, make_axis
 from weft.ir.graph import Graph
 from weft.ir.lengths import Size
 from weft.ir.op import Op
-from weft.ir.results import ResultOp, TupleOp
+from weft.ir.results import ResultOp, TupleOp, results_of
 from weft.ir.storage import AssignOp, ParameterOp, placeholder
 from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ir.traversal import dependencies, operands, postorder
@@ -66,10 +67,14 @@ class Batch:
     size: Size
     name: str
     operands: tuple[bool, ...] = ()
+    _made: dict[int, tuple[Axes, Axes]] = field(default_factory=dict, compare=False, repr=False)
 
     def before(self, axes: Axes) -> Axes:
         """Return the axes with the batch axis in front."""
-        return Axes((Axis(self.size, self.name if axes.is_named else None), *axes))
+        if id(axes) not in self._made:
+            axis = Axis(self.size, self.name if axes.is_named else None)
+            self._made[id(axes)] = axes, Axes((axis, *axes))
+        return self._made[id(axes)][1]
 
     def spread(self, args: Iterable[TensorOp]) -> list[TensorOp]:
         """Return the operands, all of them with the batch axis."""
@@ -82,7 +87,7 @@ class Batch:
 
     def of(self, operands: tuple[bool, ...]) -> Batch:
         """Return the same axis, for other operands."""
-        return Batch(self.size, self.name, operands)
+        return Batch(self.size, self.name, operands, self._made)
 
 
 def moved(x: TensorOp, source: int, goal: int) -> TensorOp:
@@ -185,7 +190,7 @@ class Walk:
                     f"{op.axes}: it needs a batch axis of length {self.batch.size} in front"
                 )
             )
-        self.values[op] = Batched(self._under(value, op.axes), True)
+        self.values[op] = Batched(_under(value, self.batch.before(op.axes)), True)
 
     def value(self, op: Op) -> Batched:
         """Return what an op became."""
@@ -193,37 +198,58 @@ class Walk:
         return found if isinstance(found, Batched) else Batched(op, False)
 
     def reach(self, outputs: Iterable[Op]) -> None:
-        """Batch the ops that these depend on."""
-        self.run(postorder(outputs, lambda op: () if op in self.values else dependencies(op)))
+        """Batch the ops that these depend on, and those that write them if they are states."""
+        token, roots = scope.current.get().scope, list(outputs)
+        states: Iterable[Any] = (op for op in roots if op.is_state)
+        writes = [state.last_write(token) for state in states]
+        roots += [op for op in writes if op is not None]
+        self.run(postorder(roots, lambda op: () if op in self.values else dependencies(op)))
 
     def run(self, order: Iterable[Op]) -> None:
         """Batch ops that come in an order with each after what it depends on."""
         for op in order:
-            if op not in self.values and any(arg in self.values for arg in op.meaning.args):
+            if op not in self.values and any(each in self.values for each in dependencies(op)):
                 self._visit(op, op.meaning)
 
     def _visit(self, op: Op, meaning: Op) -> None:
         found = [self.values.get(arg) for arg in meaning.args]
-        flags = tuple(_is_batched(each) for each in found)
-        if isinstance(meaning, AssignOp):
-            if any(flags):
-                raise StateError(meaning.explain(_ASSIGNED))
-            return
         if isinstance(meaning, ResultOp):
-            (made,) = found
-            assert isinstance(made, Results)
-            self.values[op] = made.values[meaning.index]
+            (results,) = found
+            assert isinstance(results, Results)
+            self.values[op] = results.values[meaning.index]
             return
-        args = [arg if each is None else each.op for arg, each in zip(meaning.args, found)]
-        with scope.standing_for(op):
-            made = self._batched(meaning, flags, args)
-            self.values[op] = made if isinstance(made, Results) else self._checked(meaning, made)
+        flags = tuple(map(_is_batched, found))
+        pairs = zip(meaning.args, found, strict=True)
+        args: list[Any] = [arg if each is None else each.op for arg, each in pairs]
+        reads = zip(meaning.args, meaning.reads, strict=True)
+        versions = {
+            state: None if read is None else self.value(read).op
+            for state, read in reads
+            if state.is_state
+        }
+        with scope.replacing(op), scope.pinned(versions):
+            if isinstance(meaning, AssignOp):
+                made: Batched | Results = self._written(meaning, flags, args)
+            else:
+                made = self._checked(meaning, self._batched(meaning, flags, args))
+        self.values[op] = made
         if op.has_effect:
-            self.effects[op] = _effects(self.values[op], args)
+            self.effects[op] = _effects(made, args)
+
+    def _written(self, op: AssignOp, flags: tuple[bool, ...], args: list[Any]) -> Batched:
+        """Return the write of the same value, which is the last one where the other was."""
+        if any(flags):
+            raise StateError(op.explain(_ASSIGNED))
+        is_last = op.args[0].last_write(scope.current.get().scope) is op
+        with nullcontext() if is_last else scope.saved_user_deps():
+            return Batched(AssignOp(*args), False)
 
     def _batched(self, op: Any, flags: tuple[bool, ...], args: list[Any]) -> Any:
-        if not any(flags) and not isinstance(op, TupleOp):
-            return Batched(type(op)(*args, **op.attributes()), False)
+        if not any(flags):
+            same = type(op)(*args, **op.attributes())
+            several = results_of(same) if isinstance(same, TupleOp) else ()
+            values = tuple(Batched(each, False) for each in several)
+            return Results(same, values) if isinstance(same, TupleOp) else Batched(same, False)
         rule = rule_of(type(op))
         made = NotImplemented if rule is None else rule(op, self.batch.of(flags), *args)
         if made is not NotImplemented:
@@ -246,23 +272,24 @@ class Walk:
         self.run(order)
         return self.value(op)
 
-    def _checked(self, op: Op, made: Any) -> Batched:
+    def _checked(self, op: Op, made: Any) -> Batched | Results:
+        if isinstance(made, Results):
+            return made
         value = made if isinstance(made, Batched) else Batched(made, True)
         axes = self.batch.before(op.axes) if value.is_batched else op.axes
-        got = value.op
-        if not isinstance(got, Op) or (got.axes.lengths, got.dtype) != (
-            axes.lengths if op.is_tensor else (),
-            op.dtype,
-        ):
-            raise BatchingError(
-                op.explain(f"its batching rule must return {op.dtype} {axes}, not {got!r}")
-            )
-        return Batched(self._under(got, op.axes), True) if value.is_batched else value
+        got: Any = value.op
+        if not op.is_tensor:
+            return value
+        wanted = axes.lengths, op.dtype
+        if not isinstance(got, TensorOp) or (got.axes.lengths, got.dtype) != wanted:
+            problem = f"its batching rule must return {op.dtype} {axes}, not {got!r}"
+            raise BatchingError(op.explain(problem))
+        return Batched(_under(got, axes), value.is_batched)
 
-    def _under(self, x: TensorOp, axes: Axes) -> TensorOp:
-        """Return a batched tensor with the axes that it has as one."""
-        target = self.batch.before(axes)
-        return x if x.axes == target else ReshapeOp(x, target_axes=target)
+
+def _under(x: TensorOp, axes: Axes) -> TensorOp:
+    """Return a tensor with axes of the same lengths, and maybe other names."""
+    return x if x.axes == axes else ReshapeOp(x, target_axes=axes)
 
 
 _ASSIGNED = (
@@ -278,9 +305,11 @@ def _is_batched(value: Batched | Results | None) -> bool:
 
 def _effects(made: Batched | Results, args: Iterable[Op]) -> tuple[Op, ...]:
     """Return the ops with effects between results and operands."""
-    values = made.values if isinstance(made, Results) else (made,)
+    values = (made,) if isinstance(made, Batched) else made.values
+    calls = [made.op] if isinstance(made, Results) and made.op is not None else []
     ends = frozenset(args)
-    found = postorder([each.op for each in values], lambda op: () if op in ends else op.args)
+    roots = [*calls, *(each.op for each in values)]
+    found = postorder(roots, lambda op: () if op in ends else op.args)
     return tuple(op for op in found if op.has_effect and op not in ends)
 
 
@@ -341,14 +370,21 @@ def batched_graph(graph: Graph, batch: Batch, wanted: tuple[bool, ...] = ()) -> 
 
     `wanted` says which outputs are to be batched even if they depend on no batched input.
     """
-    key = BatchedGraph, batch, wanted
-    return graph.memo_nested(key, lambda: BatchedGraph(graph, batch, wanted))
+    axis = Batch(batch.size, batch.name if _has_names(graph) else "", batch.operands)
+    return graph.memo_nested(
+        (BatchedGraph, axis, wanted), lambda: BatchedGraph(graph, axis, wanted)
+    )
 
 
-def walk_of(graph: Graph) -> Walk:
-    """Return the walk that made a batched graph."""
+def _has_names(graph: Graph) -> bool:
+    """Whether a graph, or one that it calls, has named axes."""
 
-    def unknown() -> Walk:
-        raise AssertionError(f"{graph} is no batched graph")
+    def found() -> bool:
+        return any(op.axes.is_named for op in graph.ops) or any(map(_has_names, graph.called))
 
-    return graph.memo(walk_of, unknown)
+    return graph.memo_nested(_has_names, found)
+
+
+def walk_of(graph: Graph) -> Walk | None:
+    """Return the walk that made a batched graph, or None for another graph."""
+    return graph.memo(walk_of, lambda: None)

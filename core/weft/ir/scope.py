@@ -137,13 +137,9 @@ def pinned(versions: Mapping[Any, Op | None]) -> _Entered:
 
 def adjoints_of(op: Op) -> _Entered:
     """Give ops built inside the location of `op`, and the versions of state that it read."""
-    versions = _read_by(op)
-    return _changed(location=op.location, **({"pinned": versions} if versions else {}))
-
-
-def _read_by(op: Op) -> dict[Op, Op | None]:
     reads = zip(op.meaning.args, op.meaning.reads, strict=True)
-    return {arg: read for arg, read in reads if arg.is_state}
+    versions = {arg: read for arg, read in reads if arg.is_state}
+    return _changed(location=op.location, **({"pinned": versions} if versions else {}))
 
 
 def located(location: Location) -> _Entered:
@@ -155,14 +151,6 @@ def replacing(op: Op) -> _Entered:
     """Give ops built inside the location, order and metadata of the op that they stand for."""
     entered = Replacements()
     entered.turn_to(op)
-    return entered
-
-
-def standing_for(op: Op) -> _Entered:
-    """Like `replacing`, and ops built inside read the versions of state that `op` read."""
-    entered, versions = replacing(op), _read_by(op)
-    if versions:
-        entered.context.pinned = versions
     return entered
 
 
