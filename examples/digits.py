@@ -97,7 +97,7 @@ def perceptron(weights: dict[str, Array], activation: Activation) -> Model:
 
     loss = weft.mean(weft.cross_entropy_multi(chances, weft.one_hot(labels, DIGIT)), N)
     predicted = weft.argmax(chances, DIGIT)
-    accuracy = weft.mean(weft.equal(predicted, labels), N)
+    accuracy = weft.mean(predicted == labels, N)
     results = {"loss": loss, "accuracy": accuracy, "predicted": predicted}
     return Model((images, labels), variables, loss, results)
 

@@ -133,7 +133,8 @@ class _Specializer:
             try:
                 outputs = self.model.build(values)
             except UndeterminedGraph as error:
-                needed = [name for name, op in inputs.items() if op in error.inputs]
+                undetermined = set(error.inputs)
+                needed = [name for name, op in inputs.items() if op in undetermined]
                 for name in needed:
                     values[name] = self._fixed(name, inputs.pop(name), error)
                 if not needed:

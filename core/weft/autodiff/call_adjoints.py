@@ -56,8 +56,9 @@ def _adjoints(
     adjoints = _adjoints_by_op(graph, delta)
     info = _called_gradient_graph(graph, adjoints, recompute)
     provided = info.provided
+    taken = set(provided)
     for each in adjoints:
-        if each not in provided:
+        if each not in taken:
             return [Missing(op, (op,), _refusal(graph, each))] * len(graph.inputs)
     rest = dict(adjoints)
     seeds = [rest.pop(each) if each in rest else zeros_like(each) for each in provided]
@@ -72,9 +73,10 @@ def _adjoints(
 
 def _refusal(graph: Graph, op: Op) -> str:
     """Return the error text for an adjoint that a given gradient graph does not take."""
+    number = next(number for number, each in enumerate(graph.outputs) if each is op)
     return (
         f"is a call of {graph.name}, whose gradient graph in called_graphs_grad_info takes no "
-        f"gradient of output {graph.outputs.index(op)}, {op}, but there is one: differentiate "
+        f"gradient of output {number}, {op}, but there is one: differentiate "
         f"{graph.name} with it in grads_provided, or leave it out of called_graphs_grad_info"
     )
 
@@ -96,13 +98,14 @@ def _zero_or_missing(op: Op, info: GradientGraph, parameter: Any) -> Missing | N
 
 def _values(op: LoopOp, inside: Sequence[TensorOp], turn: int) -> list[TensorOp]:
     """Return the values of a graph's ops in one iteration of a loop."""
-    return [_value(op, inner, turn) for inner in inside]
+    places = {each: index for index, each in enumerate(op.graph.inputs)}
+    return [_value(op, inner, turn, places) for inner in inside]
 
 
-def _value(op: LoopOp, inner: TensorOp, turn: int) -> TensorOp:
+def _value(op: LoopOp, inner: TensorOp, turn: int, places: Mapping[Any, int]) -> TensorOp:
     graph = op.graph
-    while inner in graph.inputs:
-        index = graph.inputs.index(inner)
+    while inner in places:
+        index = places[inner]
         if turn == 0 or index >= len(graph.outputs):
             operand: TensorOp = op.args[index]
             return operand

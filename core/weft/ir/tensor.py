@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from numbers import Number
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from numpy.typing import ArrayLike
@@ -138,6 +139,15 @@ class TensorOp(Op):
     def __abs__(self) -> TensorOp:
         return operators["absolute"](self)
 
+    def __eq__(self, other: object) -> Any:
+        return operators["equal"](self, other) if _is_operand(other) else NotImplemented
+
+    def __ne__(self, other: object) -> Any:
+        return operators["not_equal"](self, other) if _is_operand(other) else NotImplemented
+
+    # By identity: a dictionary finds an op by `is`, before it would ask for `==`.
+    __hash__ = Op.__hash__
+
     def __lt__(self, other: TensorLike) -> TensorOp:
         return operators["less"](self, other)
 
@@ -194,7 +204,11 @@ class TensorOp(Op):
 
     def __bool__(self) -> bool:
         raise DTypeError(
-            self.explain("a tensor op has no truth value before it is computed: use where()")
+            self.explain(
+                "a tensor op has no truth value before it is computed: to choose by it use "
+                "where() or cond(); == compares elements, so ask by `is` whether two names have "
+                "the same op, and look ops up in a set or dict, not in a list"
+            )
         )
 
     def __len__(self) -> int:
@@ -223,6 +237,13 @@ class TensorOp(Op):
 
 TensorLike = TensorOp | ArrayLike
 """A tensor, or what `as_op` makes a constant of: a number, an array or nested lists."""
+
+
+def _is_operand(other: object) -> bool:
+    """Whether `==` compares elements with it: tensors, numbers, arrays and lists of them."""
+    if isinstance(other, TensorOp | Number) or type(other) in (list, tuple):
+        return True
+    return hasattr(other, "__array__")
 
 
 class CompositeOp(TensorOp):

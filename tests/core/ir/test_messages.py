@@ -225,14 +225,6 @@ def test_operators_of_bool(transformer: weft.Transformer):
     assert [each.tolist() for each in got] == [each.tolist() for each in wanted]
 
 
-def test_ops_are_compared_by_identity():
-    a, b = x(2), x(2)
-    assert a == a
-    assert a != b
-    assert b in [a, 2, "text", b]
-    assert {a: 1, b: 2}[b] == 2
-
-
 def test_an_array_of_one_index_is_an_index():
     assert x(4, 3)[np.array(1)].axes == weft.make_axes((3,))
 

@@ -266,8 +266,8 @@ def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> TensorOp:
     """Return x where the condition is true and y elsewhere; numbers other than 0 are true."""
     if isinstance(condition, bool):
         raise ArgumentError(
-            f"where: the condition is the Python value {condition}, not a tensor: == and != "
-            "compare ops by identity, use weft.equal(x, y) or weft.not_equal(x, y)"
+            f"where: the condition is the Python value {condition}, not a tensor: choose by "
+            "Python's if, or compare a tensor, as in x == y"
         )
     test = _as_bool(condition)
     x, y = align(WhereOp, x, y)
@@ -276,6 +276,6 @@ def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> TensorOp:
 
 
 _functions: tuple[Callable[..., TensorOp], ...] = (
-    equal, greater, greater_equal, less, less_equal, where
+    equal, not_equal, greater, greater_equal, less, less_equal, where
 )  # fmt: skip
 operators.update({function.__name__: function for function in _functions})
