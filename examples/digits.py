@@ -111,7 +111,7 @@ def descent(loss: weft.TensorOp, learning_rate: float, momentum: float) -> weft.
         writes = []
         for variable in loss.variables():
             gradient = weft.deriv(loss, variable)
-            velocity = weft.persistent_tensor(variable.axes)
+            velocity = weft.persistent_tensor(variable.axes, initial_value=0)
             writes.append(weft.assign(velocity, momentum * velocity - learning_rate * gradient))
             writes.append(weft.assign(variable, variable + velocity))
         return weft.doall(writes)

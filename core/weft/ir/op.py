@@ -341,7 +341,7 @@ class Op:
     @property
     def filename(self) -> str:
         """The file in which the user wrote the op."""
-        return self.location[0]
+        return source.shown(self.location[0])
 
     @property
     def lineno(self) -> int:

@@ -72,7 +72,7 @@ def carrying(lifted: LiftedGraph, count: int) -> tuple[Graph, tuple[Any, ...]]:
     graph, writes = lifted.graph, lifted.writes
     given = len(graph.inputs) - len(lifted.reads)
     parameter = dict(zip(lifted.reads, graph.inputs[given:], strict=True))
-    rest = [state for state in lifted.reads if state not in writes]
+    rest = [state for state in lifted.reads if state not in set(writes)]
     inputs = [
         *graph.inputs[:count],
         *(parameter[state] for state in writes),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from numbers import Number
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike
 from weft.errors import DTypeError
 from weft.ir import upcalls
 from weft.ir.op import Op
+from weft.support.spelling import FUNCTIONS, UnknownAttribute, did_you_mean
 
 operators: dict[str, Callable[..., TensorOp]] = {}
 """The functions behind Python's operators; the modules of `weft.ops` fill it."""
@@ -78,9 +80,8 @@ class TensorOp(Op):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            function = getattr(sys.modules["weft"], name, None)
-            hint = f": use weft.{name}(x)" if callable(function) else ""
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
+            problem = f"{type(self).__name__} has no attribute {name!r}"
+            raise UnknownAttribute(problem, partial(_function_for, name))
 
     def __add__(self, other: TensorLike) -> TensorOp:
         return operators["add"](self, other)
@@ -237,6 +238,13 @@ class TensorOp(Op):
 
 TensorLike = TensorOp | ArrayLike
 """A tensor, or what `as_op` makes a constant of: a number, an array or nested lists."""
+
+
+def _function_for(name: str) -> str:
+    """Return which function of weft to use in the place of an attribute that ops do not have."""
+    functions: list[str] = sys.modules["weft"].__all__
+    known = name if name in functions else FUNCTIONS.get(name, "")
+    return f": use weft.{known}(x)" if known else f".{did_you_mean(name, functions)}"
 
 
 def _is_operand(other: object) -> bool:

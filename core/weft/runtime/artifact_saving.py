@@ -59,8 +59,9 @@ def save(computation: Computation, path: str | os.PathLike[str], states: bool) -
         parts[CONSTANTS] = content_of(listings.constants)
         if states:
             _require_whole(computation.name, graph)
+            transformer.require_values(computation.name, graph)
             values = {
-                listings.labels[state]: transformer.get_value(state) for state in graph.states
+                listings.labels[state]: transformer.memory_of(state) for state in graph.states
             }
             parts[STATES] = content_of(values)
         symbols = listings.symbol_names(graph)

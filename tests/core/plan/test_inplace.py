@@ -40,7 +40,7 @@ class Parts:
     """A state, and what the cases do with it."""
 
     def __init__(self) -> None:
-        self.state = weft.persistent_tensor((ROWS, COLUMNS))
+        self.state = weft.persistent_tensor((ROWS, COLUMNS), initial_value=0)
         self.row = weft.placeholder((1, COLUMNS))
         self.at = weft.placeholder((), dtype="int64")
         self.parameters = self.row, self.at
