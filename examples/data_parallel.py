@@ -117,7 +117,7 @@ TASKS: dict[Model, Callable[[int], Task]] = {
 
 def training(task: Task, backend: str | None, learning_rate: float, sharded: bool) -> Training:
     """Return a step that every rank takes with a share of the batch, and the count of steps."""
-    taken = weft.persistent_tensor((), "int64", name="steps")
+    taken = weft.persistent_tensor((), "int64", initial_value=0, name="steps")
     with weft.saved_user_deps():
         gradients, variables = weft.data_parallel(task.loss, sharded=sharded)
         update = weft.adam(gradients, variables, learning_rate=learning_rate)

@@ -97,7 +97,7 @@ def perceptron(weights: dict[str, Array], activation: Activation) -> Model:
 
     loss = weft.mean(weft.cross_entropy_multi(chances, weft.one_hot(labels, DIGIT)), N)
     predicted = weft.argmax(chances, DIGIT)
-    accuracy = weft.mean(weft.equal(predicted, labels), N)
+    accuracy = weft.mean(predicted == labels, N)
     results = {"loss": loss, "accuracy": accuracy, "predicted": predicted}
     return Model((images, labels), variables, loss, results)
 
@@ -111,7 +111,7 @@ def descent(loss: weft.TensorOp, learning_rate: float, momentum: float) -> weft.
         writes = []
         for variable in loss.variables():
             gradient = weft.deriv(loss, variable)
-            velocity = weft.persistent_tensor(variable.axes)
+            velocity = weft.persistent_tensor(variable.axes, initial_value=0)
             writes.append(weft.assign(velocity, momentum * velocity - learning_rate * gradient))
             writes.append(weft.assign(variable, variable + velocity))
         return weft.doall(writes)

@@ -73,7 +73,8 @@ def export_c(
         else:
             program = scalar.computation(graph, name=computation.name).program
             found, choices = [Variant(program, None, (), _portable_text)], []
-        states = {each: original.get_value(each) for each in graph.states}
+        original.require_values(computation.name, graph)
+        states = {each: original.memory_of(each) for each in graph.states}
         text = ExportedFunction(graph, found, choices, states, name or computation.name)
         written = text.source(), text.header(_result_names(computation))
     paths = Path(folder) / f"{text.title}.c", Path(folder) / f"{text.title}.h"

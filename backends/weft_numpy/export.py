@@ -105,6 +105,7 @@ class _Writer:
     def text(self) -> str:
         code: ProgramCode = self.program.code
         graph = self.program.captured
+        self.computation.transformer.require_values(self.computation.name, graph)
         exchange = next(communications(graph), None)
         if exchange is not None:
             raise BackendError(exchange.explain("NumPy alone has no ranks to exchange with"))
@@ -166,7 +167,7 @@ class _Writer:
             if base.kind not in (STATE, CONSTANT):
                 raise BackendError("a block is bound to memory of the caller")
             is_state = base.kind == STATE
-            get = self.computation.transformer.get_value
+            get = self.computation.transformer.memory_of
             value = get(base.owner) if is_state else base.owner.const
             name = self.buffers[base.owner] = f"{base.kind}{len(self.buffers)}"
             raw = np.ascontiguousarray(value).reshape(-1).view(np.uint8)

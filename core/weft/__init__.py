@@ -61,6 +61,8 @@ from weft.runtime.factory import (
 )
 from weft.runtime.program import Program
 from weft.runtime.transformer import Transformer
+from weft.support import keyword_hints
+from weft.support.spelling import FUNCTIONS, UnknownAttribute, did_you_mean
 from weft.train import *
 from weft.transforms.capture import capture
 from weft.transforms.computation_op import ComputationOp, computation
@@ -162,6 +164,9 @@ __all__ += train.__all__
 __version__ = "0.1.0.dev0"
 
 
+keyword_hints.install()
+
+
 def __getattr__(name: str) -> Any:
     """Resolve what is imported only when it is used, and op classes, which `weft.ops` holds."""
     if name == "NumPyTransformer":
@@ -182,7 +187,10 @@ def __getattr__(name: str) -> Any:
         return dtypes.as_dtype("bfloat16")
     if name in ("distributed", "functional", "testing", "plugins"):
         return importlib.import_module(f"weft.{name}")
-    raise AttributeError(f"module 'weft' has no attribute {name!r}")
+    raise UnknownAttribute(
+        f"module 'weft' has no attribute {name!r}",
+        lambda: f".{did_you_mean(name, __all__, FUNCTIONS.get(name, ''))}",
+    )
 
 
 def __dir__() -> list[str]:

@@ -29,7 +29,10 @@ class Decoder:
         self.transformer = weft.make_transformer(backend)
         shape = (config.kv_heads, config.longest, config.depth)
         self.keys, self.values = (
-            [weft.persistent_tensor(shape, name=f"{kind}{n}") for n in range(config.layers)]
+            [
+                weft.persistent_tensor(shape, initial_value=0, name=f"{kind}{n}")
+                for n in range(config.layers)
+            ]
             for kind in ("keys", "values")
         )
         with weft.saved_user_deps():

@@ -143,7 +143,7 @@ class _Lowering:
             return constant
         assert isinstance(node, BufferTensor)
         state: TensorOp = weft.persistent_tensor(
-            node.meta.shape, dtype=node.meta.dtype, name=node.name
+            node.meta.shape, dtype=node.meta.dtype, initial_value=0, name=node.name
         )
         self.buffers[node] = state
         return state

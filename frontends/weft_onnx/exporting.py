@@ -26,6 +26,7 @@ from weft.ir.storage import ParameterOp, ReadOp
 from weft.ir.target import Target
 from weft.passes.interface import run_passes
 from weft.plugins import PASSES, load
+from weft.runtime.missing_values import missing_value, reads_without_value
 from weft.testing.reference import initial_value
 from weft.transforms.capture import capture
 
@@ -61,8 +62,9 @@ def export(
 
     `results` and `inputs` are ops and placeholders by name. `values` holds the values of the
     states that the ops read, such as `transformer.get_value(variable)`; a state without one has its
-    initial value, or zeros. Raises NotExportable for ops without an ONNX equivalent, and
-    ArgumentError for unknown lengths and for ops that write states.
+    initial value. Raises NotExportable for ops without an ONNX equivalent, ArgumentError for
+    unknown lengths and for ops that write states, and StateError for a state or a placeholder that
+    has no value and is not among the inputs.
     """
     parameters: list[Any] = list(inputs.values())
     graph = capture(list(results.values()), parameters)
@@ -70,6 +72,9 @@ def export(
         raise ArgumentError("the graph has unknown lengths: specialize it first")
     if graph.updates:
         raise ArgumentError("the graph writes states, which ONNX models do not have")
+    reads = reads_without_value(graph, values or ())
+    if reads:
+        raise missing_value("the model", graph, reads)
     graph = _decomposed(graph)
     exporter = Exporter(graph, tuple(inputs), tuple(results), values or {})
     model = exporter.model()

@@ -16,6 +16,7 @@ from weft.ir.op import Op
 from weft.report.progress import Stage
 from weft.runtime.importers import ImportedGraph, Specialization, filled
 from weft.support.quoting import harmless
+from weft.support.spelling import did_you_mean
 from weft_onnx.declarations import dimensions, open_lengths
 from weft_onnx.errors import ModelError, UndeterminedGraph
 from weft_onnx.model import Model, load
@@ -133,7 +134,8 @@ class _Specializer:
             try:
                 outputs = self.model.build(values)
             except UndeterminedGraph as error:
-                needed = [name for name, op in inputs.items() if op in error.inputs]
+                undetermined = set(error.inputs)
+                needed = [name for name, op in inputs.items() if op in undetermined]
                 for name in needed:
                     values[name] = self._fixed(name, inputs.pop(name), error)
                 if not needed:
@@ -187,4 +189,6 @@ def _require_known(option: str, given: Iterable[str], known: Iterable[str]) -> N
     listed = list(dict.fromkeys(known))
     for name in given:
         if name not in listed:
-            raise ArgumentError(f"{option} {name}: the model has {', '.join(listed) or 'none'}")
+            meant = did_you_mean(name, listed)
+            problem = f"{option} {name}: the model has {', '.join(listed) or 'none'}."
+            raise ArgumentError(f"{problem}{meant}")

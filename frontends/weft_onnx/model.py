@@ -21,6 +21,7 @@ from weft.ir.storage import AssignableTensorOp
 from weft.ir.traversal import postorder
 from weft.runtime.transformer import Transformer
 from weft.support.quoting import harmless
+from weft.support.spelling import did_you_mean
 from weft_onnx.declarations import dimensions, open_lengths
 from weft_onnx.errors import ModelError, UndeterminedGraph, UnsupportedNodes
 from weft_onnx.nodes import lowering_of, numpy_dtype, set_lines
@@ -127,7 +128,9 @@ class Model:
             problems.append(f"inputs without a value: {', '.join(missing)}")
         if problems:
             wanted = ", ".join(map(harmless, self.inputs)) or "none"
-            raise ArgumentError(f"{'; '.join(problems)}. The inputs of the model are: {wanted}")
+            meant = "".join(did_you_mean(name, self.inputs) for name in unknown)
+            problem = f"{'; '.join(problems)}.{meant}"
+            raise ArgumentError(f"{problem} The inputs of the model are: {wanted}")
 
     def _require_same_lengths(self, given: Mapping[str, Value]) -> None:
         """Raise ArgumentError for two lengths of one name."""

@@ -28,18 +28,18 @@ class OneKernel(GraphPass):
     """Make one kernel over the domain of the first op that has a full one."""
 
     def do_pass(self, graph: Graph, target: Target) -> Graph:
-        ops = []
+        ops: dict[Op, None] = {}
         for op in graph.ops:
             shows_operand = type(op).view is not Op.view and op.args[0] not in ops
             if op.args and not shows_operand:
                 assert Kernels.fusible(op), "the graph is not one kernel"
-                ops.append(op)
+                ops[op] = None
         root = next(
             (op for op in ops if isinstance(op, MatmulOp | ReductionOp)), max(ops, key=_size)
         )
         group = Group((root.args[0] if isinstance(root, ReductionOp) else root).axes.shape)
         prologue = [root, *root.args[:1]] if isinstance(root, MatmulOp) else []
-        first = Op.ordered_ops(prologue)
+        first = set(Op.ordered_ops(prologue))
         for op in sorted(ops, key=lambda op: op not in first):
             in_prologue = op in first and op is not root
             group.places[op] = (

@@ -74,7 +74,7 @@ def training(threads: int | None = None) -> Any:
     """Return a step with states, random numbers, a loop, a convolution and a large constant."""
     x = weft.placeholder((2, 3, 8, 8), name="x")
     w = weft.variable((4, 3, 3, 3), initial_value=np.full((4, 3, 3, 3), 0.1), name="w")
-    count = weft.persistent_tensor((), "int64", name="count")
+    count = weft.persistent_tensor((), "int64", name="count", initial_value=0)
     shifted = x + np.arange(64, dtype="float32").reshape(8, 8) / 64 + weft.uniform((8, 8), stream=3)
     loss = weft.mean(weft.square(weft.relu(weft.conv(shifted, w))))
     weft.assign(w, w - 0.1 * weft.deriv(loss, w))

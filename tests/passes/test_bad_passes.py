@@ -26,7 +26,7 @@ def x(*shape: Any, dtype: Any = "float32") -> Any:
 
 
 def w(*shape: Any) -> Any:
-    return weft.variable(shape)
+    return weft.variable(shape, initial_value=0)
 
 
 def test_a_computation_of_an_op_of_a_captured_graph(transformer: weft.Transformer):

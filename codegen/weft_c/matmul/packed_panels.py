@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from math import prod
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -116,22 +115,17 @@ def matrices_of(shape: Numbers, groups: int, is_transposed: bool) -> tuple[int, 
     return groups, results, summed * prod(kernel)
 
 
-_packed: WeakKeyDictionary[Op, dict[tuple[int, int, bool], Op]] = WeakKeyDictionary()
-"""The panels of constants, which all programs that read a constant share."""
-
-
 def packed(matrix: TensorOp, groups: int, width: int, is_transposed: bool) -> TensorOp:
-    """Return a matrix, or filters, in panels: a constant if they are one, packed once."""
+    """Return a matrix, or filters, in panels: a constant if they are one, packed once for all."""
     op = PackPanelsOp(matrix, groups=groups, width=width, is_transposed=is_transposed)
     if not matrix.is_constant:
         return op
-    known = _packed.setdefault(matrix, {})
-    panels = known.get((groups, width, is_transposed))
-    if panels is None:
-        value = op.reference(matrix.const)
-        panels = known[groups, width, is_transposed] = owning_constant(value, op.axes)
+    panels = matrix.memo(
+        (PackPanelsOp, op.attribute_key),
+        lambda: owning_constant(op.reference(matrix.const), op.axes),
+    )
     folded_constants.remember(panels, op)
-    return panels  # type: ignore[return-value]
+    return panels
 
 
 def legalized_product(op: MatmulOp, processor: Processor) -> Op | None:

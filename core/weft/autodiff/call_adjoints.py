@@ -70,8 +70,9 @@ def _input_adjoints(
 ) -> list[Any]:
     """Return the adjoints of a graph's inputs: results of a call of its gradient graph."""
     graph, provided = info.forward_graph, info.provided
+    taken = set(provided)
     for each in adjoints:
-        if each not in provided:
+        if each not in taken:
             return [Missing(op, (op,), _refusal(graph, each))] * len(graph.inputs)
     rest = dict(adjoints)
     seeds = [rest.pop(each) if each in rest else zeros_like(each) for each in provided]
@@ -84,9 +85,10 @@ def _input_adjoints(
 
 def _refusal(graph: Graph, op: Op) -> str:
     """Return the error text for an adjoint that a given gradient graph does not take."""
+    number = next(number for number, each in enumerate(graph.outputs) if each is op)
     return (
         f"is a call of {graph.name}, whose gradient graph in called_graphs_grad_info takes no "
-        f"gradient of output {graph.outputs.index(op)}, {op}, but there is one: differentiate "
+        f"gradient of output {number}, {op}, but there is one: differentiate "
         f"{graph.name} with it in grads_provided, or leave it out of called_graphs_grad_info"
     )
 
@@ -108,13 +110,14 @@ def _zero_or_missing(op: Op, info: GradientGraph, parameter: Any) -> Missing | N
 
 def _values(op: LoopOp, inside: Sequence[TensorOp], turn: int) -> list[TensorOp]:
     """Return the values of a graph's ops in one iteration of a loop."""
-    return [_value(op, inner, turn) for inner in inside]
+    places = {each: index for index, each in enumerate(op.graph.inputs)}
+    return [_value(op, inner, turn, places) for inner in inside]
 
 
-def _value(op: LoopOp, inner: TensorOp, turn: int) -> TensorOp:
+def _value(op: LoopOp, inner: TensorOp, turn: int, places: Mapping[Any, int]) -> TensorOp:
     graph = op.graph
-    while inner in graph.inputs:
-        index = graph.inputs.index(inner)
+    while inner in places:
+        index = places[inner]
         if turn == 0 or index >= len(graph.outputs):
             operand: TensorOp = op.args[index]
             return operand
@@ -155,7 +158,8 @@ def adjoints_of_scan(op: ScanOp, delta: Mapping[Any, TensorOp], *_: TensorOp) ->
     """
     graph, end = op.graph, op.carried + op.scanned
     stacked: dict[Any, TensorOp] = _adjoints_by_op(
-        graph, {key: each for key, each in delta.items() if key not in range(op.carried)}
+        graph,
+        {key: each for key, each in delta.items() if not isinstance(key, int) or key >= op.carried},
     )
     scanned: dict[Any, Any] = {
         like_parameter(each, "Gradient___"): adjoint for each, adjoint in stacked.items()

@@ -26,7 +26,7 @@ from weft.errors import ArgumentError, GradientError
 from weft.ir import dtypes, scope
 from weft.ir.effects import without_effect
 from weft.ir.graph import Graph, called_graphs
-from weft.ir.op import Op, explain
+from weft.ir.op import Op, are_same, explain
 from weft.ir.results import ResultOp
 from weft.ir.storage import ParameterOp, placeholder
 from weft.ir.tensor import TensorOp
@@ -132,8 +132,9 @@ class GradientGraph:
         """Return the gradients of a forward call's operands, summed for repeated operands."""
         self._require(forward, self.forward_graph, "forward graph")
         found: dict[TensorOp, TensorOp] = {}
+        operands = dict(zip(forward.graph.inputs, forward.args, strict=True))
         for inner, gradient in self.gradients(backward).items():
-            outer = forward.args[forward.graph.inputs.index(inner)]
+            outer = operands[inner]
             found[outer] = add(found[outer], gradient) if outer in found else gradient
         return found
 
@@ -211,7 +212,7 @@ def autodiff(
     required = _chosen(graph, "grads_required", graph.inputs, grads_required)
     known = _checked_known(called_graphs_grad_info)
     info, made = known.get(graph), {}
-    if info is None or (info.provided, info.outputs) != (provided, required):
+    if info is None or not (are_same(info.provided, provided) and are_same(info.outputs, required)):
         made = gradients_below(graph, known) if return_all_grad_graphs else {}
         with given({**known, **made}):
             info = gradient_graph(graph, provided, required, recompute)
@@ -237,7 +238,7 @@ def _chosen(
     for op in chosen:
         if not isinstance(op, TensorOp):
             raise ArgumentError(f"{what} holds tensors, not {op!r}")
-        if op not in among:
+        if not any(op is each for each in among):
             problem = f"{what} holds {op}, but this tensor is not in the forward graph's "
             kind = "outputs" if what == "grads_provided" else "inputs"
             raise ArgumentError(explain("autodiff", f"{problem}{kind} ({graph.name})", (op,)))
@@ -425,15 +426,14 @@ class _GradientGraphBuilder:
             if op in self.members and not op.graphs:
                 made[op] = without_effect(op, args)
             else:
-                made[op] = op if args == op.args else op.with_args(args)
+                made[op] = op.on(args)
         return made
 
     def ordered(self, gradients: Sequence[Op], values: Sequence[Any]) -> list[Any]:
         """Return the forward values that are read: inputs first, in their order."""
         ends = {*values, *self.graph.inputs}
         read = set(postorder(gradients, lambda op: () if op in ends else op.args))
-        first = [op for op in self.graph.inputs if op in read]
-        return [*first, *(op for op in values if op in read and op not in first)]
+        return [op for op in dict.fromkeys([*self.graph.inputs, *values]) if op in read]
 
 
 def _is_cheap(op: Op) -> bool:

@@ -35,6 +35,7 @@ from weft.runtime.importers import (
 )
 from weft.runtime.out_of_memory import note_largest_tensors
 from weft.runtime.transformer import Transformer
+from weft.support.spelling import did_you_mean
 
 _INPUT = "An input and its .npy file, as in x=x.npy, or a number that fills it; once for each."
 LENGTH = "A length that the file leaves open, as in N=48, or x:2=48 by input and axis."
@@ -202,7 +203,8 @@ def given_arrays(graph: ImportedGraph, given: Iterable[str]) -> dict[str, Array]
     for name in known:
         if name not in graph.inputs and name not in graph.fixed:
             wanted = ", ".join((*graph.inputs, *graph.fixed)) or "none"
-            raise ArgumentError(f"--input {name}=…: the inputs of the graph are: {wanted}")
+            meant = did_you_mean(name, (*graph.inputs, *graph.fixed))
+            raise ArgumentError(f"--input {name}=…: the inputs of the graph are: {wanted}.{meant}")
     return {
         name: filled(name, known[name], op) for name, op in graph.inputs.items() if name in known
     }

@@ -28,7 +28,7 @@ def without_effect(op: Op, args: tuple[Any, ...]) -> Op:
     if op.hands_on:
         value: Op = args[0]
         return value
-    return op if args == op.args else op.with_args(args)
+    return op.on(args)
 
 
 def without_effects(graph: Graph) -> Graph:

@@ -11,18 +11,21 @@ if TYPE_CHECKING:
 LARGE = 2**16
 """The bytes from which a constant is kept as the ops that it was folded from."""
 
-_sources: weakref.WeakKeyDictionary[Op, Op] = weakref.WeakKeyDictionary()
+_sources: dict[int, tuple[weakref.ref[Op], Op]] = {}
+"""By the identity of a constant, which hashes of weak references do not compare by."""
 
 
 def remember(made: Op, source: Op) -> None:
     """Say of which op, whose operands are constants, a constant is the value."""
     if made.const.nbytes >= LARGE:
-        _sources[made] = source
+        number = id(made)
+        _sources[number] = weakref.ref(made, lambda _: _sources.pop(number, None)), source
 
 
 def source_of(made: Op) -> Op | None:
     """Return the op that a large constant is the value of; None if that is not known."""
-    return _sources.get(made)
+    found = _sources.get(id(made))
+    return None if found is None else found[1]
 
 
 def forget() -> None:

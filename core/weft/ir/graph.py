@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from itertools import chain
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -16,7 +17,7 @@ from weft.errors import GraphError, ImmutableError, NotPicklable, WeftError
 from weft.ir import scope, upcalls
 from weft.ir.axes import Axes
 from weft.ir.lengths import Length, Symbol, substitute
-from weft.ir.op import Op
+from weft.ir.op import Op, are_same
 from weft.ir.storage import AssignableTensorOp, ParameterOp, ReadOp
 from weft.ir.tensor import TensorOp
 from weft.ir.traversal import nested, postorder
@@ -178,10 +179,23 @@ class Graph:
         `made` may be its ops in their order, as for `mapped`.
         """
         graph = Graph(**{key: parts.pop(key, getattr(self, key)) for key in _PARTS}, **parts)
-        if all(getattr(graph, key) == getattr(self, key) for key in _PARTS):
+        if graph._has_parts_of(self):
             return self
         graph._made = tuple(made)
         return graph
+
+    def _has_parts_of(self, other: Graph) -> bool:
+        """Whether it would be made of the same parts as another one."""
+        updates, others = chain(*self.updates), chain(*other.updates)
+        return (
+            self.name == other.name
+            and are_same(self.inputs, other.inputs)
+            and are_same(self.outputs, other.outputs)
+            and are_same(tuple(updates), tuple(others))
+            and are_same(self.effects, other.effects)
+            and self.after.keys() == other.after.keys()
+            and all(are_same(ops, other.after[op]) for op, ops in self.after.items())
+        )
 
     def rewrite(self, change: Callable[[Op], Op], made: Collection[Op] = ()) -> Graph:
         """Return the graph with each op, its operands already rewritten, replaced by another.
@@ -349,13 +363,12 @@ def on_new_operands(op: Op, new: Mapping[Op, Op]) -> Op:
     """Return an op on what its operands became; the op itself if none changed."""
     if not op.args:
         return op
-    args = tuple([new.get(arg, arg) for arg in op.args])
-    return op if args == op.args else op.with_args(args)
+    return op.on(tuple([new.get(arg, arg) for arg in op.args]))
 
 
 def in_order(graph: Graph, ops: Sequence[Op]) -> Graph:
     """Return a graph whose ops were built in another order, each after its operands."""
-    if tuple(ops) == graph.ops:
+    if are_same(ops, graph.ops):
         return graph
     new: dict[Op, Op] = {}
     for number, op in enumerate(ops):
@@ -427,11 +440,12 @@ def _ordered(ops: list[Op], children: Callable[[Op], Iterable[Op]]) -> list[Op]:
 
 def _cycle_message(ops: list[Op], children: Callable[[Op], Iterable[Op]]) -> str:
     stuck = set(ops)
-    op, path = ops[0], []
-    while op not in path:
-        path.append(op)
+    op = ops[0]
+    places: dict[Op, int] = {}
+    while op not in places:
+        places[op] = len(places)
         op = next(child for child in children(op) if child in stuck)
-    cycle = path[path.index(op) :]
+    cycle = list(places)[places[op] :]
     lines = [f"  {found} waits for the next, {found.file_info}" for found in cycle]
     return "\n".join(["the order of ops has a cycle:", *lines])
 

@@ -11,7 +11,8 @@ import inspect
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from operator import is_
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from weft.errors import ArgumentError, AxesError, ImmutableError, NotPicklable, WeftError
@@ -340,7 +341,7 @@ class Op:
     @property
     def filename(self) -> str:
         """The file in which the user wrote the op."""
-        return self.location[0]
+        return source.shown(self.location[0])
 
     @property
     def lineno(self) -> int:
@@ -405,6 +406,10 @@ class Op:
         _put(new, "__dict__", mine)
         return new
 
+    def on(self, args: tuple[Any, ...]) -> Self:
+        """Return the op itself if these are its operands, else the same op on them."""
+        return self if are_same(args, self.args) else self.with_args(args)
+
     def siblings(self, field: str, values: Iterable[tuple[Any, Axes, DType]]) -> Iterator[Self]:
         """Yield ops like this one, built right now, that differ in one attribute.
 
@@ -444,6 +449,11 @@ class Op:
 def next_serial() -> int:
     """Return a serial number above those of all ops so far, and below those of later ones."""
     return next(_serials)
+
+
+def are_same(ops: Sequence[Op], others: Sequence[Op]) -> bool:
+    """Whether two sequences hold the same ops: `==` would compare the elements of tensors."""
+    return len(ops) == len(others) and all(map(is_, ops, others))
 
 
 def type_of(op: Op) -> str:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from weft.ir import scope
 from weft.ir.graph import Graph
-from weft.ir.op import Op
+from weft.ir.op import Op, are_same
 from weft.ir.storage import ParameterOp, ReadOp
 
 
@@ -52,7 +52,7 @@ def _without_states(graph: Graph) -> LiftedGraph:
             new[op] = inputs[op.state]
         else:
             args = tuple([new[arg] for arg in op.args])
-            new[op] = op if args == op.args else op.with_args(args)
+            new[op] = op.on(args)
     writes = dict(graph.updates)
     made = Graph(
         inputs=[*graph.inputs, *inputs.values()],
@@ -72,7 +72,7 @@ def carrying(lifted: LiftedGraph, count: int) -> tuple[Graph, tuple[Any, ...]]:
     graph, writes = lifted.graph, lifted.writes
     given = len(graph.inputs) - len(lifted.reads)
     parameter = dict(zip(lifted.reads, graph.inputs[given:], strict=True))
-    rest = [state for state in lifted.reads if state not in writes]
+    rest = [state for state in lifted.reads if state not in set(writes)]
     inputs = [
         *graph.inputs[:count],
         *(parameter[state] for state in writes),
@@ -85,7 +85,7 @@ def carrying(lifted: LiftedGraph, count: int) -> tuple[Graph, tuple[Any, ...]]:
 
 def writing(lifted: LiftedGraph, writes: tuple[Any, ...], count: int) -> LiftedGraph:
     """Return a function that yields a value for each of the states, which may be that it had."""
-    if writes == lifted.writes:
+    if are_same(writes, lifted.writes):
         return lifted
     graph = lifted.graph
     given = len(graph.inputs) - len(lifted.reads)

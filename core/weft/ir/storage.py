@@ -337,7 +337,8 @@ def placeholder(
 ) -> Any:
     """Return a tensor whose value a computation takes as a parameter.
 
-    Where it is not listed as one it holds what was assigned last, or its initial value, or zeros.
+    Where it is not listed as one it holds what was assigned last, or its initial value. A call that
+    reads it before it has any raises StateError.
     `axes` are axes, sizes or a shape, in which `symbol` makes a length that is unknown until a
     call. A callable `initial_value` is called once, now: with the axes if it has a parameter
     without a default, and then with ``dtype=`` if it has one of that name, so that functions such
@@ -353,7 +354,11 @@ def variable(
     name: str | None = None,
     metadata: dict[str, Any] | None = None,
 ) -> Any:
-    """Return a trainable state; see `placeholder` for the arguments."""
+    """Return a trainable state; see `placeholder` for the arguments.
+
+    A call that reads it before it has a value raises StateError, unless its lengths are unknown
+    until a call: then it is zeros at first.
+    """
     return _state(VARIABLE, axes, dtype, initial_value, name, metadata)
 
 
@@ -364,7 +369,10 @@ def persistent_tensor(
     name: str | None = None,
     metadata: dict[str, Any] | None = None,
 ) -> Any:
-    """Return a state that outlives a call and is not trained; see `placeholder`."""
+    """Return a state that outlives a call and is not trained; see `placeholder`.
+
+    A call that reads it before it has a value raises StateError.
+    """
     return _state(PERSISTENT, axes, dtype, initial_value, name, metadata)
 
 
@@ -372,7 +380,11 @@ temporary = persistent_tensor
 
 
 def as_op(value: Op | ArrayLike, dtype: DTypeLike | None = None) -> TensorOp:
-    """Return a tensor op as it is, an unknown length as its value, anything else as a constant."""
+    """Return a tensor op as it is, an unknown length as its value, anything else as a constant.
+
+    Raises ArgumentError for a Python bool without a `dtype`: where a tensor is meant, that is what
+    Python made of a condition.
+    """
     if isinstance(value, TensorOp):
         return value
     if isinstance(value, Length):
@@ -382,7 +394,17 @@ def as_op(value: Op | ArrayLike, dtype: DTypeLike | None = None) -> TensorOp:
         )
     if isinstance(value, Op):
         raise ArgumentError(value.explain("this op yields no tensor, it cannot be an operand"))
+    if isinstance(value, bool) and dtype is None:
+        raise not_a_tensor(value)
     return constant(value, dtype=dtype)
+
+
+def not_a_tensor(value: object) -> ArgumentError:
+    """Return the error for a Python bool in the place of a tensor."""
+    return ArgumentError(
+        f"the Python value {value} stands where a tensor was meant: compare tensors, as in x == y, "
+        f"choose by a Python value with Python's if, or say constant({value})"
+    )
 
 
 def as_ops(values: Iterable[TensorLike]) -> tuple[TensorOp, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
+from numbers import Number
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from numpy.typing import ArrayLike
@@ -12,6 +14,7 @@ from weft.errors import DTypeError
 from weft.ir import upcalls
 from weft.ir.methods import ArrayMethods
 from weft.ir.op import Op
+from weft.support.spelling import FUNCTIONS, UnknownAttribute, did_you_mean
 
 operators: dict[str, Callable[..., TensorOp]] = {}
 """The functions behind Python's operators; the modules of `weft.ops` fill it."""
@@ -57,9 +60,8 @@ class TensorOp(ArrayMethods):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            function = getattr(sys.modules["weft"], name, None)
-            hint = f": use weft.{name}(x)" if callable(function) else ""
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
+            problem = f"{type(self).__name__} has no attribute {name!r}"
+            raise UnknownAttribute(problem, partial(_function_for, name))
 
     def __add__(self, other: TensorLike) -> TensorOp:
         return operators["add"](self, other)
@@ -118,6 +120,15 @@ class TensorOp(ArrayMethods):
     def __abs__(self) -> TensorOp:
         return operators["absolute"](self)
 
+    def __eq__(self, other: object) -> Any:
+        return operators["equal"](self, other) if _is_operand(other) else NotImplemented
+
+    def __ne__(self, other: object) -> Any:
+        return operators["not_equal"](self, other) if _is_operand(other) else NotImplemented
+
+    # By identity: a dictionary finds an op by `is`, before it would ask for `==`.
+    __hash__ = Op.__hash__
+
     def __lt__(self, other: TensorLike) -> TensorOp:
         return operators["less"](self, other)
 
@@ -171,7 +182,11 @@ class TensorOp(ArrayMethods):
 
     def __bool__(self) -> bool:
         raise DTypeError(
-            self.explain("a tensor op has no truth value before it is computed: use where()")
+            self.explain(
+                "a tensor op has no truth value before it is computed: to choose by it use "
+                "where() or cond(); == compares elements, so ask by `is` whether two names have "
+                "the same op, and look ops up in a set or dict, not in a list"
+            )
         )
 
     def __array__(self, *args: Any, **options: Any) -> NoReturn:
@@ -197,6 +212,20 @@ class TensorOp(ArrayMethods):
 
 TensorLike = TensorOp | ArrayLike
 """A tensor, or what `as_op` makes a constant of: a number, an array or nested lists."""
+
+
+def _function_for(name: str) -> str:
+    """Return which function of weft to use in the place of an attribute that ops do not have."""
+    functions: list[str] = sys.modules["weft"].__all__
+    known = name if name in functions else FUNCTIONS.get(name, "")
+    return f": use weft.{known}(x)" if known else f".{did_you_mean(name, functions)}"
+
+
+def _is_operand(other: object) -> bool:
+    """Whether `==` compares elements with it: tensors, numbers, arrays and lists of them."""
+    if isinstance(other, TensorOp | Number) or type(other) in (list, tuple):
+        return True
+    return hasattr(other, "__array__")
 
 
 class CompositeOp(TensorOp):

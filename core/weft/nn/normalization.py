@@ -274,6 +274,8 @@ def batch_norm(
     it; that statistic is the unbiased variance. They are written as by `saved_user_deps`: other
     computations do not perform them. Several results may share states if each depends on the one
     before; otherwise they need a `sequential`, or StateError is raised for writes without an order.
+    They come from `persistent_tensor`: ArgumentError is raised for one made by `variable`, which an
+    optimizer would train as well.
     With `across_ranks` the statistics are those of all ranks' x, which have the same shape.
     (Ioffe and Szegedy, 2015.)
     """
@@ -295,6 +297,12 @@ def batch_norm(
         )
     if mean is None:
         return result
+    for what, state in (("mean", mean), ("variance", variance)):
+        if getattr(state, "is_trainable", False):
+            problem = f"the running {what} {state} is a variable, which optimizers train: make it"
+            raise ArgumentError(
+                explain("batch_norm", f"{problem} by persistent_tensor()", (state,))
+            )
     with scope.saved_user_deps():
         if not across_ranks:
             statistics = _statistics(x, positions)

@@ -7,12 +7,13 @@ analyses that update states in place do the same for it. The loop says where the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
 from weft.ir.graph import Graph, called_graphs
-from weft.ir.op import Op
+from weft.ir.op import Op, are_same
 from weft.ir.storage import CARRIED, AssignableTensorOp, ReadOp
 from weft.ops.control.graph_ops import LoopOp
 from weft.ops.control.passing_loops import sources_of
@@ -68,12 +69,13 @@ def _with_states(graph: Graph, pairs: Mapping[int, int]) -> tuple[Carried, ...]:
 def _updates(loop: LoopOp) -> dict[int, int]:
     """Return outputs of a body that update their own carried value, and nothing else's, in part."""
     graph, sources = loop.graph, sources_of(loop)
+    times = Counter(graph.outputs)
     found: dict[int, int] = {}
     for carried, output in enumerate(sources):
         if output >= len(graph.outputs) or sources.count(output) > 1:
             continue
         value: Op | None = graph.outputs[output]
-        if graph.outputs.count(value) > 1 or not isinstance(value, PARTIAL_UPDATES):
+        if times[value] > 1 or not isinstance(value, PARTIAL_UPDATES):
             continue
         while value is not None and isinstance(value, PARTIAL_UPDATES):
             value = buffer_owner(value.args[0])
@@ -101,7 +103,7 @@ def with_carried_states(graph: Graph) -> Graph:
     new: dict[Op, Op] = {}
     for op in graph.ops:
         args = tuple([reads.get(arg, new.get(arg, arg)) for arg in op.args])
-        new[op] = op if args == op.args else op.with_args(args)
+        new[op] = op if are_same(args, op.args) else op.with_args(args)
     outputs = {each.output for each in carried}
     return graph.replace(
         outputs=[new[op] for index, op in enumerate(graph.outputs) if index not in outputs],

@@ -141,9 +141,9 @@ def _with_copied(graph: Graph, wanted: Mapping[Op, Collection[Op]]) -> Graph:
     lent: dict[Op, Op] = {}
     ops: list[Op] = []
     for op in graph.ops:
-        mine = wanted.get(op, ())
+        mine = set(wanted.get(op, ()))
         args = tuple([(lent if arg in mine else new)[arg] for arg in op.args])
-        new[op] = op if args == op.args else op.with_args(args)
+        new[op] = op.on(args)
         ops.append(new[op])
         if op in copied:
             lent[op] = copy_of(new[op])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from weft.ir.graph import Graph
-from weft.ir.op import Op
+from weft.ir.op import Op, are_same
 from weft.ir.traversal import postorder
 from weft.plan.dataflow import Dataflow
 from weft.plan.liveness import Liveness
@@ -83,7 +83,7 @@ class _Unroller:
         return () if op in self.first else op.args
 
     def _view(self, op: Op, args: tuple[Op, ...]) -> Op:
-        if args == op.args:
+        if are_same(args, op.args):
             return op
         if (op, *args) not in self.views:
             self.views[op, *args] = op.with_args(args)

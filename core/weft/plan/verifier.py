@@ -222,7 +222,11 @@ def _is_same_place(out: TensorDescription, arg: TensorDescription) -> bool:
 
 def _space(buffer: Buffer) -> Hashable:
     """Return an identifier of the memory that an offset refers to."""
-    return ARENA if buffer.kind == ARENA else (buffer.kind, buffer.owner)
+    return ARENA if buffer.kind == ARENA else _space_of(buffer.kind, buffer.owner)
+
+
+def _space_of(kind: str, owner: Any) -> Hashable:
+    return kind, id(owner) if isinstance(owner, Op) else owner
 
 
 def _overwrites(op: Op, result: int, index: int) -> bool:
@@ -265,7 +269,7 @@ class _MemorySimulation:
         for state, op in updates.items():
             self._check_final(op, kind_of(state), state)
         for state in self.plan.graph.states:
-            if (kind_of(state), state) in self.spaces and state not in updates:
+            if _space_of(kind_of(state), state) in self.spaces and state not in updates:
                 raise PlanError(f"the plan writes {state}, which has no update")
 
     def _values(self, op: Op) -> list[Op]:
@@ -301,10 +305,11 @@ class _MemorySimulation:
 
     def _check_final(self, op: Op, kind: str, owner: Any) -> None:
         tensor = self.plan.tensors[op]
-        stamps = self.spaces.get((kind, owner), _NO_STAMPS)
+        space = _space_of(kind, owner)
+        stamps = self.spaces.get(space, _NO_STAMPS)
         nbytes = op.axes.size * op.dtype.itemsize
         is_there = not nbytes or stamps.covers((0, nbytes), self._source(op))
-        if not (is_there and tensor.is_contiguous and _space(tensor.base) == (kind, owner)):
+        if not (is_there and tensor.is_contiguous and _space(tensor.base) == space):
             raise _error(op, f"does not leave it in its {kind}")
 
 

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial, reduce
 from importlib import import_module
 from importlib.machinery import PathFinder
@@ -145,12 +145,30 @@ source.plugin_packages.append(lambda package: package in survey().packages)
 def discover() -> dict[Key, list[Entry]]:
     """Return the entries of every group, more than one under a key where distributions clash.
 
-    Warns once of each distribution whose entry points cannot be read.
+    Warns once of each distribution whose entry points cannot be read, and of each name in
+    ``WEFT_DISABLE_PLUGINS`` that is none but like one.
     """
     found = survey()
     while found.unreadable:
         warnings.warn(found.unreadable.pop(0), PluginWarning, stacklevel=2)
+    for name in settings.DISABLE_PLUGINS.value:
+        if name not in _looked_at:
+            _looked_at.add(name)
+            _warn_of_misspelt(name, found.entries)
     return found.entries
+
+
+_looked_at: set[str] = set()
+"""The names in ``WEFT_DISABLE_PLUGINS`` that were compared with those of plugins."""
+
+
+def _warn_of_misspelt(disabled: str, entries: Iterable[Key]) -> None:
+    names = {name for _, name in entries}
+    _, _, name = disabled.rpartition(":")
+    close = "" if name in names else closest(name, names)
+    if close:
+        text = f"{settings.DISABLE_PLUGINS} disables {disabled!r}, and no plugin has this name."
+        warnings.warn(f"{text} Did you mean {close!r}?", PluginWarning, stacklevel=3)
 
 
 def is_disabled(group: str, name: str) -> bool:

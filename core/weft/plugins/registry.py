@@ -54,7 +54,8 @@ from weft.plugins.entrypoints import (
 )
 from weft.support import source
 from weft.support.locks import renewed
-from weft.support.spelling import closest
+from weft.support.spelling import BACKENDS as NAMES_ELSEWHERE
+from weft.support.spelling import did_you_mean
 
 __all__ = [
     "BACKENDS", "COMMUNICATORS", "FRONTENDS", "GROUPS", "HOOKS", "OPS", "PASSES", "RULES",
@@ -598,8 +599,7 @@ def _require_free_names(title: str, group: str, offered: dict[str, Any]) -> None
 
 def _unknown_message(group: str, name: str) -> str:
     installed = names(group)
-    spelt = {known.lower(): known for known in installed}
-    close = closest(str(name).lower(), spelt)
-    meant = f" Did you mean {spelt[close]!r}?" if close else ""
+    elsewhere = NAMES_ELSEWHERE.get(str(name).lower(), "") if group == BACKENDS else ""
+    meant = did_you_mean(str(name), installed, elsewhere)
     listed = ", ".join(installed) or "none"
     return f"There is no {GROUPS[group]} named {name!r}.{meant} Installed: {listed}."

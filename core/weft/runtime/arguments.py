@@ -53,7 +53,8 @@ class Arguments:
         if twice:
             problem = f"{', '.join(twice)} given by position and in feed_dict as well"
             raise ArgumentError(f"{self.name}: {problem}")
-        unknown = [op for op in feed if op not in self.parameters]
+        parameters = set(self.parameters)
+        unknown = [op for op in feed if op not in parameters]
         if unknown:
             for op in unknown:
                 if getattr(op, "is_state", False) and not op.is_placeholder:

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from weft import plugins
-from weft.errors import ArgumentError, ArtifactError, WeftError
+from weft.errors import ArgumentError, ArtifactError, BackendError, PluginError, WeftError
 from weft.ir.graph import Graph
 from weft.ir.lengths import Length
 from weft.ops.control.effects import doall
+from weft.ops.shape.movement import BroadcastOp
 from weft.runtime.artifact_files import (
     COMPUTED,
     CONSTANTS,
@@ -42,29 +42,23 @@ def load(
 ) -> Computation:
     """Return the computation in a file that `Computation.save` wrote, on a new transformer.
 
-    `backend` is what `make_transformer` takes, or a transformer to add the computation to. A new
-    one has the options `fast_math` and `memory_limit` of the one that saved the computation. The
-    graph in the file is compiled, through the compile cache. With `trust` the code that the file
-    brings runs instead, on the backend that it is for unless another is given or chosen; so give it
-    for files of your own only: a file's author can put any code there. Raises ArtifactError for a
-    file that is not an artifact, is damaged, or has been saved by a version of weft that this one
-    cannot read; with `trust` also for code of another backend, version or processor.
+    `backend` is what `make_transformer` takes, or a transformer to add the computation to. Without
+    it the computation is for the backend that saved it, unless `weft.backend` or ``WEFT_BACKEND``
+    chooses another; its repr says which. A new transformer has the options `fast_math` and
+    `memory_limit` of the one that saved the computation. The graph in the file is compiled, through
+    the compile cache. With `trust` the code that the file brings runs instead; so give it for files
+    of your own only: a file's author can put any code there. Raises ArtifactError for a file that
+    is not an artifact, is damaged, or has been saved by a version of weft that this one cannot
+    read, and where the backend that saved it cannot be used and no other is chosen; with `trust`
+    also for code of another backend, version or processor.
     """
     if not isinstance(path, str | os.PathLike):
         raise ArgumentError(f"load takes the path of a file, not {path!r:.80}")
     if not isinstance(trust, bool):
         raise ArgumentError(f"trust= takes True or False, not {trust!r:.80}")
     read = _Reading(Path(path))
-    if (
-        backend is None
-        and trust
-        and not is_chosen()
-        and read.backend in plugins.names(plugins.BACKENDS)
-    ):
-        backend = read.backend
     is_mine = not isinstance(backend, Transformer)
-    transformer = make_transformer(backend, **read.options) if is_mine else backend  # type: ignore[arg-type]
-    assert isinstance(transformer, Transformer)
+    transformer = backend if isinstance(backend, Transformer) else read.transformer(backend)
     try:
         return read.computation(transformer, trust)
     except BaseException:
@@ -101,6 +95,19 @@ class _Reading:
             symbols = self.parsing.symbols
             self.given = {symbols[name]: _typed(int, n) for name, n in given.items()}
 
+    def transformer(self, backend: Chosen | None) -> Transformer:
+        """Return a new transformer of a backend, by default of the one that saved the file."""
+        if backend is not None or is_chosen():
+            return make_transformer(backend, **self.options)
+        try:
+            return make_transformer(self.backend, **self.options)
+        except (PluginError, BackendError) as error:
+            problem = f"{self.path} was saved for the backend {self.backend!r:.40}, which cannot be"
+            raise ArtifactError(
+                f"{problem} used here: choose another, as in load({str(self.path)!r}, "
+                f"backend='numpy').\n  {error.problem}"
+            ) from error
+
     @contextmanager
     def reading(self, what: str) -> Iterator[None]:
         """Raise ArtifactError for whatever is wrong with the content of the file."""
@@ -120,8 +127,8 @@ class _Reading:
         """Raise ArtifactError if values are not those of the graph's states."""
         if STATES not in self.parts:
             return
-        named = {name: self.parsing.states[name] for name in self.states}
-        missing = [str(op) for op in self.graph.states if op not in named.values()]
+        named = {self.parsing.states[name] for name in self.states}
+        missing = [str(op) for op in self.graph.states if op not in named]
         if missing:
             raise ValueError(f"there are no values of {', '.join(missing)}")
 
@@ -164,8 +171,9 @@ class _Reading:
         """Give states their initial values: constants when they are used, what is computed now."""
         computed = []
         for state, value in initial.updates:
-            if value.is_constant:
-                state.initialize_with(value)
+            scalar = value.args[0] if isinstance(value, BroadcastOp) else value
+            if scalar.is_constant:
+                state.initialize_with(scalar)
             else:
                 computed.append((state, value))
         if computed:

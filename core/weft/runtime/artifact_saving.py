@@ -50,8 +50,9 @@ def save(computation: Computation, path: str | os.PathLike[str], states: bool) -
         parts[artifact_files.CONSTANTS] = content_of(listings.constants)
         if states:
             _require_whole(computation.name, graph)
+            transformer.require_values(computation.name, graph)
             values = {
-                listings.labels[state]: transformer.get_value(state) for state in graph.states
+                listings.labels[state]: transformer.memory_of(state) for state in graph.states
             }
             parts[artifact_files.STATES] = content_of(values)
         symbols = listings.symbol_names(graph)

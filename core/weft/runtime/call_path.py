@@ -39,8 +39,10 @@ def make_executor(computation: Computation, program: Program) -> Callable[..., A
     }  # fmt: skip
 
     def first_run(*arrays: Any) -> None:
-        scope["run"] = run = computation.ready_to_run(program)
+        run = computation.ready_to_run(program)
         run(*arrays)
+        computation.transformer.note_writes(program)
+        scope["run"] = run
 
     scope["run"] = first_run
     lines = [f"def call({', '.join(names)}):"]

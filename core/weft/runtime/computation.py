@@ -21,6 +21,7 @@ from weft.runtime.arguments import Arguments, Array
 from weft.runtime.call_path import make_dispatcher, make_executor
 from weft.runtime.exchanges import Exchange
 from weft.runtime.given_lengths import HOW_TO_GIVE, given_lengths
+from weft.runtime.missing_values import uses
 from weft.runtime.program import Family, Program
 from weft.support.gc_pause import gc_paused
 from weft.transforms.capture import capture
@@ -157,10 +158,12 @@ class Computation:
     def _require_arity(self, args: Sequence[Any]) -> None:
         if len(args) != self.arity:
             wanted = ", ".join(op.name for op in self.parameters)
-            raise ArgumentError(
+            problem = (
                 f"Computation was expecting {self.arity} arguments, but was called with "
                 f"{len(args)}. ({self.name} takes: {wanted or 'nothing'})"
             )
+            missing = uses(self.graph, self.parameters[len(args) :])
+            raise ArgumentError("\n".join([problem, *missing]))
 
     @property
     def parameters(self) -> tuple[Any, ...]:
@@ -174,6 +177,7 @@ class Computation:
         arrays = self.arguments.apart_from(arrays, out, program.captured.outputs)
         with self.transformer.state_lock:
             self.ready_to_run(program)(*arrays, *out)
+            self.transformer.note_writes(program)
         return self.pack(self.with_none(out))
 
     def with_none(self, values: Sequence[Any]) -> list[Any]:
@@ -185,7 +189,9 @@ class Computation:
         """Compile a program if it is not compiled, and return what runs it and checks the results.
 
         The executor is there before the memory is. A thread that calls it meanwhile waits here.
+        Raises StateError if it reads a state without a value.
         """
+        self.transformer.require_values(self.name, program.captured)
         if not program.is_compiled:
             self.transformer.compile({program: self})
         run = program.run
@@ -196,6 +202,7 @@ class Computation:
         return run if self.exchange is None else self.exchange.with_lengths(program, run)
 
     def _first_call(self, *args: Any) -> Any:
+        self.transformer.require_values(self.name, self.graph)
         self.transformer.compile({self.programs[()]: self})
         # Some drivers compile a kernel when it is launched for the first time.
         with Stage(f"first call of {self.name}"):

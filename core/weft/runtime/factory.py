@@ -12,7 +12,7 @@ from weft import plugins, settings
 from weft.errors import ArgumentError, PluginError
 from weft.plugins.blame import blaming, origin_of
 from weft.runtime.transformer import Transformer
-from weft.support.spelling import closest
+from weft.support.spelling import did_you_mean
 
 Chosen = str | type[Transformer]
 """A backend: its name, or its class."""
@@ -46,9 +46,8 @@ def make_transformer(name: Chosen | None = None, **options: Any) -> Transformer:
         unknown = next((option for option in options if option not in known), None)
         if unknown is None:
             raise
-        close = closest(unknown, known)
-        meant = f"did you mean {close!r}? " if close else ""
-        problem = f"backend {name!r} has no option {unknown!r}: {meant}it has {', '.join(known)}"
+        meant = did_you_mean(unknown, known)
+        problem = f"backend {name!r} has no option {unknown!r}.{meant} It has {', '.join(known)}"
         raise ArgumentError(problem) from error
     return transformer
 

@@ -56,7 +56,9 @@ class ImportedGraph:
         """Return a call's arguments from values by name; raises ArgumentError if one is missing."""
         missing = [name for name in self.inputs if name not in given]
         if missing:
-            raise ArgumentError(f"the graph has inputs without values: {', '.join(missing)}")
+            places = [f"  {self.inputs[name]}, {self.inputs[name].file_info}" for name in missing]
+            problem = f"the graph has inputs without values: {', '.join(missing)}"
+            raise ArgumentError("\n".join([problem, *places]))
         return [given[name] for name in self.inputs]
 
     def explained(self, error: IndexOutOfRange, arguments: Sequence[Any]) -> IndexOutOfRange:

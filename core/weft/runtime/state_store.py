@@ -25,6 +25,7 @@ from weft.plan.plan import ARENA, CONSTANT, STATE, Buffer
 from weft.runtime.device import DeviceBufferStorage, DeviceTensor
 from weft.runtime.exchanges import are_shared
 from weft.runtime.interface import BackendInterface
+from weft.runtime.missing_values import missing_value, reads_without_value
 from weft.runtime.program import Program
 from weft.support.locks import renew
 from weft.support.ordered_set import OrderedSet
@@ -77,6 +78,8 @@ class StateStore(BackendInterface):
         The states to initialize by copying a constant.
     states_set
         The states that `set_value` has given a value in the place of the initial one.
+    written
+        The states that a call or `set_value` has written.
     arena
         The arena that all programs share, as large as the largest plan needs.
     state_lock
@@ -98,6 +101,7 @@ class StateStore(BackendInterface):
         self.state_tensors: dict[Any, DeviceTensor] = {}
         self.initial_constants: dict[Any, Op] = {}
         self.states_set: OrderedSet[Any] = OrderedSet()
+        self.written: set[Any] = set()
         self._waiting_values: dict[Any, np.ndarray[Any, Any]] = {}
         self.arena: DeviceBufferStorage | None = None
         self.allocated = self.closed = False
@@ -232,6 +236,10 @@ class StateStore(BackendInterface):
             if buffer.kind == CONSTANT:
                 self.device_buffers.discard(storage)
 
+    def note_writes(self, program: Program) -> None:
+        """Take note that a program has run, so that what it writes has a value."""
+        self.written.update(state for state, _ in program.captured.updates)
+
     # Values of states
 
     def ordered_initializers(self, ops: Iterable[Op]) -> list[Op]:
@@ -269,6 +277,16 @@ class StateStore(BackendInterface):
         else:
             tensor[...] = array
         self.states_set.add(state)
+        self.written.add(state)
+
+    def require_values(self, name: str, graph: Graph) -> None:
+        """Raise StateError if a graph reads a state that has no value; `name` is its computation's.
+
+        It has one if it has an initial value or anything has been written to it.
+        """
+        reads = reads_without_value(graph, self.written)
+        if reads:
+            raise missing_value(name, graph, reads)
 
     def _set_waiting_values(self) -> None:
         """Set the values that waited for states to have memory."""

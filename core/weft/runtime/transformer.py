@@ -40,11 +40,12 @@ from weft.runtime.compiler import Compiler
 from weft.runtime.computation import Computation
 from weft.runtime.device import DeviceTensor
 from weft.runtime.exchanges import is_shared
+from weft.runtime.missing_values import has_initial_value
 from weft.runtime.program import Family, Program
 from weft.runtime.state_store import States, StateStore
 from weft.support.gc_pause import gc_paused
 from weft.support.ordered_set import OrderedSet
-from weft.transforms.state_initializers import initial_constants, initialization_op
+from weft.transforms.state_initializers import initial_constants, initialization_op, is_zero
 
 if TYPE_CHECKING:
     from weft.communicators.interface import Communicator
@@ -312,6 +313,7 @@ class Transformer(StateStore):
                 self.allocate([*programs, *initial])
                 self.set_initial_constants()
                 for program in initial:
+                    self.require_values(f"the initial values of {_names(batch)}", program.captured)
                     with within(
                         RankCall(f"the initial values of {_names(batch)}", "initial values")
                     ):
@@ -390,7 +392,9 @@ class Transformer(StateStore):
         if ordered or self._init is None:
             self._init = cache(partial(self._initial_computation, ordered, name, given))
         self.initial_constants = initial_constants(ordered)
-        rest = [op for op in ordered if op.args[0] not in self.initial_constants]
+        rest = [
+            op for op in ordered if op.args[0] not in self.initial_constants and not is_zero(op)
+        ]
         if not rest:
             return []
         program = self.new_program(name, initialization_op(rest, name, given).graph, given)
@@ -415,20 +419,37 @@ class Transformer(StateStore):
     # Values of states
 
     def state_tensor(self, state: Any) -> DeviceTensor:
-        """Return the device tensor of a state, which is initialized if it has not been."""
+        """Return the device tensor of a state, which is initialized if it has not been.
+
+        From now on the state counts as written, since the tensor can be.
+        """
         with self.state_lock:
-            self._require_states([state])
-            if state not in self.state_tensors:
-                self._make_states([state], f"value_of_{state.name}")
-            return self.state_tensors[state]
+            tensor = self._tensor_of(state)
+            self.written.add(state)
+            return tensor
+
+    def _tensor_of(self, state: Any) -> DeviceTensor:
+        self._require_states([state])
+        if state not in self.state_tensors:
+            self._make_states([state], f"value_of_{state.name}")
+        return self.state_tensors[state]
 
     def get_value(self, state: Any) -> np.ndarray[Any, Any]:
-        """Return a copy of the current value of a state."""
+        """Return a copy of the current value of a state; raises StateError if it has none."""
         with self.state_lock:
-            waiting = self._waiting_values.get(state)
-            return self.state_tensor(state).get() if waiting is None else waiting.copy()
+            found = self.memory_of(state)
+            if not has_initial_value(state) and state not in self.written:
+                problem = "it has no value: give an initial_value=, or assign or set_value() before"
+                raise StateError(state.explain(problem))
+            return found
 
     get_tensor_view_value = get_value
+
+    def memory_of(self, state: Any) -> np.ndarray[Any, Any]:
+        """Return a copy of what the memory of a state holds: zeros if it has no value."""
+        with self.state_lock:
+            waiting = self._waiting_values.get(state)
+            return self._tensor_of(state).get() if waiting is None else waiting.copy()
 
     def set_value(self, state: Any, value: Any) -> None:
         """Set the current value of a state; raises AxesError or DTypeError if it does not fit."""
@@ -436,7 +457,7 @@ class Transformer(StateStore):
         with self.state_lock:
             self.require_open()
             if not self._waits_for_ranks(state):
-                self.state_tensor(state)
+                self._tensor_of(state)
             self.write_state(state, value)
 
     def save_states(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import sys
 from collections.abc import Callable
-from os.path import basename
+from os.path import basename, normpath
 from types import FrameType
 
 Location = tuple[str, int]
@@ -93,8 +93,18 @@ def _is_internal_root(root: str) -> bool:
 
 
 def file_info(location: Location) -> str:
-    """Return a location in the form of a traceback, which editors make clickable."""
-    return f'File "{location[0]}", line {location[1]}'
+    """Return a location in the form of a traceback, which editors make clickable.
+
+    In a notebook it is the cell and the line, as in ``In[3]:2``.
+    """
+    cell = _cell(location[0])
+    return f"{cell}:{location[1]}" if cell else f'File "{shown(location[0])}", line {location[1]}'
+
+
+def shown(filename: str) -> str:
+    """Return the name of a file without ``..`` and ``.``, as messages show it."""
+    is_path = not filename.startswith("<") and ("/." in filename or "\\." in filename)
+    return normpath(filename) if is_path else filename
 
 
 def short_info(location: Location) -> str:

@@ -71,7 +71,7 @@ def test_computation_made_after_a_call_sees_the_state(transformer: Any) -> None:
 
 def test_state_can_be_read_and_set(transformer: Any) -> None:
     """get_value returns a copy; the next call sees set_value."""
-    w = weft.variable((2, 3))
+    w = weft.variable((2, 3), initial_value=0)
     total = transformer.computation(weft.sum(w + 0, reduction_axes=0))
     assert total().tolist() == [0, 0, 0]
     transformer.set_value(w, [[1, 2, 3], [4, 5, 6]])
@@ -143,7 +143,7 @@ def test_results_belong_to_the_caller(transformer: Any, make: Callable[[], Any])
 def test_arguments_are_not_written(transformer: Any) -> None:
     """An argument may be read-only, and is unchanged after the call."""
     x, y = _layer()
-    state = weft.variable((4, 6))
+    state = weft.variable((4, 6), initial_value=0)
     update = weft.assign(state, x * 2 + state)
     computation = transformer.computation([y, weft.negative(x), update], x)
     argument = np.linspace(0, 1, 24, dtype=np.float32).reshape(4, 6)

@@ -90,7 +90,7 @@ class Slots:
         """Return a new slot of the current variable, 0 at the first step."""
         label = f"{self.variable.name}_{name}"
         axes = self.variable.axes if self.axis is None else self.axis
-        slot: TensorOp = persistent_tensor(axes, self.dtype, name=label)
+        slot: TensorOp = persistent_tensor(axes, self.dtype, 0, name=label)
         return slot
 
     def write(self, state: TensorOp, value: TensorOp) -> TensorOp:
@@ -129,7 +129,7 @@ class Slots:
     def unbiased(self, average: TensorOp, decay: float) -> TensorOp:
         """Return a bias-corrected average: without the weight of its initial 0."""
         if self._steps is None:
-            count = persistent_tensor((), dtypes.int32, name=f"{self.function}_steps")
+            count = persistent_tensor((), dtypes.int32, 0, name=f"{self.function}_steps")
             self._steps = self.write(count, count + 1)
         # 1 - decay ** steps, without cancellation for a decay close to 1.
         rest = negative(expm1(cast(self._steps, self.dtype) * math.log(decay))) if decay else 1.0

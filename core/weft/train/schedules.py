@@ -164,7 +164,7 @@ def warm_up(step: TensorLike, rate: float | TensorOp, steps: float, start: float
     SGD, 2017, section 2.2.)
 
     >>> import weft
-    >>> step = weft.persistent_tensor((), weft.int32)
+    >>> step = weft.persistent_tensor((), weft.int32, 0)
     >>> rate = weft.warm_up(step, weft.cosine_decay(step, 0.1, 1000), 50)
     """
     function = "warm_up"

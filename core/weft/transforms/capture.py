@@ -248,7 +248,7 @@ class _Capture:
                 for arg, read in zip(meaning.args, meaning.reads, strict=True)
             ]
         )
-        new = op if meaning is op and args == op.args else meaning.with_args(args)
+        new = op.on(args) if meaning is op else meaning.with_args(args)
         if meaning is not op:
             new.__dict__.update(location=op.location, order=op.order, _metadata=op._metadata)
         if new.has_effect:

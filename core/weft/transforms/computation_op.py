@@ -53,7 +53,7 @@ def resolved(results: Any, parameters: Sequence[Any]) -> tuple[tuple[Op, ...], t
     for op in ops:
         if not isinstance(op, Op):
             raise ArgumentError(f"a computation returns ops, not {op!r}")
-    if list(parameters) == ["all"]:
+    if len(parameters) == 1 and isinstance(parameters[0], str) and parameters[0] == "all":
         return ops, tuple(_placeholders(ops))
     return ops, tuple(parameters)
 

@@ -14,7 +14,7 @@ from typing import Any
 from weft.ir import scope
 from weft.ir.effects import without_effect, without_effects
 from weft.ir.graph import Graph, called_graphs
-from weft.ir.op import Op
+from weft.ir.op import Op, are_same
 from weft.ir.results import ResultOp
 from weft.ir.storage import as_op
 from weft.ir.target import Target
@@ -35,6 +35,7 @@ def without_saved(graph: Graph, recomputed: Collection[Op] = ()) -> Graph:
     if SavedOp not in graph.kinds and not recomputed:
         return graph
     wanted: dict[Op, dict[Op, None]] = {}
+    recomputed = set(recomputed)
     for op in graph.ops:
         if isinstance(op, SavedOp):
             wanted.setdefault(op.args[0], {}).setdefault(op)
@@ -51,7 +52,7 @@ def without_saved(graph: Graph, recomputed: Collection[Op] = ()) -> Graph:
         elif op in recomputed:
             new[op] = without_effect(op, args)
         elif op not in new:
-            new[op] = op if args == op.args else op.with_args(args)
+            new[op] = op.on(args)
         made.append(new[op])
     return graph.mapped(new, dict.fromkeys(made))
 
@@ -178,7 +179,7 @@ class _Inlining:
                 continue
             args = tuple([new[arg] for arg in op.args])
             if not op.graphs:
-                new[op] = op if args == op.args else op.with_args(args)
+                new[op] = op.on(args)
                 made.append(new[op])
             elif self.stays(op):
                 new[op] = self.with_known_graphs(op, args)
@@ -261,7 +262,7 @@ class _Splice:
         """Return an op on other operands."""
         args = tuple([new[arg] for arg in op.args])
         copy = op
-        if args != op.args or op.has_effect:
+        if op.has_effect or not are_same(args, op.args):
             copy = op.with_args(args)
             self.count += 1
             copy.__dict__["order"] = self.op.order + 1 - 1 / (self.count + 1)

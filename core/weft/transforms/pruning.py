@@ -13,7 +13,7 @@ from typing import Any
 
 from weft.ir import scope
 from weft.ir.graph import Graph
-from weft.ir.op import Op
+from weft.ir.op import Op, are_same
 from weft.ir.results import ResultOp
 from weft.ir.traversal import nested
 from weft.ops.control.graph_ops import CallOp
@@ -55,13 +55,11 @@ class Pruning:
             args = tuple([new[arg] for arg in op.args])
             if isinstance(op, CallOp):
                 new[op] = self._call(op, args, yielded.get(op, ()))
-            elif args == op.args:
-                new[op] = op
-            elif isinstance(op, ResultOp) and op.args[0] in yielded:
+            elif isinstance(op, ResultOp) and op.args[0] in yielded and not are_same(args, op.args):
                 with scope.replacing(op):
                     new[op] = ResultOp(*args, index=yielded[op.args[0]].index(op.index))
             else:
-                new[op] = op.with_args(args)
+                new[op] = op.on(args)
             made.append(new[op])
         return graph.mapped(new, dict.fromkeys(made))
 
@@ -100,7 +98,7 @@ class Pruning:
         """Return a call that yields some of the results only."""
         graph, needed = self._body(op.graph, used)
         taken = tuple([args[index] for index in needed])
-        if graph is op.graph and taken == op.args:
+        if graph is op.graph and are_same(taken, op.args):
             return op
         with scope.replacing(op):
             return CallOp(*taken, graph=graph)

@@ -48,6 +48,12 @@ def initial_constants(initializers: Iterable[Op]) -> dict[Any, Op]:
     }
 
 
+def is_zero(initializer: Op) -> bool:
+    """Whether an initial value is a zero for all elements, which new memory holds by itself."""
+    value = initializer.args[1]
+    return value.is_constant and value.is_scalar and not value.const.tobytes().strip(b"\0")
+
+
 def initialization_op(
     initializers: Sequence[Op], name: str, given: Mapping[Symbol, int]
 ) -> ComputationOp:

@@ -117,8 +117,7 @@ class Loop:
     def _made(self, op: LoopOp) -> tuple[TensorOp, ...]:
         """Return the results of the loop, which replaces the previous version."""
         effects = get_current_graph()._effects
-        if self.op in effects:
-            effects.remove(self.op)
+        effects[:] = [each for each in effects if each is not self.op]
         if op.has_effect:
             effects.append(op)
         self.op = op

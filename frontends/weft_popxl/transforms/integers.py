@@ -11,7 +11,7 @@ import numpy as np
 import weft
 from weft.errors import WeftError
 from weft.ir import dtypes, scope
-from weft.ir.op import Op
+from weft.ir.op import Op, are_same
 from weft.ir.storage import ParameterOp
 from weft.ops.pointwise.elementwise import AbsoluteOp, CastOp, FloorDivideOp, MultiplyOp, SignOp
 from weft.ops.shape.movement import BroadcastOp
@@ -44,13 +44,13 @@ def floating(graph: weft.Graph) -> weft.Graph:
 
 def _floated(op: Any, new: Mapping[Op, Any]) -> Any:
     """Return an op rebuilt on operands some of which became floats."""
-    args = [new[arg] for arg in op.args]
+    args = tuple([new[arg] for arg in op.args])
     if isinstance(op, ParameterOp):
         if not dtypes.is_integer(op.dtype):
             return op
         source = weft.placeholder(op.axes, weft.float32, name=op.source.name)
         return ParameterOp(source=source, target_axes=op.axes)
-    if args == list(op.args):
+    if are_same(args, op.args):
         return op
     if isinstance(op, CastOp) and dtypes.is_integer(op.dtype) and op.args[0].dtype.kind in "iu":
         return args[0]
@@ -87,7 +87,8 @@ def _divided(op: Any) -> tuple[Any, ...] | None:
         return None
     sizes = [_operand_of(AbsoluteOp, each) for each in op.args[1].args]
     signs = [_operand_of(SignOp, each) for each in op.args[0].args]
-    return tuple(sizes) if sizes == signs and None not in sizes else None
+    is_quotient = all(size is not None for size in sizes) and are_same(sizes, signs)
+    return tuple(sizes) if is_quotient else None
 
 
 def _operand_of(kind: type[Op], op: Any) -> Any:

@@ -76,7 +76,7 @@ def _takes(piecewise: PiecewiseOp, shown: Op, cluster: Cluster, clusters: Cluste
         return False
     if not piecewise.axes or piecewise.axes.lengths != cluster.domain:
         return False
-    readers = [op for op in cluster.places if shown in op.args]
+    readers = [op for op in cluster.places if any(shown is arg for arg in op.args)]
     if not all(isinstance(op, ElementwiseOp) for op in readers):
         return False
     if any(cluster.places[op] != cluster.whole for op in readers):
@@ -88,7 +88,7 @@ def _takes(piecewise: PiecewiseOp, shown: Op, cluster: Cluster, clusters: Cluste
     if any(0 in arg.axes.lengths for arg in piecewise.args):
         return False
     rank = cluster.rank
-    in_time = all(clusters.is_in_time(op, rank, ()) for op in _between(shown, piecewise.args))
+    in_time = all(clusters.is_in_time(op, rank, ()) for op in _between(shown, set(piecewise.args)))
     return in_time and _is_mostly_one(piecewise)
 
 

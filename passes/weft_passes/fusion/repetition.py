@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from weft.ir import scope
 from weft.ir.graph import Graph, on_new_operands
-from weft.ir.op import Op
+from weft.ir.op import Op, are_same
 from weft.ir.results import ResultOp
 from weft.kernels import VIEWS, FusedOp, Kernel
 from weft.ops.control.graph_ops import LoopOp
@@ -46,7 +46,7 @@ def _results(loop: LoopOp, new: Mapping[Op, Op]) -> tuple[Op, ...] | None:
     if len(kernels) != 1 or computed is None or not _is_elementwise(kernels[0].kernel, loop.count):
         return None
     (body,) = kernels
-    numbers = {op: body.kernel.outputs[op.index] for op in graph.ops if op.args == (body,)}
+    numbers = {op: body.kernel.outputs[op.index] for op in graph.ops if are_same(op.args, (body,))}
     if not numbers.keys() >= set(graph.outputs):
         return None
     next_values = {
@@ -83,7 +83,7 @@ def _given(
     if any(op.axes != arg.axes for op, arg in given.items()):
         return None
     for op in graph.ops:
-        if op in given or op is body or op.args == (body,):
+        if op in given or op is body or are_same(op.args, (body,)):
             continue
         if op.has_effect or op.graphs or not given.keys() - carried >= {*op.args}:
             return None

@@ -685,7 +685,7 @@ def test_what_packing_packs_unpacking_unpacks() -> None:
             assert one.tobytes() == other.tobytes()
         else:
             assert repr(one) == repr(other)
-            assert one == other or one != one
+            assert one is other or one == other or one != one
     for value in (object(), lambda: 1, {1, 2}, threading.Lock(), iter(())):
         with pytest.raises(NotCanonical):
             serializer.value((1, value))

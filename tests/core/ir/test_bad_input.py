@@ -277,7 +277,7 @@ def test_what_cannot_be_built(case: str):
 BUILTINS = {
     ValueError: (
         AxesError, ArgumentError, StateError, GraphError, errors.ParseError, GradientError,
-        UnknownPluginError, errors.ArtifactError, errors.CheckpointError,
+        UnknownPluginError, errors.ArtifactError, errors.BatchingError, errors.CheckpointError,
     ),
     ImportError: (errors.MissingPackage,),
     TypeError: (DTypeError, errors.NotPicklable),

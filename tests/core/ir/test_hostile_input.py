@@ -58,8 +58,8 @@ class Program:
     def with_axes(self, axes: Any) -> Any:
         return self.numpy.computation(self.z, self.z, axes=axes)
 
-    def computed(self, op: Any) -> Any:
-        return self.numpy.computation(op)()
+    def computed(self, op: Any, **options: Any) -> Any:
+        return self.numpy.computation(op, **options)()
 
 
 SelfHolding: list[Any] = []
@@ -84,7 +84,7 @@ CASES: dict[str, Case] = {
         HostMemoryError, ADDRESSED,
     ),
     "an unknown length": (
-        lambda p: p.numpy.computation(p.z + 1, axes={p.n: BIG})(), HostMemoryError, ADDRESSED
+        lambda p: p.computed(weft.variable((p.n,)) + 1, axes={p.n: BIG}), HostMemoryError, ADDRESSED
     ),
     "an axis": (lambda p: weft.make_axis(2**70, "H"), AxesError, "below"),
     "an axis of True": (lambda p: weft.placeholder((True,)), AxesError, "integer"),
@@ -121,7 +121,7 @@ CASES: dict[str, Case] = {
     "parse of bytes": (lambda p: weft.parse(b"graph"), ArgumentError, "text of a graph"),
     "parse with a list": (lambda p: weft.parse("", [3]), ArgumentError, "states="),
     "cond without lists": (
-        lambda p: weft.cond(True, p.graph, p.graph, p.x, p.x), ArgumentError, "in a list"
+        lambda p: weft.cond(weft.any(p.x), p.graph, p.graph, p.x, p.x), ArgumentError, "in a list"
     ),
     "cond of numbers": (lambda p: weft.cond(1, p.graph, p.graph, 3, 4), ArgumentError, "in a list"),
     "deriv for text": (lambda p: weft.deriv(p.x, p.x, "a"), DTypeError, "not a number|numbers"),

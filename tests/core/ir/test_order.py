@@ -335,6 +335,6 @@ def test_an_unlisted_placeholder_holds_what_was_assigned_last(transformer: weft.
     assert plus().item() == 2
 
 
-def test_states_without_a_value_are_zeros(transformer: weft.Transformer):
-    w = weft.variable((2, 3))
+def test_states_begin_with_a_number(transformer: weft.Transformer):
+    w = weft.variable((2, 3), initial_value=0)
     assert transformer.computation(w)().tolist() == [[0, 0, 0], [0, 0, 0]]

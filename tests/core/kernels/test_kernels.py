@@ -39,7 +39,7 @@ def all_of(graph: Graph, domain: tuple[int, ...], *left_out: Op) -> Group:
     """Return the group of all ops of a graph that compute something."""
     group = Group(domain)
     for op in graph.ops:
-        if not op.args or op in left_out:
+        if not op.args or op in set(left_out):
             continue
         places = tuple(range(len(domain))) if isinstance(op, MatmulOp) else None
         if isinstance(op, ReductionOp) and op.args[0] not in group.places:

@@ -22,7 +22,7 @@ def test_one_compiled_step_decodes_token_by_token(transformer: weft.Transformer)
     heads, groups, longest, depth = 4, 2, 6, 4
     query = weft.placeholder((heads, 1, depth))
     key, value = (weft.placeholder((groups, 1, depth)) for _ in range(2))
-    caches = [weft.persistent_tensor((groups, longest, depth)) for _ in range(2)]
+    caches = [weft.persistent_tensor((groups, longest, depth), initial_value=0) for _ in range(2)]
     position = weft.persistent_tensor((), "int32", 0)
     with weft.saved_user_deps():
         places = weft.reshape(position, (1,))
@@ -55,7 +55,7 @@ def test_a_cache_belongs_to_one_scope(transformer: weft.Transformer):
 
 
 def test_a_position_beyond_the_end_is_moved_before_it(transformer: weft.Transformer):
-    cache = weft.persistent_tensor((3, 1))
+    cache = weft.persistent_tensor((3, 1), initial_value=0)
     position = weft.placeholder((), "int32")
     with weft.saved_user_deps():
         run = transformer.computation(weft.update_cache(cache, [[1.0], [2.0]], position), position)
@@ -119,7 +119,7 @@ def test_repeated_indices_add_up_in_the_gradient_but_not_those_of_padding(
 
 
 def test_an_index_out_of_range_ends_the_call(transformer: weft.Transformer):
-    table, indices = weft.variable((4, 2)), weft.placeholder((1,), "int32")
+    table, indices = weft.variable((4, 2), initial_value=0), weft.placeholder((1,), "int32")
     run = transformer.computation(weft.embedding(table, indices), indices)
     with pytest.raises(weft.errors.IndexOutOfRange, match="index 4"):
         run([4])
@@ -130,7 +130,10 @@ def test_caches_may_have_named_axes_in_any_order(transformer: weft.Transformer):
         weft.Axis(length, name) for length, name in ((2, "N"), (1, "REC"), (3, "C"), (4, "T"))
     )
     x = weft.placeholder((c, n, rec))
-    caches = [weft.persistent_tensor((n, c, longest)), weft.persistent_tensor((longest, n, c))]
+    caches = [
+        weft.persistent_tensor((n, c, longest), initial_value=0),
+        weft.persistent_tensor((longest, n, c), initial_value=0),
+    ]
     position = weft.persistent_tensor((), "int32", initial_value=0)
     with weft.saved_user_deps():
         result = weft.attention_with_cache(x, x, x, *caches, position)
@@ -146,7 +149,7 @@ def test_caches_may_have_named_axes_in_any_order(transformer: weft.Transformer):
 
 
 def test_a_cache_may_be_a_part_of_a_state(transformer: weft.Transformer):
-    both = weft.persistent_tensor((2, 3, 1))
+    both = weft.persistent_tensor((2, 3, 1), initial_value=0)
     with weft.saved_user_deps():
         run = transformer.computation(weft.update_cache(both[1], [[5.0]], 2))
     assert run().reshape(-1).tolist() == [0, 0, 5]

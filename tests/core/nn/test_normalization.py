@@ -16,7 +16,7 @@ MOMENTUM = 0.25
 
 @pytest.fixture(name="statistics")
 def make_statistics():
-    mean = weft.persistent_tensor((2,), "float64", name="mean")
+    mean = weft.persistent_tensor((2,), "float64", name="mean", initial_value=0)
     return mean, weft.persistent_tensor((2,), "float64", initial_value=1.0, name="variance")
 
 

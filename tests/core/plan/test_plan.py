@@ -112,7 +112,7 @@ def test_a_result_that_is_asked_for_twice_is_two_arrays():
 
 
 def test_an_update_is_written_straight_into_the_state():
-    w, x = weft.variable((8,)), weft.placeholder((8,))
+    w, x = weft.variable((8,), initial_value=0), weft.placeholder((8,))
     weft.assign(w, w * 0.9 + x)
     c = computation(weft.sum(w), x)
     assert c.plan.peak_live == 0, "what comes first lies in the state too"
@@ -123,7 +123,11 @@ def test_an_update_is_written_straight_into_the_state():
 
 
 def test_writes_of_parts_of_a_state_one_after_the_other_copy_nothing():
-    w, x, at = weft.variable((3, 8)), weft.placeholder((8,)), weft.placeholder((), dtype="int32")
+    w, x, at = (
+        weft.variable((3, 8), initial_value=0),
+        weft.placeholder((8,)),
+        weft.placeholder((), dtype="int32"),
+    )
     seen = []
     for number in range(3):
         row = weft.reshape(x * number, (1, 8))
@@ -139,7 +143,7 @@ def test_writes_of_parts_of_a_state_one_after_the_other_copy_nothing():
 
 
 def test_an_earlier_value_of_a_state_that_is_read_later_has_memory_of_its_own():
-    w, x = weft.variable((8,)), weft.placeholder((8,))
+    w, x = weft.variable((8,), initial_value=0), weft.placeholder((8,))
     weft.assign(w, weft.sort(w + x))
     middle = weft.value_of(w)
     weft.assign(w, weft.cumsum(w))

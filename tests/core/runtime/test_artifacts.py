@@ -35,7 +35,7 @@ def model() -> Any:
     x = weft.placeholder((weft.symbol("n"), 40), name="x")
     w = weft.variable((40, 3), initial_value=np.arange(120).reshape(40, 3) / 100, name="w")
     b = weft.variable((3,), initial_value=weft.uniform((3,), seed=5), name="b")
-    steps = weft.persistent_tensor((), "int64", name="steps")
+    steps = weft.persistent_tensor((), "int64", 0, name="steps")
     shifted = x + np.arange(40, dtype="float32")
     y = weft.tanh(shifted @ w + b) + weft.uniform((3,), seed=7)
     weft.assign(b, b * 2)
@@ -365,8 +365,8 @@ def test_code_for_something_else_is_refused_with_the_difference(
     path, parts = saved_parts(tmp_path)
     rewritten(path, with_document(**{what: value})(parts))
     with pytest.raises(ArtifactError, match=f"code for {what} .*without trust=True"):
-        weft.load(path, trust=True)
-    weft.load(path)
+        weft.load(path, "numpy", trust=True)
+    weft.load(path, "numpy")
 
 
 def test_code_for_another_processor_is_refused(tmp_path: Path) -> None:

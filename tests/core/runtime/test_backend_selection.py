@@ -134,7 +134,7 @@ def test_the_variable_is_named_where_its_backend_is_unknown(monkeypatch: pytest.
 
 def test_options_go_to_the_backend():
     assert weft.allocate_transformer("marked", mark="option").mark == "option"
-    with pytest.raises(weft.errors.ArgumentError, match=r"color.* it has .*mark"):
+    with pytest.raises(weft.errors.ArgumentError, match=r"color.* It has .*mark"):
         weft.make_transformer("marked", color="red")
 
 

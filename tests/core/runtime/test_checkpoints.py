@@ -81,7 +81,7 @@ def training(backend: str = "numpy", scale: float = 1.0, rows: int = 4) -> Any:
     """Return a step that changes states of several kinds, named and unnamed."""
     w = weft.variable((rows, 3), initial_value=np.arange(rows * 3).reshape(rows, 3), name="w")
     b = weft.variable((3,), "float32", initial_value=1.0, name="layer/b é")
-    steps = weft.persistent_tensor((), "int64", name="steps")
+    steps = weft.persistent_tensor((), "int64", name="steps", initial_value=0)
     noise = weft.uniform((3,), stream=1)
     weft.assign(w, w * 2 * scale)
     weft.assign(b, b + noise)
@@ -283,7 +283,10 @@ def test_every_difference_is_listed_and_nothing_is_loaded(flaw: str, tmp_path: P
 
 
 def test_some_states_are_saved_and_loaded_by_names_of_choice(tmp_path: Path) -> None:
-    w, other = weft.variable((2,), initial_value=[1, 2], name="w"), weft.variable((2,))
+    w, other = (
+        weft.variable((2,), initial_value=[1, 2], name="w"),
+        weft.variable((2,), initial_value=0),
+    )
     transformer = weft.make_transformer()
     transformer.computation([w, other])()
     path = tmp_path / "a"

@@ -29,7 +29,7 @@ def value_on_the_way(x: Any) -> Any:
 
 
 def state(x: Any) -> Any:
-    return weft.variable((MUCH,), name="huge") + x
+    return weft.variable((MUCH,), name="huge", initial_value=0) + x
 
 
 CASES = [

@@ -43,7 +43,7 @@ def planted(graph: weft.Graph, place: Any) -> tuple[weft.Graph, Any]:
     new = {op: op for op in graph.ops}
     for op in graph.ops:
         args = tuple(wrong if new[arg] is place else new[arg] for arg in op.args)
-        new[op] = op if args == op.args else op.with_args(args)
+        new[op] = op.on(args)
     return graph.mapped({**new, place: place}), wrong
 
 

@@ -104,7 +104,8 @@ def test_effects_and_edges_survive():
     parsed = round_trip(graph.replace(after={one: (two,)}))
     assert [op.prefix for op in parsed.effects] == ["a", None]
     assert [op.prefix for op in parsed.after] == ["a"]
-    order = [op for op in parsed.ops if op in parsed.effects]
+    effects = set(parsed.effects)
+    order = [op for op in parsed.ops if op in effects]
     assert [op.prefix for op in order] == [None, "a"]
 
 

@@ -68,7 +68,7 @@ def test_a_singular_matrix_does_not_spoil_the_factor() -> None:
 
 
 def test_a_schedule_sets_the_rate_of_each_step_of_training(transformer: Any) -> None:
-    step = weft.persistent_tensor((), weft.int32)
+    step = weft.persistent_tensor((), weft.int32, initial_value=0)
     rate = weft.warm_up(step, weft.step_decay(step, 1.0, 3, 0.5), 2)
     w = weft.variable((), initial_value=10.0)
     with weft.saved_user_deps():

@@ -294,7 +294,7 @@ def test_two_steps_of_one_variable_are_refused(transformer: weft.Transformer):
 
 def test_a_schedule_is_a_graph(transformer: weft.Transformer):
     w = weft.variable((), "float64", initial_value=0.0)
-    calls = weft.persistent_tensor((), "int32")
+    calls = weft.persistent_tensor((), "int32", initial_value=0)
     with weft.saved_user_deps():
         count = weft.accumulate(calls, 1)
         rate = weft.where(weft.less(calls, 2), 1.0, 0.125)

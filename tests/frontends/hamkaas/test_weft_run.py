@@ -143,7 +143,7 @@ class GemImporter:
 
     def read(self, path: Path, constants: dict[Any, Any]):
         x = weft.placeholder((2,), name="x")
-        counter = weft.persistent_tensor((2,))
+        counter = weft.persistent_tensor((2,), initial_value=0)
         return ImportedGraph(
             inputs={"x": x},
             outputs={"twice": x * 2, "more": x + float(path.read_text())},

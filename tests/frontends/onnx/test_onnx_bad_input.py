@@ -398,7 +398,8 @@ def test_a_wrong_name_is_named_beside_the_right_ones():
         with pytest.raises(ArgumentError) as raised:
             call({"x": np.ones(2, "float32")})
         assert raised.value.problem == (
-            "no input of the model: x; inputs without a value: X. The inputs of the model are: X"
+            "no input of the model: x; inputs without a value: X. Did you mean 'X'? The inputs "
+            "of the model are: X"
         )
 
 

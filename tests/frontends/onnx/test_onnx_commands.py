@@ -180,6 +180,7 @@ def test_lengths_that_fit_are_found(pooled: Path, tmp_path: Path):
         (["--length", "N=-1"], "write name=length"),
         (["--length", "N=1", "--length", "N=2"], "once for each length"),
         (["--input", "z=3"], "--input z: the model has x"),
+        (["--input", "X=3"], "--input X: the model has x. Did you mean 'x'?"),
         (["--input", "x"], "write name=file.npy or name=number"),
     ],
 )

@@ -215,11 +215,6 @@ def assert_op(
 
     The condition is bool, of any shape. The error carries the message and the line of this call.
     """
-    if isinstance(condition, bool):
-        raise ArgumentError(
-            f"assert_op: the condition is the Python value {condition}, not a tensor: == and != "
-            "compare ops by identity, use weft.equal(x, y) or weft.not_equal(x, y)"
-        )
     return AssertOp(as_op(x), as_op(condition), message=str(message))
 
 

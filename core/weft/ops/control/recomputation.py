@@ -52,7 +52,7 @@ def _copied(y: Op, starts: Mapping[Op, Op]) -> Any:
             continue
         args = tuple(copies[arg] for arg in operands(op))
         copies[op] = copy = without_effect(op.meaning, args)
-        if copy is not op.meaning and copy not in args:
+        if copy is not op.meaning and all(copy is not arg for arg in args):
             copy.__dict__.update(order=copy.serial, location=op.location)
     return copies[y]
 
@@ -67,7 +67,7 @@ def checkpoint(y: TensorLike, inputs: Iterable[Any] | None = None) -> TensorOp:
     StateError if a state is read both before and after a write.
     """
     op = as_op(y)
-    found = postorder([op])
+    found = dict.fromkeys(postorder([op]))
     chosen = [x for x in found if x.is_state] if inputs is None else listed("checkpoint", inputs)
     for x in chosen:
         if not isinstance(x, Op) or x not in found:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.errors import ArgumentError, DTypeError
+from weft.errors import DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, broadcast_axes
 from weft.ir.dtypes import DType
@@ -197,19 +197,24 @@ def _as_bool(x: TensorLike) -> TensorOp:
     return op if dtypes.is_bool(op.dtype) else not_equal(op, 0)
 
 
+def _as_bools(*operands: TensorLike) -> list[Any]:
+    """Return operands as bools; a Python bool stays, as `align` refuses several of them alone."""
+    return [x if isinstance(x, bool) else _as_bool(x) for x in operands]
+
+
 def logical_and(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return the logical AND; numbers other than 0 are true."""
-    return bitwise_and(_as_bool(x), _as_bool(y))
+    return bitwise_and(*_as_bools(x, y))
 
 
 def logical_or(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return the logical OR; numbers other than 0 are true."""
-    return bitwise_or(_as_bool(x), _as_bool(y))
+    return bitwise_or(*_as_bools(x, y))
 
 
 def logical_xor(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return the logical XOR; numbers other than 0 are true."""
-    return bitwise_xor(_as_bool(x), _as_bool(y))
+    return bitwise_xor(*_as_bools(x, y))
 
 
 def maximum(x: TensorLike, y: TensorLike) -> TensorOp:
@@ -264,18 +269,15 @@ def less_equal(x: TensorLike, y: TensorLike) -> TensorOp:
 
 def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> TensorOp:
     """Return x where the condition is true and y elsewhere; numbers other than 0 are true."""
-    if isinstance(condition, bool):
-        raise ArgumentError(
-            f"where: the condition is the Python value {condition}, not a tensor: == and != "
-            "compare ops by identity, use weft.equal(x, y) or weft.not_equal(x, y)"
-        )
     test = _as_bool(condition)
+    if isinstance(x, bool) and isinstance(y, bool):
+        x = constant(x)
     x, y = align(WhereOp, x, y)
     axes = broadcast_axes(broadcast_axes(test.axes, x.axes), y.axes)
     return WhereOp(*(op if not op.axes else broadcast(op, axes) for op in (test, x, y)))
 
 
 _functions: tuple[Callable[..., TensorOp], ...] = (
-    equal, greater, greater_equal, less, less_equal, where
+    equal, not_equal, greater, greater_equal, less, less_equal, where
 )  # fmt: skip
 operators.update({function.__name__: function for function in _functions})

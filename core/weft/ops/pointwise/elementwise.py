@@ -17,7 +17,7 @@ from weft.ir.axes import Axes, broadcast_axes
 from weft.ir.dtypes import Array, DType, DTypeLike
 from weft.ir.lengths import Length
 from weft.ir.op import explain
-from weft.ir.storage import as_op, constant
+from weft.ir.storage import as_op, constant, not_a_tensor
 from weft.ir.tensor import CompositeOp, TensorLike, TensorOp, operators
 from weft.ops.shape.movement import broadcast
 from weft.support.backports import override
@@ -437,7 +437,9 @@ def common_dtype(operands: Iterable[Any]) -> DType:
         dtype = as_op(x).dtype
         strong = dtype if strong is None else dtypes.promote(strong, dtype)
     if strong is None:
-        strong = dtypes.bool_ if all(isinstance(x, bool) for x in weak) else dtypes.DEFAULT
+        if all(isinstance(x, bool) for x in weak):
+            raise not_a_tensor(weak[0])
+        strong = dtypes.DEFAULT
     for value in weak:
         strong = dtypes.promote(strong, dtypes.weak_dtype(value, strong))
     return strong

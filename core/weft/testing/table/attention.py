@@ -79,7 +79,9 @@ _THREE = operands("any", "any", "any")
 def _decoded(query: Any, key: Any, value: Any) -> Any:
     """Return causal attention computed token by token, with a cache longer than the sequence."""
     keys, values = (
-        weft.persistent_tensor((*x.shape[:-2], x.shape[-2] + 2, x.shape[-1]), x.dtype)
+        weft.persistent_tensor(
+            (*x.shape[:-2], x.shape[-2] + 2, x.shape[-1]), x.dtype, initial_value=0
+        )
         for x in (key, value)
     )
     results = []
@@ -94,7 +96,7 @@ def _decoded(query: Any, key: Any, value: Any) -> Any:
 
 def _prefilled(query: Any, key: Any, value: Any) -> Any:
     """Return causal attention of the whole sequence, through a cache."""
-    caches = [weft.persistent_tensor(x.axes, x.dtype) for x in (key, value)]
+    caches = [weft.persistent_tensor(x.axes, x.dtype, initial_value=0) for x in (key, value)]
     with weft.saved_user_deps():
         return weft.attention_with_cache(query, key, value, *caches, 0)
 

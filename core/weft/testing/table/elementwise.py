@@ -205,7 +205,7 @@ REFUSALS = (
             "shift_left": 2, "shift_right": 2,
         }.items()
     ),
-    Refusal("where", "value", lambda: weft.where(True, _X, _X), ArgumentError, "by identity"),
+    Refusal("where", "value", lambda: weft.where(True, _X, _X), ArgumentError, "Python value"),
     Refusal("where", "shapes", lambda: weft.where(_X, _X, _UNFIT), AxesError, "2, 3"),
     Refusal("cast", "dtype", lambda: weft.cast(_X, "float12"), DTypeError, "not a dtype of weft"),
     Refusal("cast", "complex", lambda: weft.cast(_Z, "float32"), DTypeError, "do not fit float32"),

@@ -47,7 +47,7 @@ def _on_channels(x: Any) -> Any:
 def _trained(x: Any, **options: Any) -> Any:
     """Return batch_norm in training, and the states of its running averages."""
     axis = x.axes.channel_axis or x.axes[1]
-    mean = weft.persistent_tensor([axis], x.dtype)
+    mean = weft.persistent_tensor([axis], x.dtype, initial_value=0)
     variance = weft.persistent_tensor([axis], x.dtype, initial_value=np.ones(axis.length, x.dtype))
     result = weft.batch_norm(x, mean=mean, variance=variance, training=True, **options)
     return result, mean, variance
