@@ -119,7 +119,7 @@ class Length:
 
     def __add__(self, other: int | Length) -> int | Length:
         if not isinstance(other, _SIZE):
-            return NotImplemented
+            return self._with(other)
         terms = dict(self.terms)
         for atoms, factor in _terms(other).items():
             terms[atoms] = terms.get(atoms, 0) + factor
@@ -129,7 +129,7 @@ class Length:
 
     def __mul__(self, other: int | Length) -> int | Length:
         if not isinstance(other, _SIZE):
-            return NotImplemented
+            return self._with(other)
         terms: dict[Monomial, int] = {}
         for mine, factor in self.terms.items():
             for theirs, times in _terms(other).items():
@@ -159,6 +159,20 @@ class Length:
 
     def __rmod__(self, other: int) -> int | Length:
         return other - other // self * self
+
+    def __truediv__(self, other: object) -> Any:
+        return self._with(other)
+
+    __rtruediv__ = __truediv__
+
+    def _with(self, other: object) -> Any:
+        """Leave arithmetic with a tensor to the tensor, and refuse that with a fraction."""
+        if not isinstance(other, int | float | Length):
+            return NotImplemented
+        raise AxesError(
+            f"the length {self} and {other} do not make a length: use // for lengths, or the value "
+            "of a length as a tensor, as in weft.as_op(x.shape[0])"
+        )
 
     def symbols(self) -> Iterator[Symbol]:
         """Yield every symbol that the length depends on, repeats included."""

@@ -186,3 +186,16 @@ def test_a_maximum_is_a_positive_integer(most: Any):
     with pytest.raises(AxesError, match="max= of the symbol n must be an integer above 0"):
         weft.symbol("n", max=most)
     assert weft.symbol("n", max=np.int64(8)).as_symbol().maximum == 8
+
+
+def test_a_length_is_a_number_where_a_tensor_computes_with_it(transformer: weft.Transformer):
+    n = weft.symbol("n")
+    x = weft.placeholder((n,), weft.float64)
+    results = [x / n, n - x, x * (n // 2), weft.as_op(n * n + 1), weft.sum(x) / x.shape[0]]
+    assert all(op.dtype == weft.float64 for op in results[:3])
+    for count in (4, 7):
+        row = np.arange(float(count))
+        found = transformer.computation(results, x)(row)
+        wanted = row / count, count - row, row * (count // 2), count * count + 1, row.mean()
+        for one, two in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(one, two)

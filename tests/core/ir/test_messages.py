@@ -106,6 +106,12 @@ MISTAKES = {
     "int": Case(lambda: int(x()), DTypeError, NO_VALUE),
     "complex": Case(lambda: complex(x()), DTypeError, NO_VALUE),
     "len": Case(lambda: len(x()), DTypeError, ("a scalar has no len()",)),
+    "a fraction of a length": Case(
+        lambda: 1 / x(weft.symbol("n")).shape[0], AxesError, ("length n", "//", "weft.as_op")
+    ),
+    "a length times a fraction": Case(
+        lambda: x(weft.symbol("n")).shape[0] * 0.5, AxesError, ("length n and 0.5",)
+    ),
     "unknown len": Case(lambda: len(x(weft.symbol("n"))), DTypeError, ("axis n", "x.shape[0]")),
     "bool": Case(lambda: bool(x()), DTypeError, ("no truth value", "where()")),
     "iteration": Case(lambda: list(x()), DTypeError, ("cannot be iterated",)),
