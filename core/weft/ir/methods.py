@@ -28,7 +28,7 @@ def call(name: str, *args: Any, **options: Any) -> TensorOp:
     return getattr(sys.modules["weft"], name)(*args, **options)  # type: ignore[no-any-return]
 
 
-class ArrayMethods(Op):
+class ArrayOp(Op):
     """The base of tensor ops with methods of arrays."""
 
     @property

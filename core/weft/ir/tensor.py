@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from weft.errors import DTypeError
 from weft.ir import upcalls
-from weft.ir.methods import ArrayMethods
+from weft.ir.methods import ArrayOp
 from weft.ir.op import Op
 from weft.support.spelling import FUNCTIONS, UnknownAttribute, did_you_mean
 
@@ -20,7 +20,7 @@ operators: dict[str, Callable[..., TensorOp]] = {}
 """The functions behind Python's operators; the modules of `weft.ops` fill it."""
 
 
-class TensorOp(ArrayMethods):
+class TensorOp(ArrayOp):
     """An op that yields a tensor; Python's operators build further ops from it."""
 
     is_tensor = True

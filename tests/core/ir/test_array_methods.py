@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
-from weft.ir.methods import ArrayMethods
+from weft.ir.methods import ArrayOp
 from weft.ir.op import op_classes
 
 X = np.arange(12.0).reshape(3, 4) - 5
@@ -77,17 +77,17 @@ def test_it_is_what_numpy_does(function: Callable[[Any], Any]) -> None:
 
 
 def test_each_method_is_compared_with_numpy() -> None:
-    own = {name for name in vars(ArrayMethods) if not name.startswith("_")}
+    own = {name for name in vars(ArrayOp) if not name.startswith("_")}
     left_out = {"fields", "rank", "shape", "ndim", "size", "at", "flatten", "imag"}
     assert own - left_out <= METHODS.keys()
 
 
 def test_no_attribute_of_an_op_hides_a_method() -> None:
-    names = {name for name in vars(ArrayMethods) if not name.startswith("_")} - {"fields"}
+    names = {name for name in vars(ArrayOp) if not name.startswith("_")} - {"fields"}
     for kind in op_classes.values():
-        if issubclass(kind, ArrayMethods):
+        if issubclass(kind, ArrayOp):
             assert not names.intersection(kind.fields), kind
-            assert all(inspect.getattr_static(kind, name) is vars(ArrayMethods)[name]
+            assert all(inspect.getattr_static(kind, name) is vars(ArrayOp)[name]
                        for name in names), kind  # fmt: skip
 
 
