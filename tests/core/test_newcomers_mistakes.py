@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import weft
-from weft.support import source
+from weft import plugins
+from weft.support import keyword_hints, source
+from weft.testing.table import public_functions
 
 LINE = Path(__file__).name
 X = weft.placeholder((2, 3), name="x")
@@ -35,17 +39,16 @@ def batch_norm_with_variables() -> Any:
     return weft.batch_norm(X, mean=mean, variance=variance, training=True)
 
 
-def exported_without_values(kind: str) -> Callable[[], Any]:
-    def export(tmp_path: Path = Path()) -> Any:
-        if kind == "onnx":
-            import weft_onnx
+def onnx_model() -> Any:
+    import weft_onnx
 
-            return weft_onnx.export({"r": X * Y}, {"x": X})
-        with weft.make_transformer(kind) as transformer:
-            made: Any = transformer.computation(X * Y, X)
-            return made.export_source("never.py") if kind == "numpy" else made.export_c("never")
+    return weft_onnx.export({"r": X * Y}, {"x": X})
 
-    return export
+
+def python_source() -> Any:
+    with weft.make_transformer("numpy") as transformer:
+        made: Any = transformer.computation(X * Y, X)
+        return made.export_source("never.py")
 
 
 MISTAKES: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
@@ -90,13 +93,13 @@ MISTAKES: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     "an initial value of what has none": (
         lambda: call(weft.variable((2, 3), initial_value=W + 1)), ("initial values", "w (float32")
     ),
-    "Python source of what has none": (exported_without_values("numpy"), ("y (float32", LINE)),
-    "an ONNX model of what has none": (exported_without_values("onnx"), ("y (float32", LINE)),
+    "Python source of what has none": (python_source, ("y (float32", LINE)),
+    "an ONNX model of what has none": (onnx_model, ("y (float32", LINE)),
     # Names
     "a misspelt function": (lambda: weft.reshap, ("no attribute 'reshap'", "mean 'reshape'")),
     "a function of NumPy": (lambda: weft.astype, ("no attribute 'astype'", "mean 'cast'")),
     "a function of PyTorch": (lambda: weft.permute, ("mean 'transpose'",)),
-    "a method of NumPy": (lambda: X.astype("int32"), ("use weft.cast(x)",)),
+    "a method of PyTorch": (lambda: X.masked_fill(Y, 0), ("use weft.where(x)",)),
     "a misspelt method": (lambda: X.reshap, ("mean 'reshape'",)),
     "dim": (lambda: weft.softmax(X, dim=0), ("unexpected keyword", "no dim=", "mean 'axis'")),
     "keepdim": (lambda: weft.any(X, axis=0, keepdim=True), ("mean 'keepdims'",)),
@@ -131,6 +134,16 @@ def test_the_error_says(mistake: Callable[[], Any], pieces: tuple[str, ...]):
     text = shown(mistake)
     missing = [piece for piece in pieces if piece not in text]
     assert not missing, f"{missing} not in:\n{text}"
+
+
+def test_c_source_of_what_has_no_value(tmp_path: Path):
+    if not plugins.backend_status("native").usable:
+        pytest.skip("there is no C compiler")
+    with weft.make_transformer("native") as transformer:
+        made: Any = transformer.computation(X * Y, X)
+        with pytest.raises(weft.errors.StateError, match=r"y .float32"):
+            made.export_c(tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_bool_beside_a_tensor_is_an_operand(transformer: weft.Transformer):
@@ -237,6 +250,22 @@ def test_errors_in_a_notebook_name_the_cell(monkeypatch: pytest.MonkeyPatch):
     assert "cell.py" not in str(caught.value)
 
 
+def test_every_function_says_what_it_calls_an_axis():
+    checked = set()
+    for name, function in public_functions().items():
+        parameters = inspect.signature(function).parameters
+        with pytest.raises(TypeError) as caught:
+            function(dim=0)
+        if "missing" in str(caught.value):
+            continue  # names of axes are keywords there
+        text = keyword_hints.hint(caught.value)
+        assert f"{name} has no dim=." in text.replace(function.__name__, name)
+        if "axis" in parameters:
+            assert "mean 'axis'" in text
+            checked.add(name)
+    assert {"sum", "softmax", "concat", "cumsum", "argmax", "cross_entropy"} <= checked
+
+
 def test_the_interpreter_shows_what_keyword_was_meant():
     program = "import weft\nweft.softmax(weft.placeholder((2,)), dim=0)"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
@@ -244,6 +273,26 @@ def test_the_interpreter_shows_what_keyword_was_meant():
     last = ran.stderr.strip().splitlines()[-2:]
     assert "unexpected keyword argument 'dim'" in last[0]
     assert last[1] == "softmax has no dim=. Did you mean 'axis'? It has x, normalization_axes, axis"
+
+
+def test_a_notebook_shows_what_keyword_was_meant(monkeypatch: pytest.MonkeyPatch):
+    handlers: list[Any] = []
+    shown_errors: list[Any] = []
+    shell = SimpleNamespace(
+        custom_exceptions=(),
+        set_custom_exc=lambda kinds, handler: handlers.append((kinds, handler)),
+        showtraceback=lambda error, tb_offset: shown_errors.append(error),
+    )
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    keyword_hints.install()
+    (((kind,), handler),) = handlers
+    assert kind is TypeError
+    with pytest.raises(TypeError) as caught:
+        weft.softmax(X, dim=0)  # type: ignore[call-arg]
+    handler(shell, caught.type, caught.value, None)
+    assert shown_errors == [(caught.type, caught.value, None)]
+    assert "mean 'axis'" in caught.value.__notes__[0]
 
 
 def test_an_artifact_is_loaded_for_its_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -109,6 +109,7 @@ def test_broken_metadata_of_a_stranger_is_none_of_our_business(site: Site) -> No
     plugins.names(BACKENDS)
 
 
+@pytest.mark.filterwarnings("ignore:.*no plugin has this name")
 @pytest.mark.parametrize(
     ("setting", "disabled"),
     [

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from weft.ir.graph import Graph, called_graphs
-from weft.ir.op import Op, are_same
+from weft.ir.op import Op
 from weft.ir.storage import CARRIED, AssignableTensorOp, ReadOp
 from weft.ops.control.graph_ops import LoopOp
 from weft.ops.control.passing_loops import sources_of
@@ -103,7 +103,7 @@ def with_carried_states(graph: Graph) -> Graph:
     new: dict[Op, Op] = {}
     for op in graph.ops:
         args = tuple([reads.get(arg, new.get(arg, arg)) for arg in op.args])
-        new[op] = op if are_same(args, op.args) else op.with_args(args)
+        new[op] = op.on(args)
     outputs = {each.output for each in carried}
     return graph.replace(
         outputs=[new[op] for index, op in enumerate(graph.outputs) if index not in outputs],

@@ -191,9 +191,9 @@ class Computation:
         The executor is there before the memory is. A thread that calls it meanwhile waits here.
         Raises StateError if it reads a state without a value.
         """
-        self.transformer.require_values(self.name, program.captured)
         if not program.is_compiled:
             self.transformer.compile({program: self})
+        self.transformer.require_values(self.name, program.captured)
         run = program.run
         if self.checks_finite:
             from weft.runtime import nonfinite  # few programs need it
@@ -202,7 +202,8 @@ class Computation:
         return run if self.exchange is None else self.exchange.with_lengths(program, run)
 
     def _first_call(self, *args: Any) -> Any:
-        self.transformer.require_values(self.name, self.graph)
+        if self.exchange is None:  # else ranks agree first, so that all of them raise
+            self.transformer.require_values(self.name, self.graph)
         self.transformer.compile({self.programs[()]: self})
         # Some drivers compile a kernel when it is launched for the first time.
         with Stage(f"first call of {self.name}"):

@@ -28,13 +28,13 @@ def has_initial_value(state: AssignableTensorOp) -> bool:
 def missing_value(name: str, graph: Graph, reads: Iterable[ReadOp]) -> StateError:
     """Return the error of a computation for states that have no value when it reads them."""
     states = [op.state for op in reads]
-    ways = ["list a placeholder among the parameters, as in computation(result, x)"]
+    ways = []
+    if any(state.is_placeholder for state in states):
+        ways.append("list a placeholder among the parameters, as in computation(result, x)")
     if not all(state.is_placeholder for state in states):
-        ways = ["give a variable an initial_value="]
-        if any(state.is_placeholder for state in states):
-            ways.append("list a placeholder among the parameters, as in computation(result, x)")
-    ways.append("or assign or set_value() before")
-    problem = f"{name} needs values that nobody gave: {', '.join(ways)}"
+        ways.append("give a variable an initial_value=")
+    hint = ", ".join([*ways, "or assign or set_value() before"])
+    problem = f"{name} needs values that nobody gave: {hint}"
     return StateError("\n".join([problem, *uses(graph, states)]))
 
 

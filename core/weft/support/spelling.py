@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 FUNCTIONS = {
     "amax": "max", "amin": "min", "array": "constant", "asarray": "as_op", "astype": "cast",
     "avg_pool2d": "avg_pool", "bmm": "matmul", "cat": "concat", "clamp": "clip",
-    "concatenate": "concat", "conv2d": "conv", "detach": "stop_gradient", "grad": "deriv",
+    "concatenate": "concat", "detach": "stop_gradient",
     "index_select": "take", "masked_fill": "where", "max_pool2d": "max_pool", "mm": "matmul",
     "mul": "multiply", "neg": "negative", "permute": "transpose", "sub": "subtract",
     "tensor": "constant", "to": "cast", "true_divide": "divide", "type": "cast",
-    "unsqueeze": "expand_dims", "view": "reshape",
+    "view": "reshape",
 }  # fmt: skip
 """What functions of NumPy, PyTorch and JAX are called here."""
 

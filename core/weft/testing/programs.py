@@ -238,9 +238,15 @@ def initialized_from_another(transformer: Any) -> Any:
 
 
 def unset_states(transformer: Any) -> Any:
-    """A state without a value is zeros; a placeholder that is not a parameter is a state."""
-    w, x = weft.variable((2,)), weft.placeholder((2,))
-    return transformer.computation(w + x + 1)().tolist()
+    """A state is read once it has a value; a placeholder that is not a parameter is a state."""
+    w, x = weft.variable((2,), initial_value=0), weft.placeholder((2,))
+    computation = transformer.computation(w + x + 1)
+    try:
+        computation()
+    except weft.errors.StateError:
+        transformer.set_value(x, [2, 3])
+        return computation().tolist()
+    return "read without a value"
 
 
 PROGRAMS: list[tuple[str, Callable[[Any], Any], Any]] = [
@@ -270,7 +276,7 @@ PROGRAMS: list[tuple[str, Callable[[Any], Any], Any]] = [
         (sequence, [10, 10, 9]),
         (group, [None, 2, 2]),
         (initialized_from_another, [9, 4, 10]),
-        (unset_states, [1, 1]),
+        (unset_states, [3, 4]),
     )
 ]
 """Name, program, and expected result."""
