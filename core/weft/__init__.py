@@ -160,7 +160,7 @@ def __getattr__(name: str) -> Any:
         return parser.parse
     if name == "bfloat16":
         return dtypes.as_dtype("bfloat16")
-    if name in ("distributed", "testing", "plugins"):
+    if name in ("distributed", "random", "testing", "plugins"):
         return importlib.import_module(f"weft.{name}")
     raise AttributeError(f"module 'weft' has no attribute {name!r}")
 

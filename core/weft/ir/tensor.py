@@ -190,7 +190,10 @@ class TensorOp(Op):
         operators["set_item"](self, item, value)
 
     def __iter__(self) -> Iterator[Any]:
-        raise DTypeError(self.explain("a tensor op cannot be iterated: index it instead"))
+        if not self.axes or not isinstance(self.axes[0].length, int):
+            problem = "is iterated along its first axis, which has to have a known length"
+            raise DTypeError(self.explain(f"a tensor op {problem}, not {self.axes}"))
+        return iter([self[place] for place in range(self.axes[0].length)])
 
     def __bool__(self) -> bool:
         raise DTypeError(

@@ -100,7 +100,10 @@ MISTAKES = {
     "complex": Case(lambda: complex(x()), DTypeError, NO_VALUE),
     "len": Case(lambda: len(x(2)), DTypeError, ("no len()", "rank")),
     "bool": Case(lambda: bool(x()), DTypeError, ("no truth value", "where()")),
-    "iteration": Case(lambda: list(x(2)), DTypeError, ("cannot be iterated",)),
+    "iteration": Case(lambda: list(x()), DTypeError, ("along its first axis", "Axes()")),
+    "iteration of an unknown length": Case(
+        lambda: list(x(weft.symbol("n"))), DTypeError, ("known length", "Axes(n)")
+    ),
     # indices
     "None among names": Case(lambda: x(H)[None], AxesError, ("expand_dims",)),
     "None among index tensors": Case(lambda: x(4)[[0, 1], None], AxesError, ("expand_dims",)),

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import weft
@@ -196,12 +197,19 @@ def test_equality_of_ops_is_identity():
     assert len({x, y, x}) == 2
 
 
-def test_an_op_has_no_truth_value_and_no_items_to_iterate_over():
+def test_an_op_has_no_truth_value():
     x = weft.placeholder((2,))
     with pytest.raises(TypeError, match="no truth value"):
         bool(x > 0)
-    with pytest.raises(TypeError, match="cannot be iterated"):
-        list(x)
+
+
+def test_an_op_is_iterated_along_its_first_axis(transformer: weft.Transformer):
+    x = weft.placeholder((2, 3))
+    one, other = x
+    assert one.axes == other.axes == weft.make_axes(3)
+    rows = np.arange(6.0).reshape(2, 3)
+    np.testing.assert_array_equal(transformer.computation(other - one, x)(rows), rows[1] - rows[0])
+    assert list(weft.placeholder((0, 3))) == []
 
 
 def test_captured_ops_hide_from_the_outer_list_and_all_ops_do_not():
