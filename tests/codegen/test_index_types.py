@@ -88,11 +88,12 @@ def moved(x: weft.TensorOp):
 
 
 def made(x: weft.TensorOp):
+    keys = weft.constant(np.array([1, 2], np.uint32))
     calls = weft.cast(weft.reshape(x, (-1,))[0] * 0, "uint32")
     target = weft.dtypes.as_dtype("float32")
     return [
         IotaOp(target_axes=x.axes, target_dtype=target, position=x.rank - 1),
-        philox.RandomBitsOp(calls, target_axes=x.axes, seed=1, stream=2),
+        philox.RandomBitsOp(keys, calls, target_axes=x.axes, domain=philox.CALLS),
     ]
 
 

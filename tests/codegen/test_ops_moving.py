@@ -140,13 +140,25 @@ def test_indices_along_each_axis(dtype: str, processor: str):
 
 
 @everywhere
-@pytest.mark.parametrize("shape", [(), (1,), (4, 5), (1003,), (30, 70)])
-def test_random_bits_are_equal_to_the_bit(shape: tuple[int, ...], processor: str):
-    def build(call: weft.TensorOp):
+@pytest.mark.parametrize("batch", [(), (1,), (3, 2), (0,)])
+@pytest.mark.parametrize("shape", [(), (1,), (4, 5), (1003,), (30, 70), (0,)])
+def test_random_bits_are_equal_to_the_bit(
+    shape: tuple[int, ...], batch: tuple[int, ...], processor: str
+):
+    def build(keys: weft.TensorOp, counter: weft.TensorOp, counters: weft.TensorOp):
         axes = weft.make_axes(shape)
-        return philox.RandomBitsOp(call, target_axes=axes, seed=2**32 - 3, stream=2**31)
+        draws = {"target_axes": axes, "domain": 2**32 - 1}
+        strided = weft.transpose(weft.contiguous(weft.transpose(keys)))
+        return [
+            philox.RandomBitsOp(keys, counter, **draws),
+            philox.RandomBitsOp(keys, counters, **draws),
+            philox.RandomBitsOp(strided, counter, **draws),
+        ]
 
-    check(build, np.array(2**32 - 1, np.uint32), processor=processor)
+    rng = np.random.default_rng(0)
+    keys = rng.integers(2**32, size=(*batch, 2), dtype=np.uint32)
+    counters = rng.integers(2**32, size=batch, dtype=np.uint32)
+    check(build, keys, np.array(2**32 - 1, np.uint32), counters, processor=processor)
 
 
 TAKES = {

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from weft.ir import dtypes
+from weft.ir.description import TensorDescription
 from weft.ops.random import philox
 from weft.ops.shape import movement
 from weft_c.loops.parallel import parallel_for
@@ -10,7 +13,7 @@ from weft_c.lowering import Lowering, rules
 from weft_c.source.index_types import is_wide
 from weft_c.source.values import ValueEmitter
 
-WORDS = 4
+BLOCK = 4
 """The words of a Philox block."""
 
 
@@ -42,26 +45,43 @@ def size_rule(op: movement.SizeOp, lowering: Lowering) -> None:
 
 @rules.on_type(philox.RandomBitsOp)
 def random_bits_rule(op: philox.RandomBitsOp, lowering: Lowering) -> None:
-    """Compute a Philox block for every four elements."""
-    size = lowering.out.size
-    target = lowering.out.flatten()
-    assert target is not None, "results are contiguous"
+    """Compute a Philox block for every four elements of a key."""
+    keys, size = len(op.args[0].axes) - 1, op.target_axes.size
+    batch = prod(lowering.out.shape[:keys])
     builder = lowering.kernel("random bits")
     code = builder.code
-    call = builder.array("call", lowering.args[0])
-    out = builder.array("out", target, written=True)
-    number = code.define("const u32", "number", call.get())
+    key = builder.array("key", _rows(lowering.args[0], batch, philox.WORDS))
+    is_shared = not lowering.args[1].shape
+    counter = builder.array("counter", _rows(lowering.args[1], 1 if is_shared else batch, 1))
+    out = builder.array("out", _rows(lowering.out, batch, size), written=True)
+
+    def define(row: str) -> list[str]:
+        number = counter.get("0" if is_shared else row, "0")
+        values = {"number": number, "low": key.get(row, "0"), "high": key.get(row, "1")}
+        return [code.define("const u32", name, value) for name, value in values.items()]
+
+    of_all = None if keys else define("0")
 
     def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
-        (block,) = at
+        row, block = at if keys else ("0", *at)
+        number, low, high = of_all or define(row)
         words = code.name("words")
-        counter = f"(u32){block}, (u32)((i64){block} >> 32), {number}, 0"
-        code.line(f"u32 {words}[{WORDS}] = {{{counter}}};")
-        code.line(code.call("weft_philox", words, f"{op.seed}u", f"{op.stream}u") + ";")
-        for word in range(WORDS):
-            element = f"{block} * {WORDS} + {word}"
-            is_last = word >= size % WORDS > 0
+        values = f"(u32){block}, (u32)((i64){block} >> 32), {number}, {op.domain}u"
+        code.line(f"u32 {words}[{BLOCK}] = {{{values}}};")
+        code.line(code.call("weft_philox", words, low, high) + ";")
+        for word in range(BLOCK):
+            element = f"{block} * {BLOCK} + {word}"
+            is_last = word >= size % BLOCK > 0
             guard = f"if ({element} < {size}) " if is_last else ""
-            code.line(guard + out.set(f"{words}[{word}]", f"({element})"))
+            code.line(guard + out.set(f"{words}[{word}]", row, f"({element})"))
 
-    parallel_for(builder, (-(-size // WORDS),), body, wide=is_wide(target), cost=20)
+    blocks = -(-size // BLOCK)
+    shape = (batch, blocks) if keys else (blocks,)
+    parallel_for(builder, shape, body, wide=is_wide(lowering.out), cost=20)
+
+
+def _rows(layout: TensorDescription, rows: int, length: int) -> TensorDescription:
+    """Return the elements of a contiguous array in rows."""
+    found = layout.cast((rows, length))
+    assert found is not None, "operands and results are contiguous"
+    return found

@@ -27,6 +27,7 @@ from weft.ops.control import calls
 from weft.ops.control.scans import STACK
 from weft.ops.pointwise.comparison import less, maximum, minimum
 from weft.ops.pointwise.elementwise import cast
+from weft.ops.random.philox import counts_calls
 from weft.ops.shape.creation import zeros
 
 Function = Callable[..., Any]
@@ -262,6 +263,12 @@ class _Carry:
         structure = self.structure if xs is None else trees.joined(self.inner, xs)
         while True:
             body = trace_body(step, structure, [*self.types, *types], self.what, "carry")
+            for state in filter(counts_calls, body.graph.states):
+                raise ArgumentError(
+                    f"{self.what}: the body draws random numbers ({state.file_info}) that are new "
+                    "at every call: carry a key, and draw from keys that are split from it, as in "
+                    "weft.random.uniform(key, shape)"
+                )
             own, _ = trees.children(body.structure)
             if own != self.inner:
                 raise ArgumentError(

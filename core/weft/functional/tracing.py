@@ -18,6 +18,7 @@ from weft.ir.graph import Graph
 from weft.ir.op import Op, next_serial
 from weft.ir.storage import AssignOp, ParameterOp, constant, placeholder
 from weft.ir.tensor import TensorOp
+from weft.ops.random.philox import counts_calls
 from weft.support.source import Location
 from weft.transforms.capture import capture, capture_closure
 
@@ -141,7 +142,7 @@ def trace(
         leaves, structure = trees.flatten(result)
         names = trees.paths(structure, "result")
         ops = [op_of(leaf, f"{name}: {where}") for leaf, where in zip(leaves, names, strict=True)]
-        effects = [op for op in built if op.has_effect]
+        effects = _effects_among(built)
         graph = capture([*ops, *effects], parameters, name)
     graph = graph.replace(outputs=graph.outputs[: len(ops)])
     for state in graph.states:
@@ -173,14 +174,30 @@ def trace_body(
         leaves, returned = trees.flatten(result)
         names = trees.paths(returned, "result")
         ops = [op_of(leaf, f"{what}: {where}") for leaf, where in zip(leaves, names, strict=True)]
-        effects = [op for op in built if op.has_effect]
+        effects = _effects_among(built)
         graph, free = capture_closure([*ops, *effects], parameters, before, name_of(function))
     is_number = tuple(isinstance(leaf, bool | int | float | complex) for leaf in leaves)
     body = Body(what, graph, returned, free, is_number)
     return body.with_outputs(graph.outputs[: len(ops)])
 
 
+def _effects_among(built: Iterable[Op]) -> list[Op]:
+    """Return the effects among ops, without writes of what states that were built hold at first."""
+    return [
+        op
+        for op in built
+        if op.has_effect and not (isinstance(op, AssignOp) and op in op.args[0].initializers)
+    ]
+
+
 def _refusal_of_state(name: str, state: Op, effects: Iterable[Op]) -> str:
+    if counts_calls(state):
+        return (
+            f"{name} draws random numbers ({state.file_info}) that are new at every call, counted "
+            "by a state, which belongs to a transformer: take a key as an argument and draw from "
+            "that, as in weft.random.uniform(key, shape), or give the transformer, as in jit(f, "
+            "backend=transformer)"
+        )
     written = any(isinstance(op, AssignOp) and op.args[0] is state for op in effects)
     verb = "writes" if written else "reads"
     return (

@@ -16,7 +16,16 @@ from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.ops.pointwise.comparison import less, where
 from weft.ops.pointwise.elementwise import InexactOp, align, cast, multiply
 from weft.ops.random.distributions import probability, threshold
-from weft.ops.random.philox import RandomBitsOp, bits_of, call_number, key_of
+from weft.ops.random.philox import (
+    CALLS,
+    SAMPLES,
+    WORDS,
+    RandomBitsOp,
+    bits_of,
+    call_number,
+    checked_key,
+    key_of,
+)
 from weft.ops.shape.movement import zeros_like
 from weft.ranks.collectives import rank_index
 from weft.support.backports import override
@@ -29,28 +38,29 @@ class DropoutOp(CompositeOp):
 
     16-bit floats are scaled in float32.
 
-    The second operand is the number of the call. With seed and stream it determines the mask, as in
-    `RandomBitsOp`, so the gradient recomputes the mask instead of storing it.
+    The other operands are a key and a counter. They determine the mask, as in `RandomBitsOp`, so
+    the gradient recomputes the mask instead of storing it.
 
     Attributes
     ----------
     rate
         The probability of 0, from 0 to less than 1.
-    seed, stream
-        The key of the random bits.
+    domain
+        What the bits are for, as in `RandomBitsOp`.
     """
 
     rate: float
-    seed: int
-    stream: int
+    domain: int
 
     @override
     def infer(self) -> tuple[Axes, DType]:
-        x, call = self.args
+        x, key, counter = self.args
         if not dtypes.is_inexact(x.dtype):
             raise DTypeError(f"dropout takes floats, not {x.dtype}: cast them")
-        if call.axes or call.dtype != dtypes.uint32:
-            raise AxesError(f"the call's number is a uint32 scalar, not {call.dtype} {call.axes}")
+        for what, op, lengths in (("key", key, (WORDS,)), ("counter", counter, ())):
+            if op.dtype != dtypes.uint32 or op.axes.lengths != lengths:
+                shape = list(lengths)
+                raise AxesError(f"the {what} is uint32 {shape}, not {op.dtype} {op.axes}")
         return x.axes, x.dtype
 
     @override
@@ -62,23 +72,23 @@ class DropoutOp(CompositeOp):
         """The factor of kept elements."""
         return 1 / (1 - self.rate)
 
-    def reference(self, x: Array, call: Array) -> Any:
+    def reference(self, x: Array, key: Array, counter: Array) -> Any:
         """Compute the mask by comparing random bits with the rate."""
-        bits = bits_of(self.axes.size, call, (self.seed, self.stream)).reshape(self.axes.shape)
+        bits = bits_of(self.axes.size, key, counter, self.domain).reshape(self.axes.shape)
         stays = bits >= np.uint64(threshold(self.rate))
         wide = np.asarray(x, accumulator_dtype(self.dtype)) * self.scale
         return np.where(stays, wide.astype(self.dtype), np.zeros((), self.dtype))
 
-    def decompose(self, x: TensorOp, call: TensorOp) -> TensorOp:
+    def decompose(self, x: TensorOp, key: TensorOp, counter: TensorOp) -> TensorOp:
         """Compute the mask by comparing random bits with the rate."""
-        bits = RandomBitsOp(call, target_axes=x.axes, seed=self.seed, stream=self.stream)
+        bits = RandomBitsOp(key, counter, target_axes=x.axes, domain=self.domain)
         drops = less(bits, constant(threshold(self.rate), dtype=dtypes.uint32))
         scaled = cast(cast(x, accumulator_dtype(self.dtype)) * self.scale, self.dtype)
         return where(drops, 0, scaled)
 
-    def generate_adjoints(self, delta: TensorOp, x: TensorOp, call: TensorOp) -> Any:
+    def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> Any:
         """Apply the same dropout to the adjoint."""
-        return DropoutOp(delta, call, **self.attributes()), None
+        return DropoutOp(delta, *args[1:], **self.attributes()), None, None
 
 
 def dropout(
@@ -88,24 +98,34 @@ def dropout(
     seed: int = 0,
     stream: int | None = None,
     by_rank: bool = False,
+    key: TensorLike | None = None,
 ) -> TensorOp:
     """Return x with each element set to 0 with probability `rate`, and the others scaled.
 
     The kept elements are divided by ``1 - rate``, which preserves the mean. Without `training` x is
     returned unchanged. Integers count as float32. The gradient drops the same elements. With
-    `by_rank` each rank drops other elements, by default all drop the same.
+    `by_rank` each rank drops other elements, by default all drop the same. With a `key` of
+    `weft.random` that decides which elements are dropped; without one these are new at every call,
+    and `seed` and `stream` are those of `random_bits`.
     (Srivastava, Hinton, Krizhevsky, Sutskever and Salakhutdinov: Dropout, 2014.)
     """
     if not isinstance(training, bool):
         problem = f"training must be True or False when the graph is built, not {training!r}"
         raise ArgumentError(explain("dropout", problem, ()))
-    chance, key = probability("dropout", "rate", rate), key_of("dropout", seed, stream)
+    if key is not None and (seed != 0 or stream is not None):
+        problem = "takes a key, or a seed and a stream, not both"
+        raise ArgumentError(explain("dropout", problem, ()))
+    chance = probability("dropout", "rate", rate)
+    bits = key_of("dropout", seed, stream) if key is None else checked_key("dropout", key)
     (op,) = align(InexactOp, x)
     if not training or chance == 0:
         return op
     if chance == 1:
         return zeros_like(op)
-    return DropoutOp(op, _call_number(by_rank), rate=chance, seed=key[0], stream=key[1])
+    if key is None:
+        return DropoutOp(op, bits, _call_number(by_rank), rate=chance, domain=CALLS)
+    counter = rank_index() if by_rank else constant(0)
+    return DropoutOp(op, bits, cast(counter, dtypes.uint32), rate=chance, domain=SAMPLES)
 
 
 def _call_number(by_rank: bool) -> TensorOp:

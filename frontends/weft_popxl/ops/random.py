@@ -10,7 +10,7 @@ import numpy as np
 import weft
 from weft import TensorOp
 from weft.ir.axes import make_axes
-from weft.ops.random.philox import RandomBitsOp
+from weft.ops.random.philox import CALLS, RandomBitsOp
 from weft_popxl import dtypes
 from weft_popxl.arguments import real, whole
 from weft_popxl.building import apply, apply_all
@@ -29,7 +29,8 @@ def _bits(seed: TensorOp, shape: tuple[int, ...], stream: int) -> Any:
     """Return random uint32: Philox at a counter that depends on the seed and the stream."""
 
     def drawn(call: TensorOp, axes: tuple[int, ...], number: int) -> Any:
-        return RandomBitsOp(call, target_axes=make_axes(axes), seed=_KEY, stream=number)
+        key = weft.constant(np.array([_KEY, number], np.uint32))
+        return RandomBitsOp(key, call, target_axes=make_axes(axes), domain=CALLS)
 
     mixed = weft.bitwise_xor(drawn(seed[0], (), 2**16), seed[1])
     return drawn(mixed, shape, stream)

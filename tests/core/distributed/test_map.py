@@ -52,7 +52,7 @@ def check(number: int, result: Any) -> None:
     square, value, bits = result
     np.testing.assert_array_equal(square, np.full(1 + number % 3, number**2, np.float32))
     assert value.tolist() == [10 * (number % 4 + 1)]
-    assert bits.tolist() == bits_of(3, number + 1, (5, 1)).tolist()
+    assert bits.tolist() == bits_of(3, (5, 1), number + 1).tolist()
 
 
 @pytest.fixture(scope="module")

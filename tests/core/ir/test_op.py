@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import weft
@@ -200,6 +201,15 @@ def test_an_op_has_no_truth_value():
     x = weft.placeholder((2,))
     with pytest.raises(TypeError, match="no truth value"):
         bool(x > 0)
+
+
+def test_an_op_is_iterated_along_its_first_axis(transformer: weft.Transformer):
+    x = weft.placeholder((2, 3))
+    one, other = x
+    assert one.axes == other.axes == weft.make_axes(3)
+    rows = np.arange(6.0).reshape(2, 3)
+    np.testing.assert_array_equal(transformer.computation(other - one, x)(rows), rows[1] - rows[0])
+    assert list(weft.placeholder((0, 3))) == []
 
 
 def test_captured_ops_hide_from_the_outer_list_and_all_ops_do_not():

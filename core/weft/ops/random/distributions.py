@@ -38,10 +38,11 @@ from weft.ops.pointwise.elementwise import (
 from weft.ops.pointwise.math import log, sqrt
 from weft.ops.pointwise.polynomials import polynomial
 from weft.ops.random.philox import (
+    BitSource,
     axes_of,
     float_to_compute_in,
+    fresh_bits,
     parameter,
-    random_bits,
     unit,
 )
 from weft.ops.reductions.cumulative import place
@@ -88,6 +89,13 @@ def bernoulli(
     `p` is broadcast to `axes`, by default its own. It has a resolution of 2⁻³² and is clipped to
     the range from 0 to 1. It has no gradient.
     """
+    return sample_bernoulli(fresh_bits(seed, stream), p, axes, dtype)
+
+
+def sample_bernoulli(
+    draw: BitSource, p: TensorLike, axes: AxesLike | TensorOp | None, dtype: DTypeLike
+) -> TensorOp:
+    """Return Bernoulli samples."""
     if isinstance(p, int | float):
         target = axes_of(() if axes is None else axes)
         yes: TensorOp = constant(threshold(probability("bernoulli", "p", p)), dtype=dtypes.uint64)
@@ -100,7 +108,7 @@ def bernoulli(
         chance = as_op(parameter("bernoulli", "p", chance, target))
         wide = cast(chance, float_to_compute_in("bernoulli", chance.dtype))
         yes = cast(minimum(maximum(wide, 0.0), 1.0) * float(_WORDS), dtypes.uint64)
-    return cast(less(cast(random_bits(target, seed, stream), dtypes.uint64), yes), dtype)
+    return cast(less(cast(draw(target), dtypes.uint64), yes), dtype)
 
 
 def randint(
@@ -117,24 +125,32 @@ def randint(
     The error of each probability is at most 2⁻⁶⁴. (Lemire: Fast random integer generation in an
     interval, 2019; without the rejection step.)
     """
+    return sample_integers(fresh_bits(seed, stream), axes, {"low": low, "high": high}, dtype)
+
+
+def sample_integers(
+    draw: BitSource, axes: AxesLike | TensorOp, bounds: dict[str, SupportsIndex], dtype: DTypeLike
+) -> TensorOp:
+    """Return uniformly distributed integers between two bounds, which are given by name."""
     target, kind = axes_of(axes), dtypes.as_dtype(dtype)
-    lowest, count = _range(low, high, kind)
-    words = cast(random_bits(make_axes((2, target.size)), seed, stream), dtypes.uint64)
+    lowest, count = _range(bounds, kind)
+    words = cast(draw(make_axes((2, target.size))), dtypes.uint64)
     half, times = np.uint64(32), np.uint64(count)
     drawn = (words[0] * times + (words[1] * times >> half)) >> half
     wide = dtypes.uint64 if kind == dtypes.uint64 else dtypes.int64
     return cast_axes(cast(cast(drawn, wide) + lowest, kind), target)
 
 
-def _range(low: SupportsIndex, high: SupportsIndex, dtype: DType) -> tuple[int, int]:
+def _range(bounds: dict[str, SupportsIndex], dtype: DType) -> tuple[int, int]:
     """Return the lowest integer and the size of the range; raises for invalid bounds."""
+    low, high = bounds.values()
     if not dtypes.is_integer(dtype):
         problem = f"the results must be integers, not {dtype}: cast them, or use uniform"
         raise DTypeError(explain("randint", problem, ()))
     limits = np.iinfo(dtype)
     for bound in (low, high):
         if isinstance(bound, bool) or not hasattr(bound, "__index__"):
-            problem = f"low and high must be integers, not {bound!r}"
+            problem = f"{' and '.join(bounds)} must be integers, not {bound!r}"
             raise ArgumentError(explain("randint", problem, ()))
     lowest, end = int(low.__index__()), int(high.__index__())
     if not (limits.min <= lowest < end <= limits.max + 1) or end - lowest > _WORDS:
@@ -151,11 +167,21 @@ def categorical(
     The index is the argmax of the logits plus Gumbel noise (Gumbel, 1954). An index of logit -inf
     is drawn only if all are -inf. The logits have no gradient.
     """
+    return sample_categories(fresh_bits(seed, stream), logits, axis, ())
+
+
+def sample_categories(
+    draw: BitSource, logits: TensorLike, axis: AxisKey, before: AxesLike
+) -> TensorOp:
+    """Return indices along an axis of logits, drawn with their probabilities.
+
+    There are as many for each place of the logits as axes before those of the logits have elements.
+    """
     (x,) = align(FloatOp, logits)
     position = place("categorical", x, axis)
-    working = float_to_compute_in("categorical", x.dtype)
-    noise = gumbel(x.axes, dtype=working, seed=seed, stream=stream)
-    return argmax(cast(x, working) + noise, position)
+    working, leading = float_to_compute_in("categorical", x.dtype), make_axes(before)
+    noise = sample("gumbel", draw, standard_gumbel, leading + x.axes, dtype=working)
+    return argmax(cast(x, working) + noise, len(leading) + position)
 
 
 def permutation(
@@ -168,10 +194,19 @@ def permutation(
     """
     if not isinstance(x, int | Axis | Length) or isinstance(x, bool):
         return shuffle(x, axis, seed, stream)
+    return random_order(fresh_bits(seed, stream), x)
+
+
+def random_order(draw: BitSource, x: AxesLike) -> TensorOp:
+    """Return the integers below the length of an axis in random order, as int64."""
     target = make_axes(x)
-    words = cast(random_bits(make_axes((2, target.size)), seed, stream), dtypes.uint64)
-    keys = bitwise_or(shift_left(words[0], np.uint64(32)), words[1])
-    return cast_axes(argsort(keys), target)
+    return cast_axes(argsort(long_words(draw(make_axes((2, target.size))))), target)
+
+
+def long_words(words: TensorOp) -> TensorOp:
+    """Return two rows of uint32 as one of uint64."""
+    upper, lower = (cast(words[row], dtypes.uint64) for row in range(2))
+    return bitwise_or(shift_left(upper, np.uint64(32)), lower)
 
 
 def shuffle(x: TensorLike, axis: AxisKey = 0, seed: int = 0, stream: int | None = None) -> TensorOp:
@@ -179,20 +214,24 @@ def shuffle(x: TensorLike, axis: AxisKey = 0, seed: int = 0, stream: int | None 
 
     All other axes share one permutation. The gradient is permuted back.
     """
+    return shuffled("shuffle", fresh_bits(seed, stream), x, axis)
+
+
+def shuffled(function: str, draw: BitSource, x: TensorLike, axis: AxisKey) -> TensorOp:
+    """Return the slices of x along an axis in random order."""
     op = as_op(x)
-    position = place("shuffle", op, axis)
-    return take(op, permutation(op.axes[position], seed=seed, stream=stream), position)
+    position = place(function, op, axis)
+    return take(op, random_order(draw, op.axes[position]), position)
 
 
-def _sample(
+def sample(
     function: str,
+    draw: BitSource,
     standard: Callable[[TensorOp], TensorOp],
     axes: AxesLike | TensorOp,
-    loc: TensorLike,
-    scale: TensorLike,
-    dtype: DTypeLike,
-    seed: int,
-    stream: int | None,
+    loc: TensorLike = 0.0,
+    scale: TensorLike = 1.0,
+    dtype: DTypeLike = dtypes.DEFAULT,
 ) -> TensorOp:
     """Return ``standard(u) * scale + loc`` for uniform numbers u strictly between 0 and 1.
 
@@ -203,7 +242,7 @@ def _sample(
         raise ArgumentError(explain(function, f"scale must be at least 0, not {scale!r}", ()))
     loc = parameter(function, "loc", loc, target)
     scale = parameter(function, "scale", scale, target)
-    u = unit(target, working, 23, seed, stream) + 2.0**-24
+    u = unit(draw, target, working, 23) + 2.0**-24
     return cast(standard(u) * scale + loc, dtype)
 
 
@@ -218,7 +257,13 @@ def exponential(
 
     By inversion: the negative logarithm of a uniform number.
     """
-    return _sample("exponential", lambda u: negative(log(u)), axes, 0.0, scale, dtype, seed, stream)
+    draw = fresh_bits(seed, stream)
+    return sample("exponential", draw, standard_exponential, axes, 0.0, scale, dtype)
+
+
+def standard_exponential(u: TensorOp) -> TensorOp:
+    """Return the quantile of the exponential distribution at 1 - u."""
+    return negative(log(u))
 
 
 def gumbel(
@@ -233,10 +278,12 @@ def gumbel(
 
     By inversion. The mean is ``loc + 0.5772 * scale``, the variance ``(pi * scale)² / 6``.
     """
-    return _sample("gumbel", _standard_gumbel, axes, loc, scale, dtype, seed, stream)
+    draw = fresh_bits(seed, stream)
+    return sample("gumbel", draw, standard_gumbel, axes, loc, scale, dtype)
 
 
-def _standard_gumbel(u: TensorOp) -> TensorOp:
+def standard_gumbel(u: TensorOp) -> TensorOp:
+    """Return the quantile of the Gumbel distribution at u."""
     return negative(log(negative(log(u))))
 
 
@@ -252,10 +299,12 @@ def laplace(
 
     By inversion. The mean is `loc`, the variance ``2 * scale²``.
     """
-    return _sample("laplace", _standard_laplace, axes, loc, scale, dtype, seed, stream)
+    draw = fresh_bits(seed, stream)
+    return sample("laplace", draw, standard_laplace, axes, loc, scale, dtype)
 
 
-def _standard_laplace(u: TensorOp) -> TensorOp:
+def standard_laplace(u: TensorOp) -> TensorOp:
+    """Return the quantile of the Laplace distribution at u."""
     tail = log(2.0 * minimum(u, 1.0 - u))
     return where(less(u, 0.5), tail, negative(tail))
 
@@ -276,12 +325,22 @@ def truncated_normal(
     and `high` are in standard deviations from `loc`, and may be infinite. By inversion, with
     quantiles accurate to 1e-7, also in the tails.
     """
+    standard = standard_truncated_normal({"low": low, "high": high})
+    return sample("truncated_normal", fresh_bits(seed, stream), standard, axes, loc, scale, dtype)
+
+
+def standard_truncated_normal(bounds: dict[str, float]) -> Callable[[TensorOp], TensorOp]:
+    """Return the quantile of the normal distribution between two bounds, which are given by name.
+
+    Of an interval above 0 it is the quantile at 1 - u.
+    """
+    low, high = bounds.values()
     for bound in (low, high):
         if isinstance(bound, bool) or not isinstance(bound, int | float):
-            problem = f"low and high must be numbers, not {bound!r}"
+            problem = f"{' and '.join(bounds)} must be numbers, not {bound!r}"
             raise ArgumentError(explain("truncated_normal", problem, ()))
     if not low < high:
-        problem = f"low must be below high, not {low} and {high}"
+        problem = f"{' must be below '.join(bounds)}, not {low} and {high}"
         raise ArgumentError(explain("truncated_normal", problem, ()))
     # Probabilities near 1 lose precision, so an interval above 0 is mirrored.
     side = -1.0 if low + high > 0 else 1.0
@@ -300,7 +359,7 @@ def truncated_normal(
         x = _normal_quantile(centered, sqrt(maximum(-math.log(above) - log(lower), 0.0)))
         return minimum(maximum(x, first), last) * side
 
-    return _sample("truncated_normal", standard, axes, loc, scale, dtype, seed, stream)
+    return standard
 
 
 def _normal_cdf(x: float) -> float:

@@ -2,14 +2,16 @@
 
 The key is a seed and a stream. The counter is the index of the element and the number of the call,
 which is a state. So values are new at every call, reproducible from the start, and independent of
-the order of computation. (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3;
-SC 2011.)
+the order of computation. `weft.random` takes keys as arguments instead. (Salmon, Moraes, Dror,
+Shaw: Parallel random numbers: as easy as 1, 2, 3; SC 2011.)
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from weft.errors import ArgumentError, AxesError, DTypeError, WeftError
 from weft.ir import dtypes, scope
 from weft.ir.axes import Axes, AxesLike, make_axes
 from weft.ir.dtypes import Array, DType, DTypeLike, accumulator_dtype
-from weft.ir.op import explain
+from weft.ir.op import Op, explain
 from weft.ir.storage import as_op, constant, persistent_tensor
 from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.ops.control.state import assign, value_of
@@ -36,95 +38,129 @@ __all__ = [
     "uniform",
 ]
 
+WORDS = 2
+"""The words of a key."""
+
+CALLS, SAMPLES, KEYS, FOLDED = range(4)
+"""What bits are for: the last word of the counter, so that no two uses of a key share bits.
+
+Numbers of a call that a state counts, numbers drawn from a key, keys split from a key, and keys
+made of a key and an integer.
+"""
+
+BitSource = Callable[[Axes], TensorOp]
+"""A function from axes to random uint32, which are independent of those of its other calls."""
+
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
-_KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
-_WORD = 0xFFFFFFFF
+_KEY_STEPS = (np.uint64(0x9E3779B9), np.uint64(0xBB67AE85))
+_WORD, _WIDTH = np.uint64(0xFFFFFFFF), np.uint64(32)
 _DIGITS = {"float16": 11, "bfloat16": 8}
 _streams = itertools.count(2**31)
+_call_counters: weakref.WeakSet[TensorOp] = weakref.WeakSet()
 
 
-def philox(counter: Any, key: tuple[int, int]) -> Any:
+def philox(counter: Any, key: Any) -> Any:
     """Return the four random words of each counter; counters are uint32 of shape (4, n).
 
     >>> philox(np.zeros((4, 1), np.uint32), (0, 0))[:, 0].tolist()
     [1713891541, 3781805453, 3159862348, 2600524760]
     """
-    words = rounds([np.asarray(word, np.uint64) for word in counter], key)
+    words = rounds(*([np.asarray(word, np.uint64) for word in each] for each in (counter, key)))
     return np.stack(words).astype(np.uint32)
 
 
-def rounds(words: list[Any], key: tuple[int, int]) -> list[Any]:
-    """Return four words, uint64 arrays or tensors, after the ten rounds of Philox."""
+def rounds(words: list[Any], key: list[Any]) -> list[Any]:
+    """Return four words after the ten rounds of Philox; all are uint64 arrays or tensors."""
     low, high = key
-    mask, shift = np.uint64(_WORD), np.uint64(32)
     for _ in range(10):
         first = words[0] * _MULTIPLIERS[0]
         second = words[2] * _MULTIPLIERS[1]
         words = [
-            (second >> shift) ^ words[1] ^ np.uint64(low),
-            second & mask,
-            (first >> shift) ^ words[3] ^ np.uint64(high),
-            first & mask,
+            (second >> _WIDTH) ^ words[1] ^ low,
+            second & _WORD,
+            (first >> _WIDTH) ^ words[3] ^ high,
+            first & _WORD,
         ]
         low, high = (low + _KEY_STEPS[0]) & _WORD, (high + _KEY_STEPS[1]) & _WORD
     return words
 
 
-def bits_of(size: int, call: Any, key: tuple[int, int], first: int = 0) -> Any:
-    """Return the flat bits of `RandomBitsOp` from a block on."""
+def bits_of(size: int, key: Any, counter: Any, domain: int = CALLS, first: int = 0) -> Any:
+    """Return the flat bits of `RandomBitsOp` for each key, from a block on."""
     blocks = np.arange(first, first - (-size // 4), dtype=np.uint64)
-    counter = np.zeros((4, blocks.size), np.uint64)
-    counter[0] = blocks & np.uint64(_WORD)
-    counter[1] = blocks >> np.uint64(32)
-    counter[2] = call
-    return philox(counter, key).T.reshape(-1)[:size]
+    keys = np.asarray(key, np.uint64)[..., None]
+    number = np.asarray(counter, np.uint64)[..., None]
+    words = rounds(
+        [blocks & _WORD, blocks >> _WIDTH, number, np.uint64(domain)],
+        [keys[..., 0, :], keys[..., 1, :]],
+    )
+    bits = np.empty((*keys.shape[:-2], blocks.size, 4), np.uint32)
+    for place, word in enumerate(words):
+        bits[..., place] = word
+    return bits.reshape(*keys.shape[:-2], 4 * blocks.size)[..., :size]
 
 
 class RandomBitsOp(CompositeOp):
-    """32 random bits for each element, as uint32; the operand is the number of the call.
+    """32 random bits for each element, as uint32, determined by a key and a counter.
 
-    Element i is word ``i % 4`` of the block with the counter ``(i // 4, 0, call, 0)``; the second
-    word of the counter has the high bits of block numbers from 2³².
+    The operands are keys, two words of uint32 along the last axis, and a uint32 counter for all
+    keys, or one for each. The axes of the keys but the last come first in the result. For each key,
+    element i is word ``i % 4`` of the block with the counter ``(i // 4, 0, counter, domain)``; the
+    second word of the counter has the high bits of block numbers from 2³².
 
     Attributes
     ----------
     target_axes
-        The axes of the result.
-    seed, stream
-        The key, two words of 32 bits.
+        The axes of the bits of one key.
+    domain
+        What the bits are for, a number below 2³²: bits of two domains are independent.
     """
 
+    takes_contiguous = True
+
     target_axes: Axes
-    seed: int
-    stream: int
+    domain: int
 
     def infer(self) -> tuple[Axes, DType]:
-        """Check the number of the call, and return the declared axes."""
-        (call,) = self.args
-        if call.axes or call.dtype != dtypes.uint32:
-            raise AxesError(f"the call's number is a uint32 scalar, not {call.dtype} {call.axes}")
-        return self.target_axes, dtypes.uint32
+        """Check key and counter, and return the axes of the keys and the declared ones."""
+        key, counter = self.args
+        if key.dtype != dtypes.uint32 or key.axes.lengths[-1:] != (WORDS,):
+            raise AxesError(f"a key is {WORDS} words of uint32, not {key.dtype} {key.axes}")
+        if counter.dtype != dtypes.uint32 or counter.axes not in (Axes(), self._batch):
+            problem = f"a uint32 scalar, or has {self._batch}, not {counter.dtype} {counter.axes}"
+            raise AxesError(f"the counter is {problem}")
+        return self._batch + self.target_axes, dtypes.uint32
 
-    def reference(self, call: Array) -> Any:
+    @property
+    def _batch(self) -> Axes:
+        return Axes(self.args[0].axes[:-1])
+
+    def reference(self, key: Array, counter: Array) -> Any:
         """Run Philox for each block of four elements."""
-        bits = bits_of(self.axes.size, call, (self.seed, self.stream))
+        bits = bits_of(self.target_axes.size, key, counter, self.domain)
         return bits.reshape(self.axes.shape)
 
-    def decompose(self, call: TensorOp) -> TensorOp:
+    def decompose(self, key: TensorOp, counter: TensorOp) -> TensorOp:
         """Run Philox in 64-bit integers."""
-        size = self.axes.size
-        axes = make_axes((-(-size // 4),))
-        block = IotaOp(target_axes=axes, target_dtype=dtypes.uint64, position=0)
-        zero = broadcast(constant(0, dtype=dtypes.uint64), axes)
-        number = broadcast(cast(call, dtypes.uint64), axes)
-        counter = [block & np.uint64(_WORD), block >> np.uint64(32), number, zero]
-        words = rounds(counter, (self.seed, self.stream))
-        bits = cast(stack(words, pos=1), dtypes.uint32)
-        return cast_axes(reshape(bits, (-1,))[:size], self.axes)
+        batch, size = self._batch.lengths, self.target_axes.size
+        axes = make_axes((*batch, -(-size // 4)))
+
+        def spread(word: TensorOp) -> TensorOp:
+            wide = cast(word, dtypes.uint64)
+            return broadcast(cast_axes(wide, (*batch, 1)) if wide.axes else wide, axes)
+
+        block = IotaOp(target_axes=axes, target_dtype=dtypes.uint64, position=len(batch))
+        domain = spread(constant(self.domain, dtype=dtypes.uint32))
+        words = rounds(
+            [block & _WORD, block >> _WIDTH, spread(counter), domain],
+            [spread(key[..., place]) for place in range(WORDS)],
+        )
+        bits = cast(stack(words, pos=len(axes)), dtypes.uint32)
+        return cast_axes(reshape(bits, (*batch, 4 * axes[-1].length))[..., :size], self.axes)
 
     @override
-    def generate_adjoints(self, delta: TensorOp, call: TensorOp) -> tuple[None]:
-        return (None,)
+    def generate_adjoints(self, delta: TensorOp, key: TensorOp, counter: TensorOp) -> Any:
+        return None, None
 
 
 def random_bits(axes: AxesLike | TensorOp, seed: int = 0, stream: int | None = None) -> TensorOp:
@@ -134,21 +170,65 @@ def random_bits(axes: AxesLike | TensorOp, seed: int = 0, stream: int | None = N
     with the same seed and stream give the same numbers.
     """
     key, calls = key_of("random_bits", seed, stream), call_number()
-    return RandomBitsOp(calls, target_axes=axes_of(axes), seed=key[0], stream=key[1])
+    return RandomBitsOp(key, calls, target_axes=axes_of(axes), domain=CALLS)
+
+
+def fresh_bits(seed: int, *streams: int | None) -> BitSource:
+    """Return a source of `random_bits`; each use takes the next one of the streams."""
+    left = iter(streams)
+    return lambda axes: random_bits(axes, seed, next(left))
+
+
+def bits_from(function: str, key: TensorLike) -> BitSource:
+    """Return a source of bits that a key determines; the number of the use is the counter."""
+    checked, uses = checked_key(function, key), itertools.count()
+
+    def draw(axes: Axes) -> TensorOp:
+        counter = constant(next(uses), dtype=dtypes.uint32)
+        return RandomBitsOp(checked, counter, target_axes=axes, domain=SAMPLES)
+
+    return draw
+
+
+def checked_key(function: str, key: TensorLike) -> TensorOp:
+    """Return a key as an op; raises ArgumentError unless it is two words of uint32."""
+    way = "make one with weft.random.key(0), or with weft.random.split(key)"
+    if isinstance(key, bool | int | float | complex) or key is None:
+        raise ArgumentError(explain(function, f"takes a key, not {key!r}: {way}", ()))
+    try:
+        op = as_op(key)
+    except WeftError as error:
+        problem = f"takes a key, not {key!r:.80}: {way}"
+        raise ArgumentError(explain(function, problem, ())) from error
+    if op.dtype == dtypes.uint32 and op.axes.lengths == (WORDS,):
+        return op
+    if op.dtype == dtypes.uint32 and op.axes.lengths[-1:] == (WORDS,):
+        way = "take one of them, as in keys[0]"
+    problem = f"takes a key, which is {WORDS} words of uint32, not {op.dtype} {op.axes}: {way}"
+    raise ArgumentError(explain(function, problem, (op,)))
 
 
 def call_number() -> TensorOp:
     """Return the number of the call, from 1, as a uint32 scalar counted by a state."""
     calls = persistent_tensor((), dtypes.uint32, 0)
+    _call_counters.add(calls)
     with scope.saved_user_deps():
         assign(calls, calls + 1)
         return value_of(calls)
 
 
-def key_of(function: str, seed: int, stream: int | None) -> tuple[int, int]:
-    """Return seed and stream, by default a new stream; raises ArgumentError out of range."""
+def counts_calls(state: Op) -> bool:
+    """Whether a state counts the calls of an op that draws random numbers."""
+    return state in _call_counters
+
+
+def key_of(function: str, seed: int, stream: int | None) -> TensorOp:
+    """Return the key of a seed and a stream, by default a new one.
+
+    Raises ArgumentError out of range.
+    """
     number = _word(function, "stream", stream, 31) if stream is not None else next(_streams)
-    return _word(function, "seed", seed, 32), number
+    return constant(np.array([_word(function, "seed", seed, 32), number], np.uint32))
 
 
 def _word(function: str, name: str, value: int, digits: int) -> int:
@@ -191,10 +271,9 @@ def parameter(function: str, name: str, value: TensorLike, axes: Axes) -> Tensor
         raise type(error)(explain(function, problem, ())) from None
 
 
-def unit(axes: Axes, dtype: DType, digits: int, seed: int, stream: int | None) -> TensorOp:
+def unit(draw: BitSource, axes: Axes, dtype: DType, digits: int) -> TensorOp:
     """Return uniform multiples of 2 to the power of -digits in [0, 1)."""
-    bits = shift_right(random_bits(axes, seed, stream), 32 - digits)
-    return multiply(cast(bits, dtype), 2.0**-digits)
+    return multiply(cast(shift_right(draw(axes), 32 - digits), dtype), 2.0**-digits)
 
 
 def uniform(
@@ -211,13 +290,18 @@ def uniform(
     the interval, or less for dtypes with fewer digits. Where that is finer than the resolution of
     the dtype near `high`, rounding can give `high` itself.
     """
+    return sample_uniform(fresh_bits(seed, stream), axes, {"low": low, "high": high}, dtype)
+
+
+def sample_uniform(
+    draw: BitSource, axes: AxesLike | TensorOp, bounds: dict[str, TensorLike], dtype: DTypeLike
+) -> TensorOp:
+    """Return uniformly distributed numbers between two bounds, which are given by name."""
     target = axes_of(axes)
     working = float_to_compute_in("uniform", dtype)
-    low, high = (
-        parameter("uniform", name, value, target) for name, value in (("low", low), ("high", high))
-    )
+    low, high = (parameter("uniform", name, value, target) for name, value in bounds.items())
     digits = _DIGITS.get(dtypes.as_dtype(dtype).name, 24)
-    share = unit(target, working, digits, seed, stream)
+    share = unit(draw, target, working, digits)
     if isinstance(low, TensorOp) or isinstance(high, TensorOp) or _is_wide(high - low, working):
         # Halves, because the difference itself may be out of range.
         low, high = (0.5 * cast(as_op(bound, working), working) for bound in (low, high))
@@ -244,15 +328,26 @@ def normal(
     A given `stream` uses the streams ``2 * stream`` and ``2 * stream + 1`` of `random_bits`, so it
     must be below 2³⁰.
     """
+    first, second = (None, None)
+    if stream is not None:
+        first = 2 * _word("normal", "stream", stream, 30)
+        second = first + 1
+    return sample_normal(fresh_bits(seed, first, second), axes, loc, scale, dtype)
+
+
+def sample_normal(
+    draw: BitSource,
+    axes: AxesLike | TensorOp,
+    loc: TensorLike,
+    scale: TensorLike,
+    dtype: DTypeLike,
+) -> TensorOp:
+    """Return normally distributed numbers."""
     target = axes_of(axes)
     working = float_to_compute_in("normal", dtype)
     loc, scale = (
         parameter("normal", name, value, target) for name, value in (("loc", loc), ("scale", scale))
     )
-    first, second = (None, None)
-    if stream is not None:
-        first = 2 * _word("normal", "stream", stream, 30)
-        second = first + 1
-    radius = sqrt(log(1.0 - unit(target, working, 24, seed, first)) * -2.0)
-    angle = unit(target, working, 24, seed, second) * (2 * math.pi)
+    radius = sqrt(log(1.0 - unit(draw, target, working, 24)) * -2.0)
+    angle = unit(draw, target, working, 24) * (2 * math.pi)
     return cast(radius * cos(angle) * scale + loc, dtype)

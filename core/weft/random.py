@@ -1,0 +1,458 @@
+"""Random numbers from explicit keys.
+
+A key is two words of uint32. It determines what is drawn from it, to the bit and on every backend;
+numbers drawn from different keys are independent. A key is an array like any other: an argument of
+a function, a value that a loop carries, a leaf of a tree. `split` and `fold_in` make new keys of
+one. Each key is to be used once, as two draws from one key are not independent of each other.
+
+Keys and bits come from a counter-based generator, Philox 4x32-10. (Salmon, Moraes, Dror, Shaw:
+Parallel random numbers: as easy as 1, 2, 3; SC 2011.) The last word of the counter says what bits
+are for, so keys split from a key share no bits with numbers drawn from it.
+
+Functions of arrays alone that give keys give arrays; all others build ops, as `weft.sin` does.
+"""
+
+from __future__ import annotations
+
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.ir import dtypes
+from weft.ir.axes import Axes, AxesLike, Axis, AxisKey, make_axes
+from weft.ir.dtypes import DTypeLike
+from weft.ir.lengths import Length
+from weft.ir.op import explain
+from weft.ir.storage import as_op, constant
+from weft.ir.tensor import TensorLike, TensorOp
+from weft.ops.arguments import checked_integer
+from weft.ops.indexing.gathering import take
+from weft.ops.pointwise.bits import shift_right
+from weft.ops.pointwise.elementwise import cast
+from weft.ops.pointwise.math import log
+from weft.ops.random import distributions
+from weft.ops.random.philox import (
+    FOLDED,
+    KEYS,
+    WORDS,
+    RandomBitsOp,
+    axes_of,
+    bits_from,
+    checked_key,
+    sample_normal,
+    sample_uniform,
+)
+from weft.ops.reductions.cumulative import cumsum, place
+from weft.ops.reductions.sorting import argsort, searchsorted
+from weft.ops.shape.joining import stack
+from weft.ops.shape.movement import cast_axes
+
+__all__ = [
+    "bernoulli",
+    "bits",
+    "categorical",
+    "choice",
+    "exponential",
+    "fold_in",
+    "gumbel",
+    "key",
+    "laplace",
+    "normal",
+    "permutation",
+    "randint",
+    "split",
+    "truncated_normal",
+    "uniform",
+]
+
+Shape = AxesLike | TensorOp
+"""Lengths or axes of the result, or a tensor that has them."""
+
+
+def key(seed: TensorLike) -> Any:
+    """Return the key of a seed: its lower and its upper 32 bits, as uint32.
+
+    Parameters
+    ----------
+    seed
+        An integer from -2**63 to below 2**64, or a traced integer scalar; negative ones count from
+        2**64.
+
+    Returns
+    -------
+    ndarray or TensorOp
+        An array of two words; an op if the seed is one.
+
+    Raises
+    ------
+    ArgumentError
+        If the seed is out of range, or no integer.
+
+    Examples
+    --------
+    >>> import weft
+    >>> weft.random.key(2**32 + 7)
+    array([7, 1], dtype=uint32)
+    """
+    if isinstance(seed, TensorOp):
+        if not dtypes.is_integer(seed.dtype) or seed.axes:
+            problem = f"a seed is an integer scalar, not {seed.dtype} {seed.axes}"
+            raise ArgumentError(explain("key", problem, (seed,)))
+        wide = cast(seed, dtypes.uint64)
+        words = [wide & np.uint64(2**32 - 1), shift_right(wide, np.uint64(32))]
+        return cast(stack(words, pos=0), dtypes.uint32)
+    number: Any = seed
+    if isinstance(number, np.ndarray) and number.shape == () and number.dtype.kind in "iu":
+        number = int(number)
+    number = checked_integer("key", "the seed", number)
+    if not -(2**63) <= number < 2**64:
+        problem = f"the seed must be from -2**63 to below 2**64, not {number}"
+        raise ArgumentError(explain("key", problem, ()))
+    number %= 2**64
+    return np.array([number % 2**32, number >> 32], np.uint32)
+
+
+def split(key: TensorLike, num: SupportsIndex | tuple[SupportsIndex, ...] = 2) -> Any:
+    """Return independent new keys, made of one that is not to be used any more.
+
+    Parameters
+    ----------
+    key
+        A key.
+    num
+        The number of new keys, or a shape of them.
+
+    Returns
+    -------
+    ndarray or TensorOp
+        Keys of shape ``(num, 2)``; an op if the key is one. The first keys do not depend on `num`.
+
+    Raises
+    ------
+    ArgumentError
+        If the key is no key, or a number is negative.
+
+    Examples
+    --------
+    >>> import weft
+    >>> key, other = weft.random.split(weft.random.key(0))
+    >>> key.tolist() != other.tolist()
+    True
+    """
+    several = num if isinstance(num, tuple) else (num,)
+    counts = [checked_integer("split", "num", count, low=0) for count in several]
+    return _made_of("split", key, 0, make_axes((*counts, WORDS)), KEYS)
+
+
+def fold_in(key: TensorLike, data: TensorLike) -> Any:
+    """Return a new key made of a key and an integer, such as the number of a step or a layer.
+
+    Parameters
+    ----------
+    key
+        A key; other integers may be folded into it as well.
+    data
+        An integer from 0 to below 2**32, or a traced integer scalar, which is cast to uint32.
+
+    Returns
+    -------
+    ndarray or TensorOp
+        A key; an op if `key` or `data` is one.
+
+    Raises
+    ------
+    ArgumentError
+        If the key is no key, or the integer is out of range or none.
+
+    Examples
+    --------
+    >>> import weft
+    >>> key = weft.random.key(0)
+    >>> keys = [weft.random.fold_in(key, step) for step in range(3)]
+    """
+    if isinstance(data, TensorOp):
+        if not dtypes.is_integer(data.dtype) or data.axes:
+            problem = f"data is an integer scalar, not {data.dtype} {data.axes}"
+            raise ArgumentError(explain("fold_in", problem, (data,)))
+        return _made_of("fold_in", key, cast(data, dtypes.uint32), make_axes(WORDS), FOLDED)
+    number = checked_integer("fold_in", "data", data, low=0)  # type: ignore[arg-type]
+    if number >= 2**32:
+        problem = f"data must be below 2**32, not {number}: fold in its parts one by one"
+        raise ArgumentError(explain("fold_in", problem, ()))
+    return _made_of("fold_in", key, number, make_axes(WORDS), FOLDED)
+
+
+def _made_of(
+    function: str, key: TensorLike, counter: TensorOp | int, axes: Axes, domain: int
+) -> Any:
+    """Return new keys, as an array if nothing is an op."""
+    number = counter if isinstance(counter, TensorOp) else constant(counter, dtype=dtypes.uint32)
+    made = RandomBitsOp(checked_key(function, key), number, target_axes=axes, domain=domain)
+    if isinstance(key, TensorOp) or number is counter:
+        return made
+    return made.reference(*(op.const for op in made.args))
+
+
+def bits(key: TensorLike, shape: Shape = (), dtype: DTypeLike = dtypes.uint32) -> TensorOp:
+    """Return random bits as unsigned integers of 8, 16, 32 or 64 bits.
+
+    Raises DTypeError for another dtype.
+    """
+    kind, axes, draw = dtypes.as_dtype(dtype), axes_of(shape), bits_from("bits", key)
+    if kind.kind != "u":
+        raise DTypeError(explain("bits", f"bits are unsigned integers, not {kind}", ()))
+    if kind != dtypes.uint64:
+        return cast(draw(axes), kind)
+    return cast_axes(distributions.long_words(draw(make_axes((2, axes.size)))), axes)
+
+
+def uniform(
+    key: TensorLike,
+    shape: Shape = (),
+    dtype: DTypeLike = dtypes.DEFAULT,
+    minval: TensorLike = 0.0,
+    maxval: TensorLike = 1.0,
+) -> TensorOp:
+    """Return uniformly distributed numbers in [minval, maxval).
+
+    Parameters
+    ----------
+    key
+        A key.
+    shape
+        The lengths or axes of the result.
+    dtype
+        A dtype of floats.
+    minval, maxval
+        Numbers, or tensors that broadcast to the shape; the gradient flows to them. See
+        `weft.uniform` for the resolution.
+
+    Raises
+    ------
+    ArgumentError, AxesError, DTypeError
+        If the key is no key, a bound does not fit, or the dtype is none of floats.
+
+    Examples
+    --------
+    >>> import weft
+    >>> noise = weft.jit(lambda key: weft.random.uniform(key, (2, 3)))
+    >>> noise(weft.random.key(0)).shape
+    (2, 3)
+    """
+    bounds = {"minval": minval, "maxval": maxval}
+    return sample_uniform(bits_from("uniform", key), shape, bounds, dtype)
+
+
+def normal(
+    key: TensorLike,
+    shape: Shape = (),
+    dtype: DTypeLike = dtypes.DEFAULT,
+    loc: TensorLike = 0.0,
+    scale: TensorLike = 1.0,
+) -> TensorOp:
+    """Return normally distributed numbers of a mean `loc` and a standard deviation `scale`.
+
+    Both may be tensors that broadcast to the shape; the gradient flows to them. By the method of
+    Box and Muller (1958).
+    """
+    return sample_normal(bits_from("normal", key), shape, loc, scale, dtype)
+
+
+def bernoulli(key: TensorLike, p: TensorLike = 0.5, shape: Shape | None = None) -> TensorOp:
+    """Return bools that are True with probability `p`, a number or a tensor.
+
+    `p` is broadcast to the shape, by default its own; see `weft.bernoulli`.
+    """
+    return distributions.sample_bernoulli(bits_from("bernoulli", key), p, shape, dtypes.bool_)
+
+
+def randint(
+    key: TensorLike,
+    shape: Shape,
+    minval: SupportsIndex,
+    maxval: SupportsIndex,
+    dtype: DTypeLike = dtypes.int32,
+) -> TensorOp:
+    """Return uniformly distributed integers from `minval` to ``maxval - 1``.
+
+    There may be 2**32 of them, which fit the dtype; see `weft.randint`. Raises ArgumentError for
+    bounds that do not fit, and DTypeError for a dtype of floats.
+    """
+    bounds = {"minval": minval, "maxval": maxval}
+    return distributions.sample_integers(bits_from("randint", key), shape, bounds, dtype)
+
+
+def categorical(
+    key: TensorLike, logits: TensorLike, axis: AxisKey = -1, shape: AxesLike | None = None
+) -> TensorOp:
+    """Return indices along an axis, drawn with the probabilities ``softmax(logits)``, as int64.
+
+    Parameters
+    ----------
+    key
+        A key.
+    logits
+        Unnormalized logarithms of probabilities; they have no gradient.
+    axis
+        The axis of the classes.
+    shape
+        The lengths or axes of the result. It ends with those of the logits without `axis`, by
+        default there are no others; further ones in front are independent draws.
+
+    Raises
+    ------
+    AxesError
+        If there is no such axis, or the shape ends otherwise.
+    """
+    draw, op = bits_from("categorical", key), as_op(logits)
+    rest = list(op.axes)
+    del rest[place("categorical", op, axis)]
+    axes = make_axes(rest if shape is None else shape)
+    count = len(axes) - len(rest)
+    if count < 0 or list(axes[count:]) != rest:
+        problem = f"the shape {axes} does not end with {make_axes(rest)}, those of the logits"
+        raise AxesError(explain("categorical", problem, (op,)))
+    return distributions.sample_categories(draw, op, axis, axes[:count])
+
+
+def permutation(key: TensorLike, x: TensorLike | Axis | Length, axis: AxisKey = 0) -> TensorOp:
+    """Return the integers below x, or the slices of a tensor along an axis, in random order.
+
+    `x` is a number or an axis, of which the integers are int64, or a tensor, to which the gradient
+    flows. See `weft.permutation`.
+    """
+    draw = bits_from("permutation", key)
+    if isinstance(x, int | Axis | Length) and not isinstance(x, bool):
+        return distributions.random_order(draw, x)
+    return distributions.shuffled("permutation", draw, x, axis)
+
+
+def choice(
+    key: TensorLike,
+    a: TensorLike,
+    shape: AxesLike = (),
+    replace: bool = True,
+    p: TensorLike | None = None,
+    axis: AxisKey = 0,
+) -> TensorOp:
+    """Return random elements of a tensor, or random integers below a number.
+
+    Parameters
+    ----------
+    key
+        A key.
+    a
+        A tensor, of which slices along `axis` are taken, or a number, which gives int64.
+    shape
+        How many: the lengths or axes of the result, in place of `axis`.
+    replace
+        Whether an element may be taken again.
+    p
+        The probability of each, a vector of floats; by default all are equally likely. Only ratios
+        count. Without replacement these are the probabilities of the next one among those left, by
+        the largest logarithms plus Gumbel noise. (Efraimidis, Spirakis: Weighted random sampling
+        with a reservoir, 2006.)
+    axis
+        The axis of a tensor.
+
+    Raises
+    ------
+    ArgumentError
+        If there is nothing to take, or too little to take without replacement.
+    AxesError, DTypeError
+        If `p` is no vector of floats of the right length.
+    """
+    is_number = isinstance(a, int) and not isinstance(a, bool)
+    op = None if is_number else as_op(a)
+    position = 0 if op is None else place("choice", op, axis)
+    length: Any = a if op is None else op.axes[position].length
+    axes = make_axes(shape)
+    indices = _chosen(key, length, axes, replace, p)
+    return indices if op is None else take(op, indices, position)
+
+
+def _chosen(
+    key: TensorLike, length: Any, axes: Axes, replace: bool, p: TensorLike | None
+) -> TensorOp:
+    """Return random indices below a length."""
+    draw, size = bits_from("choice", key), axes.size
+    if isinstance(length, int) and isinstance(size, int):
+        few = size if not replace else min(size, 1)
+        if length < few:
+            ways = "" if replace else ": take fewer, or replace=True"
+            problem = f"{size} of {length} cannot be taken{ways}"
+            raise ArgumentError(explain("choice", problem, ()))
+    if p is None:
+        if replace:
+            bounds = {"0": 0, "the number of elements": length}
+            return distributions.sample_integers(draw, axes, bounds, dtypes.int64)
+        return cast_axes(distributions.random_order(draw, length)[:size], axes)
+    chance = as_op(p)
+    if not dtypes.is_float(chance.dtype):
+        raise DTypeError(explain("choice", f"p must be floats, not {chance.dtype}", (chance,)))
+    if chance.axes.lengths != (length,):
+        problem = f"p must be a vector of {length} probabilities, not {chance.axes}"
+        raise AxesError(explain("choice", problem, (chance,)))
+    chance = cast_axes(cast(chance, dtypes.accumulator_dtype(chance.dtype)), length)
+    if replace:
+        total = cumsum(chance)
+        share = sample_uniform(draw, axes, {"low": 0.0, "high": 1.0}, chance.dtype)
+        return cast_axes(searchsorted(total, share * total[-1], "right"), axes)
+    noise = distributions.sample(
+        "choice", draw, distributions.standard_gumbel, chance, dtype=chance.dtype
+    )
+    return cast_axes(argsort(log(chance) + noise, descending=True)[:size], axes)
+
+
+def exponential(
+    key: TensorLike,
+    shape: Shape = (),
+    dtype: DTypeLike = dtypes.DEFAULT,
+    scale: TensorLike = 1.0,
+) -> TensorOp:
+    """Return exponentially distributed samples of mean `scale`; see `weft.exponential`."""
+    draw, standard = bits_from("exponential", key), distributions.standard_exponential
+    return distributions.sample("exponential", draw, standard, shape, 0.0, scale, dtype)
+
+
+def gumbel(
+    key: TensorLike,
+    shape: Shape = (),
+    dtype: DTypeLike = dtypes.DEFAULT,
+    loc: TensorLike = 0.0,
+    scale: TensorLike = 1.0,
+) -> TensorOp:
+    """Return Gumbel-distributed samples; see `weft.gumbel`."""
+    draw, standard = bits_from("gumbel", key), distributions.standard_gumbel
+    return distributions.sample("gumbel", draw, standard, shape, loc, scale, dtype)
+
+
+def laplace(
+    key: TensorLike,
+    shape: Shape = (),
+    dtype: DTypeLike = dtypes.DEFAULT,
+    loc: TensorLike = 0.0,
+    scale: TensorLike = 1.0,
+) -> TensorOp:
+    """Return Laplace-distributed samples; see `weft.laplace`."""
+    draw, standard = bits_from("laplace", key), distributions.standard_laplace
+    return distributions.sample("laplace", draw, standard, shape, loc, scale, dtype)
+
+
+def truncated_normal(
+    key: TensorLike,
+    lower: float = -2.0,
+    upper: float = 2.0,
+    shape: Shape = (),
+    dtype: DTypeLike = dtypes.DEFAULT,
+    loc: TensorLike = 0.0,
+    scale: TensorLike = 1.0,
+) -> TensorOp:
+    """Return samples of the truncated normal distribution; see `weft.truncated_normal`.
+
+    The bounds `lower` and `upper` are in standard deviations `scale` from `loc`.
+    """
+    draw = bits_from("truncated_normal", key)
+    standard = distributions.standard_truncated_normal({"lower": lower, "upper": upper})
+    return distributions.sample("truncated_normal", draw, standard, shape, loc, scale, dtype)
