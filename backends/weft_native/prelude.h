@@ -32,10 +32,12 @@ typedef float f32; typedef double f64;
     typedef i32 i32x##N __attribute__((vector_size(4 * N))); \
     typedef u32 u32x##N __attribute__((vector_size(4 * N))); \
     typedef u8 u8x##N __attribute__((vector_size(N))); \
+    typedef i8 i8x##N __attribute__((vector_size(N))); \
     typedef f32x##N near_f32x##N __attribute__((aligned(4), may_alias)); \
     typedef i32x##N near_i32x##N __attribute__((aligned(4), may_alias)); \
     typedef u32x##N near_u32x##N __attribute__((aligned(4), may_alias)); \
-    typedef u8x##N near_u8x##N __attribute__((aligned(1), may_alias));
+    typedef u8x##N near_u8x##N __attribute__((aligned(1), may_alias)); \
+    typedef i8x##N near_i8x##N __attribute__((aligned(1), may_alias));
 VECTORS(2) VECTORS(4) VECTORS(8) VECTORS(16)
 
 #define SPLATS(T) \
@@ -75,6 +77,9 @@ SPLATS(f32) SPLATS(i32) SPLATS(u32)
 #define convert_float4(v) __builtin_convertvector(v, f32x4)
 #define convert_float8(v) __builtin_convertvector(v, f32x8)
 #define convert_float16(v) __builtin_convertvector(v, f32x16)
+#define convert_char4(v) __builtin_convertvector(v, i8x4)
+#define convert_char8(v) __builtin_convertvector(v, i8x8)
+#define convert_char16(v) __builtin_convertvector(v, i8x16)
 #define convert_uchar4(v) __builtin_convertvector(v, u8x4)
 #define convert_uchar8(v) __builtin_convertvector(v, u8x8)
 #define convert_uchar16(v) __builtin_convertvector(v, u8x16)
@@ -276,7 +281,11 @@ FUNCTION VF OF(atan)(VF x) {
     VF p = OF(fma)(ALL(8.05374449538e-2f), z, ALL(-1.38776856032e-1f));
     p = OF(fma)(p, z, ALL(1.99777106478e-1f)); p = OF(fma)(p, z, ALL(-3.33329491539e-1f));
     return OF(copysign)(OF(fma)(p * z, r, r) + angle, x); }
-ONE_BY_ONE(sqrt) ONE_BY_ONE(floor) ONE_BY_ONE(ceil) ONE_BY_ONE(trunc) ONE_BY_ONE(rint)
+ONE_BY_ONE(sqrt) ONE_BY_ONE(floor) ONE_BY_ONE(ceil) ONE_BY_ONE(trunc)
+/* A float of 2^23 or more is whole; a smaller one is rounded by the addition of 2^23. */
+FUNCTION VF OF(rint)(VF x) {
+    VF a = OF(fabs)(x), whole = (a + 8388608.0f) - 8388608.0f;
+    return SELECT(a < 8388608.0f, OF(copysign)(whole, x), x); }
 /* asin(x) for x up to 1 / 2, and asin(sqrt((1 - x) / 2)) above. */
 FUNCTION VF half_asin(VF a, VI is_above) {
     VF z = SELECT(is_above, (1.0f - a) * 0.5f, a * a), r = SELECT(is_above, OF(sqrt)(z), a);
@@ -403,6 +412,41 @@ FUNCTION f64 f64_acosh(f64 x) { return x < 1 ? NAN : acosh(x); }
 #define pow(x, y) CALL(pow, x)(x, y)
 #define fmod(x, y) CALL(fmod, x)(x, y)
 #define copysign(x, y) CALL(copysign, x)(x, y)
+
+/* Sums of products of four bytes: to each lane of c those of the unsigned bytes of a and the signed
+   bytes of that lane of b. */
+#define VU PASTE(u32x, LANES)
+#define BYTE_PAIRS PASTE(PASTE(i16x, LANES), _pairs)
+typedef int16_t BYTE_PAIRS __attribute__((vector_size(4 * LANES)));
+#if LANES == 16 && defined(__AVX512VNNI__) \
+    || LANES == 8 && defined(__AVX512VNNI__) && defined(__AVX512VL__)
+FUNCTION VU dot4(VU c, VU a, VU b) {
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(c) : "v"(a), "v"(b)); return c; }
+#elif LANES == 8 && defined(__AVXVNNI__)
+FUNCTION VU dot4(VU c, VU a, VU b) {
+    __asm__("{vex} vpdpbusd %2, %1, %0" : "+x"(c) : "x"(a), "x"(b)); return c; }
+#elif LANES == 4 && defined(__ARM_FEATURE_MATMUL_INT8)
+FUNCTION VU dot4(VU c, VU a, VU b) {
+    __asm__("usdot %0.4s, %1.16b, %2.16b" : "+w"(c) : "w"(a), "w"(b)); return c; }
+#elif LANES == 4 && defined(__ARM_FEATURE_DOTPROD)
+FUNCTION VU signed_dot4(VU c, VU a, VU b) {
+    __asm__("sdot %0.4s, %1.16b, %2.16b" : "+w"(c) : "w"(a), "w"(b)); return c; }
+FUNCTION VU dot4(VU c, VU a, VU b) { /* a - 128 is signed, and twice 64 is 128 */
+    VU part = signed_dot4(PASTE(splat_, VU)(0), PASTE(splat_, VU)(0x40404040), b);
+    return signed_dot4(c, a ^ 0x80808080u, b) + (part + part); }
+#elif LANES == 16 && defined(__AVX512BW__) || LANES == 8 && defined(__AVX2__)
+FUNCTION VU pair_sums(VU a, VU b) {
+    VU r; __asm__("vpmaddwd %2, %1, %0" : "=v"(r) : "v"(a), "v"(b)); return r; }
+FUNCTION VU dot4(VU c, VU a, VU b) {
+    VU odd = (VU)((BYTE_PAIRS)b >> 8), even = (VU)((BYTE_PAIRS)(b << 8) >> 8);
+    return c + pair_sums(a & 0x00ff00ffu, even) + pair_sums((a >> 8) & 0x00ff00ffu, odd); }
+#else
+FUNCTION VU dot4(VU c, VU a, VU b) {
+    UNROLL for (int i = 0; i < 32; i += 8)
+        c += ((a >> i) & 255u) * (VU)((VI)(b << (24 - i)) >> 24);
+    return c; }
+#endif
+#define DOT4(c, a, b) dot4(c, PASTE(splat_, VU)(a), b)
 
 /* What the runtime offers to programs; see runtime.c. */
 typedef void weft_work(char *const *b, i64 item, i64 items);

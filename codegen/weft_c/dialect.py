@@ -46,6 +46,10 @@ class Dialect:
         The attribute of kernels with warp shuffles, a format string with the field ``warp``.
     has_vectors
         Whether operators and functions take vectors.
+    has_dot4
+        Whether it has ``DOT4(sums, x, y)``: `sums`, a vector of ``u32``, plus the products of four
+        bytes in each lane, the unsigned bytes of the scalar `x` and the signed ones of the lane of
+        the vector `y`.
     """
 
     name: str
@@ -56,6 +60,7 @@ class Dialect:
     warp: int = 0
     shuffling: str = ""
     has_vectors: bool = False
+    has_dot4: bool = False
 
     def kernel_head(
         self, name: str, parameters: Sequence[str], group: int, shuffles: bool = False
@@ -78,6 +83,7 @@ typedef f32x16 near_f32x16 __attribute__((aligned(4)));
 typedef i32x16 near_i32x16 __attribute__((aligned(4)));
 typedef u32x16 near_u32x16 __attribute__((aligned(4)));
 typedef uchar16 near_u8x16 __attribute__((aligned(1)));
+typedef char16 near_i8x16 __attribute__((aligned(1)));
 #define SPLAT(type, x) ((type)(x))
 #define VECTOR(type, ...) ((type)(__VA_ARGS__))
 #define SELECT(condition, x, y) ((condition) ? (x) : (y))

@@ -21,7 +21,7 @@ from weft_c.loops.elementwise import ElementWiseKernel
 from weft_c.loops.loop_nest import make_loop_nest, make_pointwise_nest
 from weft_c.loops.pointwise import write_map
 from weft_c.lowering import Lowering, needs_scratch, rules
-from weft_c.matmul.accumulators import accumulator
+from weft_c.matmul.accumulators import accumulator_of
 from weft_c.matmul.epilogues import FusedEpilogue
 from weft_c.matmul.packed_panels import PackedMatmulOp
 from weft_c.matmul.products import is_own_kernel, scratch_of_product, write_product
@@ -72,7 +72,7 @@ def write_kernel(
     """Lower a fused kernel: to a product, an elementwise kernel, or reduction loops."""
     product = kernel.product
     if product is not None and isinstance(product.op, PackedConvolutionOp):
-        acc = accumulator(product.dtype, lowering.processor)
+        acc = accumulator_of(product.op, lowering.processor)
         epilogue = FusedEpilogue(make_pointwise_nest(kernel, args, outs), acc)
         images, packed = (args[number] for number in product.args)
         write_packed_convolution(product.op, lowering, images, packed, epilogue)

@@ -6,16 +6,21 @@ from weft.ir.op import Op
 from weft.ops.products.linalg import MatmulOp
 from weft_c.matmul.packed_panels import legalized_product
 from weft_c.processor import Processor
+from weft_c.quantized import legalized_quantized
 from weft_c.spatial.packed_filters import legalized_convolution
 
 
 def legalized(op: Op, processor: Processor) -> Op | None:
     """Return a faster op in the place of a matrix product or a convolution, or None.
 
-    Serial devices with vectors multiply packed matrices and filters.
+    Serial devices with vectors multiply packed matrices and filters, of words of 8-bit integers
+    where factors are quantized.
     """
     if not processor.is_serial:
         return None
+    found = legalized_quantized(op, processor)
+    if found is not None:
+        return found
     if isinstance(op, MatmulOp):
         return legalized_product(op, processor)
     return legalized_convolution(op, processor)

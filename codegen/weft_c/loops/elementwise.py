@@ -15,7 +15,7 @@ from weft_c.loops.piecewise import PiecewiseLoader
 from weft_c.lowering import Array, KernelBuilder, Lowering
 from weft_c.source.code import Address
 from weft_c.source.expressions import expression, has_vectors
-from weft_c.source.values import VECTOR_DTYPES, ValueEmitter, literal
+from weft_c.source.values import NARROW_DTYPES, VECTOR_DTYPES, ValueEmitter, literal
 
 COSTLY = (math.AtanOp, math.CosOp, math.ExpOp, math.LogOp, math.PowerOp, math.SinOp, math.TanhOp)
 """Ops whose values are cached for later stages, rather than recomputed, where there is room."""
@@ -197,13 +197,15 @@ class ElementWiseKernel(KernelBuilder):
         lanes = self.processor.lanes
         targets = list(targets)
         names = {self.kernel.values[number].dtype.name for number in targets}
-        if self.nest.shape[loop] < lanes or not names <= VECTOR_DTYPES:
+        if self.nest.shape[loop] < lanes or not names <= VECTOR_DTYPES | NARROW_DTYPES:
+            return 1
+        if any(each.is_reduction and _is_narrow(each) for each in self.kernel.body):
             return 1
         for number in self.required_values(targets, uniforms):
             value = self.kernel.values[number]
             if number in self.loads:
                 step = self.nest.step(self.loads[number], loop)
-                if value.dtype.name not in VECTOR_DTYPES or step not in (0, 1):
+                if value.dtype.name not in VECTOR_DTYPES | NARROW_DTYPES or step not in (0, 1):
                     return 1
             elif number in self.nest.piecewise:
                 has_vectors = self.nest.piecewise[number].has_vectors(loop)
@@ -220,9 +222,16 @@ def _has_vectors(instruction: Instruction) -> bool:
     )
 
 
+def _is_narrow(instruction: Instruction) -> bool:
+    """Whether an op takes or gives integers of 8 bits."""
+    op = instruction.op
+    return any(value.dtype.name in NARROW_DTYPES for value in (op, *op.args))
+
+
 def are_contiguous(nest: LoopNest, results: Iterable[int], loop: int) -> bool:
     """Whether results can be written in vectors along a loop."""
+    known = VECTOR_DTYPES | NARROW_DTYPES
     return all(
-        nest.step(nest.results[each], loop) == 1 and nest.results[each].dtype.name in VECTOR_DTYPES
+        nest.step(nest.results[each], loop) == 1 and nest.results[each].dtype.name in known
         for each in results
     )

@@ -5,10 +5,11 @@ Floats of 16 bits accumulate in float32, integers as unsigned ones, so that over
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from weft.ir import dtypes
 from weft.ir.dtypes import DType
+from weft.ir.op import Op
 from weft_c.lowering import Array
 from weft_c.processor import Processor
 from weft_c.source.code import Address, Code
@@ -33,12 +34,15 @@ class Accumulator:
         The sums in a variable: the lanes of a vector, or 1.
     registers
         The vectors of sums that fit in registers.
+    is_of_words
+        Whether factors are words of four numbers of 8 bits.
     """
 
     dtype: DType
     sum_dtype: DType
     lanes: int
     registers: int
+    is_of_words: bool = False
 
     def tile_rows(self, vectors: int) -> int:
         """Return the most rows of a tile of sums with some vectors along each.
@@ -107,6 +111,12 @@ class Accumulator:
         """Return the initial value of a vector of sums, or of one sum."""
         return f"SPLAT({self.type(lanes)}, 0)" if lanes > 1 else "0"
 
+    def add_product(self, total: str, x: str, y: str) -> str:
+        """Return the statement that adds a scalar times a vector to a vector of sums."""
+        if self.is_of_words:
+            return f"{total} = DOT4({total}, {x}, {y});"
+        return f"{total} += {x} * {y};"
+
     def value(self, emitter: ValueEmitter, total: str) -> str:
         """Return a sum, or a vector of sums, as a value of the operands' dtype in a register."""
         return emitter.signed(self.dtype, total)
@@ -128,3 +138,9 @@ def accumulator(dtype: DType, processor: Processor) -> Accumulator:
         sums = dtypes.uint64 if dtype.itemsize == 8 else dtypes.uint32
     lanes = processor.lanes if sums.itemsize == 4 else 1
     return Accumulator(dtype, sums, lanes, processor.vector_registers)
+
+
+def accumulator_of(op: Op, processor: Processor) -> Accumulator:
+    """Return the accumulator for a contraction, which may be of words, on a processor."""
+    is_of_words = op.args[0].dtype != op.dtype
+    return replace(accumulator(op.dtype, processor), is_of_words=is_of_words)

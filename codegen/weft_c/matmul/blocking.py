@@ -204,7 +204,7 @@ def tiles_bytes(
     """Return the most bytes of scratch memory that `multiply_tiles` needs, for any layout."""
     batch, m, k, n = lengths
     sizes: list[int] = []
-    widths = {acc.lanes, 1} if m == 1 else {acc.lanes}
+    widths = {acc.lanes, 1} if m == 1 and not panel else {acc.lanes}
     for lanes in widths:
         cut = blocking(lengths, acc, processor, is_stored, lanes, panel)
         tile, depth = cut.tile, cut.depth

@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.ir import folded_constants
 from weft.ir.axes import Axes, make_axes
-from weft.ir.dtypes import DType, float32
+from weft.ir.dtypes import DType, float32, int32, uint32
 from weft.ir.op import Op
 from weft.ir.storage import owning_constant
 from weft.ir.tensor import TensorOp
@@ -24,6 +24,7 @@ from weft.support.backports import override
 from weft_c.loops.parallel import parallel_for, unravel_index
 from weft_c.lowering import Lowering, rules
 from weft_c.matmul.accumulators import accumulator
+from weft_c.matmul.words import numbers_in, numbers_of
 from weft_c.processor import Processor
 from weft_c.source.index_types import needs_wide_counter
 from weft_c.source.values import ValueEmitter
@@ -78,6 +79,8 @@ class PackPanelsOp(TensorOp):
 class PackedMatmulOp(ContractionOp):
     """The product of matrices [..., k] with one packed matrix [k, n].
 
+    If both are words of numbers of 8 bits, the sums of these numbers' products are int32.
+
     Attributes
     ----------
     columns
@@ -89,22 +92,30 @@ class PackedMatmulOp(ContractionOp):
     def infer(self) -> tuple[Axes, DType]:
         """Return the axes of the first operand, with the columns in the place of the last."""
         x, _ = self.args
-        return Axes((*x.axes[:-1], *make_axes((self.columns,)))), x.dtype
+        return Axes((*x.axes[:-1], *make_axes((self.columns,)))), dtype_of_sums(x.dtype)
 
     @override
     def reference(self, x: Any, panels: Any) -> Any:
         _, count, terms, width = panels.shape
         matrix = panels[0].transpose(1, 0, 2).reshape(terms, count * width)
+        if self.dtype == int32:
+            x, matrix = numbers_of(x, -1, np.uint8), numbers_of(matrix, 0, np.int8)
         return np.matmul(x, matrix[:, : self.columns])
 
     @property
     def flops(self) -> int:
         """Two for each product."""
-        return 2 * int(self.axes.size) * int(self.args[0].axes.shape[-1])
+        x = self.args[0]
+        return 2 * int(self.axes.size) * int(x.axes.shape[-1]) * numbers_in(x)
 
     def operand_map(self, index: int, places: Any) -> tuple[int | None, ...]:
         """Return that of the rows, and none for panels."""
         return (*places[:-1], None) if index == 0 else (None,) * 4
+
+
+def dtype_of_sums(dtype: DType) -> DType:
+    """Return the dtype of sums of products: int32 for words."""
+    return int32 if dtype == uint32 else dtype
 
 
 def matrices_of(shape: Numbers, groups: int, is_transposed: bool) -> tuple[int, int, int]:

@@ -26,7 +26,7 @@ from weft_c.loops.loop_nest import make_pointwise_nest
 from weft_c.loops.parallel import GROUPS_PER_UNIT, parallel_for, unravel_index
 from weft_c.lowering import KernelBuilder, Lowering, needs_scratch, rules
 from weft_c.matmul import blas
-from weft_c.matmul.accumulators import Accumulator, accumulator
+from weft_c.matmul.accumulators import Accumulator, accumulator, accumulator_of
 from weft_c.matmul.blocking import Blocking, blocking, tiles_bytes
 from weft_c.matmul.epilogues import Epilogue, FusedEpilogue, StoreEpilogue
 from weft_c.matmul.packed_panels import PackedMatmulOp
@@ -170,7 +170,7 @@ def write_product(
         raise GraphError(product.op.explain(reason))
     first, second = product.args
     x = args[first] if prologue is None else prologue.operand
-    acc = accumulator(product.dtype, lowering.processor)
+    acc = accumulator_of(product.op, lowering.processor)
     epilogue = FusedEpilogue(make_pointwise_nest(kernel, args, outs), acc)
     unfolded = Product(x, args[second], epilogue, prologue, is_packed)
     multiply(lowering, unfolded.with_folded_batch())
@@ -180,7 +180,7 @@ def write_product(
 def packed_matmul(op: PackedMatmulOp, lowering: Lowering) -> None:
     """Lower a product with a packed matrix."""
     x, panels = lowering.args
-    epilogue = StoreEpilogue(lowering.out, accumulator(op.dtype, lowering.processor))
+    epilogue = StoreEpilogue(lowering.out, accumulator_of(op, lowering.processor))
     product = Product(x, panels, epilogue, is_packed=True)
     multiply(lowering, product.with_folded_batch())
 
@@ -270,7 +270,7 @@ def takes_prologue(op: Op, processor: Processor) -> bool:
 
 def _packed_blocking(op: PackedMatmulOp, processor: Processor) -> Blocking:
     *leading, k = op.args[0].axes.shape
-    acc = accumulator(op.dtype, processor)
+    acc = accumulator_of(op, processor)
     lengths, panel = (1, prod(leading), k, op.columns), op.args[1].axes.shape[-1]
     return blocking(lengths, acc, processor, False, acc.lanes, panel)
 
@@ -286,7 +286,7 @@ def scratch_of_product(
     batch, n = prod(leading), op.axes.shape[-1]
     if batch * m * n * k <= MAX_UNTILED_WORK:
         return 0
-    acc = accumulator(op.dtype, processor)
+    acc = accumulator_of(op, processor)
     if isinstance(op, PackedMatmulOp):
         panel = op.args[1].axes.shape[-1]
         folded = ((1, batch * m), (batch, m))

@@ -257,7 +257,8 @@ class _RegisterTileKernel:
         with code.block(f"for (i32 r = 0; r < {self.tile.rows}; r++)"):
             code.line(f"const {acc.scalar_type} a = {value};")
             code.line(UNROLL)
-            code.line(f"for (i32 v = 0; v < {vectors}; v++) c[r][v] += a * b[v];")
+            added = acc.add_product("c[r][v]", "a", "b[v]")
+            code.line(f"for (i32 v = 0; v < {vectors}; v++) {added}")
 
     @contextmanager
     def each_sum(self) -> Iterator[None]:

@@ -13,7 +13,7 @@ from weft.ir import dtypes
 from weft.ir.op import Op
 from weft.nn import activation
 from weft.ops.pointwise import bits, comparison, elementwise, math, rounding, trigonometry
-from weft_c.source.values import VECTOR_DTYPES, ValueEmitter
+from weft_c.source.values import NARROW_DTYPES, VECTOR_DTYPES, ValueEmitter
 
 Expression = Callable[[Any, ValueEmitter, Sequence[str]], str]
 
@@ -69,7 +69,9 @@ def has_expression(op: Op) -> bool:
 def has_vectors(op: Op) -> bool:
     """Whether the expression of an op takes vectors."""
     names = {value.dtype.name for value in (op, *op.args)}
-    if not names <= VECTOR_DTYPES:
+    if not names <= VECTOR_DTYPES | NARROW_DTYPES:
+        return False
+    if names & NARROW_DTYPES and not isinstance(op, WITHIN_RANGE):
         return False
     if isinstance(op, math.PowerOp):
         return names == {"float32"}
@@ -91,6 +93,13 @@ def expression(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
 
 SCALAR_ONLY = (elementwise.FloorDivideOp, elementwise.ModOp, bits.ShiftOp)
 """Ops whose helpers take scalars only."""
+
+WITHIN_RANGE = (
+    activation.ReluOp, comparison.EqualOp, comparison.GreaterEqualOp, comparison.GreaterOp,
+    comparison.LessEqualOp, comparison.LessOp, comparison.MaximumOp, comparison.MinimumOp,
+    comparison.NotEqualOp, comparison.WhereOp, elementwise.CastOp,
+)  # fmt: skip
+"""Ops of integers of 8 bits that have vectors: no result is out of the range of its dtype."""
 
 _ARITHMETIC: dict[type[Op], str] = {
     elementwise.AddOp: "+",

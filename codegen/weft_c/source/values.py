@@ -2,7 +2,8 @@
 
 A bool in a register is 0 or 1 as a scalar, and 0 or -1 in a lane of a vector, as comparisons return
 them and ``&``, ``|``, ``^`` and ``SELECT`` expect them. Floats of 16 bits are rounded float32.
-Vectors have lanes of 32 bits, or bools.
+Vectors have lanes of 32 bits: integers of 8 bits are widened when they are loaded, and stay within
+the range of their dtype.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from weft_c.source.code import Address, Code
 from weft_c.source.functions import ctype
 
 VECTOR_DTYPES = frozenset({"bool", "int32", "uint32", "float32"})
-"""The names of the dtypes with vectors."""
+"""The names of the dtypes whose vectors are in memory as in registers, or bools."""
+
+NARROW_DTYPES = frozenset({"int8", "uint8"})
+"""The names of the dtypes whose vectors are widened to int32 in registers."""
 
 _READ = {"float16": "weft_half_value", "bfloat16": "weft_bfloat_value"}
 _WRITE = {"float16": "weft_half_bits", "bfloat16": "weft_bfloat_bits"}
@@ -56,7 +60,9 @@ class ValueEmitter:
         if not self.is_vector:
             return self._apply_helper(_READ, dtype, address.element)
         value = f"*({memory}const {self._in_memory(dtype)} *)({address})"
-        return f"(convert_int{self.lanes}({value}) != 0)" if dtypes.is_bool(dtype) else value
+        if dtypes.is_bool(dtype):
+            return f"(convert_int{self.lanes}({value}) != 0)"
+        return f"convert_int{self.lanes}({value})" if dtype.name in NARROW_DTYPES else value
 
     def _in_memory(self, dtype: DType) -> str:
         """Return the type of a vector in memory, aligned as its elements.
@@ -71,6 +77,9 @@ class ValueEmitter:
             return f"{address.element} = {self._apply_helper(_WRITE, dtype, value)};"
         if dtypes.is_bool(dtype):
             value = f"convert_uchar{self.lanes}({value} & 1)"
+        elif dtype.name in NARROW_DTYPES:
+            name = "char" if dtype.kind == "i" else "uchar"
+            value = f"convert_{name}{self.lanes}({value})"
         return f"*({memory}{self._in_memory(dtype)} *)({address}) = {value};"
 
     def spread(self, dtype: DType, number: str) -> str:
@@ -94,6 +103,8 @@ class ValueEmitter:
         if dtype.name in _ROUND:
             return self._apply_helper(_ROUND, dtype, value)
         if dtypes.is_integer(dtype) and dtype.itemsize < 4:
+            if self.is_vector:
+                return f"({value} & 255)" if dtype.kind == "u" else f"({value} << 24 >> 24)"
             return f"({ctype(dtype)})({value})"
         return value
 
@@ -151,6 +162,10 @@ class ValueEmitter:
         return value if helper is None else self.code.call(helper, value)
 
     def _converted_vector(self, source: DType, target: DType, value: str) -> str:
+        if source.name in NARROW_DTYPES:
+            return self.converted(dtypes.int32, target, value)
+        if target.name in NARROW_DTYPES:
+            return self.rounded(target, self.converted(source, dtypes.int32, value))
         name = {"f32": "float", "i32": "int", "u32": "uint"}[ctype(target)]
         if dtypes.is_bool(source):
             value = f"({value} & 1)"
@@ -169,6 +184,8 @@ def register_type(dtype: DType, lanes: int = 1) -> str:
         kind = "i32"
     elif dtype.name in _READ:
         kind = "f32"
+    elif lanes > 1 and dtype.name in NARROW_DTYPES:
+        kind = "i32"
     else:
         kind = ctype(dtype)
     return f"{kind}x{lanes}" if lanes > 1 else kind

@@ -23,7 +23,7 @@ from weft_c.loops.parallel import (
     work_item_bounds,
 )
 from weft_c.lowering import Lowering, needs_scratch, rules
-from weft_c.matmul.accumulators import VECTOR, accumulator
+from weft_c.matmul.accumulators import VECTOR, accumulator_of
 from weft_c.matmul.epilogues import Epilogue, StoreEpilogue
 from weft_c.processor import Processor
 from weft_c.source.code import ROLLED, UNROLL, Address
@@ -144,7 +144,7 @@ def plan(op: PackedConvolutionOp, processor: Processor) -> Blocks:
             batch, op.groups, channels, op.results, tuple(lengths), tuple(counts), op.sliding
         )
     windows = windows_of(g, op.is_transposed)
-    acc = accumulator(op.dtype, processor)
+    acc = accumulator_of(op, processor)
     _, tile = best_pixel_tile(windows, acc, packed.axes.shape[-1])
     return blocks_of(windows, tile, processor)
 
@@ -158,7 +158,7 @@ def packed_convolution_bytes(op: PackedConvolutionOp, processor: Processor) -> i
 @rules.on_type(PackedConvolutionOp)
 def packed_convolution(op: PackedConvolutionOp, lowering: Lowering) -> None:
     """Lower a convolution whose results are stored."""
-    acc = accumulator(op.dtype, lowering.processor)
+    acc = accumulator_of(op, lowering.processor)
     images, packed = lowering.args
     write_packed_convolution(op, lowering, images, packed, StoreEpilogue(lowering.out, acc))
 
@@ -310,9 +310,8 @@ class _PackedConvolutionKernel:
                 with code.block():
                     code.line(f"const {acc.scalar_type} a = s[{i * down + j * across}];")
                     code.line(UNROLL)
-                    code.line(
-                        f"for (i32 v = 0; v < {tile.vectors}; v++) c[{pixel}][v] += a * b[v];"
-                    )
+                    added = acc.add_product(f"c[{pixel}][v]", "a", "b[v]")
+                    code.line(f"for (i32 v = 0; v < {tile.vectors}; v++) {added}")
         self.transpose(row, column)
 
     @contextmanager

@@ -10,8 +10,10 @@ from itertools import product
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from weft.ir.axes import Axes, make_axes
-from weft.ir.dtypes import DType, float32
+from weft.ir.dtypes import DType, float32, int32
 from weft.ir.op import Op
 from weft.nn.spatial.convolutions import (
     BilinearConvolutionOp,
@@ -24,7 +26,8 @@ from weft.nn.spatial.geometry import Numbers, Pairs, Sliding
 from weft.ops.products.linalg import ContractionOp
 from weft.support.backports import override
 from weft_c.matmul.accumulators import Accumulator, accumulator
-from weft_c.matmul.packed_panels import packed
+from weft_c.matmul.packed_panels import dtype_of_sums, packed
+from weft_c.matmul.words import numbers_in, numbers_of
 from weft_c.processor import Processor
 from weft_c.source.index_types import needs_wide_counter
 from weft_c.spatial.direct_convolution import best_tile
@@ -52,6 +55,8 @@ TRANSPOSITION = 0.6
 
 class PackedConvolutionOp(ContractionOp):
     """The convolution of images with packed filters, or the transposed one of stride 1.
+
+    If both are words of numbers of 8 bits, the sums of these numbers' products are int32.
 
     Attributes
     ----------
@@ -84,7 +89,8 @@ class PackedConvolutionOp(ContractionOp):
         batch, _, *lengths = images.axes.shape
         sliding = self.sliding
         counts = sliding.lengths(lengths) if self.is_transposed else sliding.counts(lengths)
-        return make_axes((batch, self.groups * self.results, *counts)), images.dtype
+        axes = make_axes((batch, self.groups * self.results, *counts))
+        return axes, dtype_of_sums(images.dtype)
 
     @override
     def reference(self, x: Any, packed: Any) -> Any:
@@ -95,6 +101,8 @@ class PackedConvolutionOp(ContractionOp):
         if self.is_transposed:
             rows = rows.transpose(0, 2, 1, 3)
         filters = rows.reshape(rows.shape[0] * rows.shape[1], rows.shape[2], *self.kernel)
+        if self.dtype == int32:
+            x, filters = numbers_of(x, 1, np.uint8), numbers_of(filters, 1, np.int8)
         compute = transposed_convolved if self.is_transposed else convolved
         return compute(x, filters, self.sliding, self.groups, self.axes.shape)
 
@@ -104,7 +112,7 @@ class PackedConvolutionOp(ContractionOp):
         x, packed = self.args
         if self.is_transposed:
             return 2 * int(x.axes.size) * self.results * prod(self.kernel)
-        return 2 * int(self.axes.size) * int(packed.axes.shape[2])
+        return 2 * int(self.axes.size) * int(packed.axes.shape[2]) * numbers_in(x)
 
     def operand_map(self, index: int, places: Any) -> tuple[int | None, ...]:
         """Return that of the batch for images, and none for filters."""
@@ -246,7 +254,7 @@ def legalized_convolution(op: Op, processor: Processor) -> Op | None:
     images, filters = op.args
     is_transposed = isinstance(op, ConvolutionInputOp)
     g = geometry_of(op)
-    if not _is_possible(op, g, is_transposed):
+    if not is_possible(op, g, is_transposed):
         return None
     windows = windows_of(g, is_transposed)
     if not filters.is_constant and windows.batch * windows.pixels < MIN_PIXELS:
@@ -263,7 +271,8 @@ def legalized_convolution(op: Op, processor: Processor) -> Op | None:
     )  # fmt: skip
 
 
-def _is_possible(op: BilinearConvolutionOp, g: Geometry, is_transposed: bool) -> bool:
+def is_possible(op: BilinearConvolutionOp, g: Geometry, is_transposed: bool) -> bool:
+    """Whether there is code for packed filters: for few axes, taps and elements."""
     sizes = [each.axes.size for each in (*op.args, op)]
     if len(g.lengths) > 2 or g.taps > MAX_TAPS or 0 in sizes:
         return False

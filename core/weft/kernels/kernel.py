@@ -255,7 +255,8 @@ class Kernel:
         """Whether a result may overwrite an operand.
 
         Each point must read the operand at its own index only, and no later stage may read it. An
-        invariant result may overwrite an operand with the same indexing map.
+        invariant result may overwrite an operand with the same indexing map, unless some result
+        varies: code may compute invariants again for that.
         """
         if any(operand in each.args for each in self.prologue):
             return False
@@ -266,6 +267,8 @@ class Kernel:
         if points <= {*made.places}:
             return self.last_stage(operand) <= made.stage
         once = {*range(len(self.domain))} - {*self.reduced}
+        if any(map(self.varies, self.outputs)):
+            return False
         return once <= {*made.places} and all(
             each.places == made.places and each.stage <= made.stage
             for each in self.operand_uses(operand)

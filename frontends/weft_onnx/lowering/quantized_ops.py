@@ -218,7 +218,8 @@ def matmul_integer_16(node: Node) -> Tensor:
 def dynamic_quantize_matmul(node: Node) -> Tensor:
     """Quantize the first matrix by its range, multiply by a quantized one, and add a bias."""
     y, scale, zero = dynamically_quantized(node[0])
-    product = weft.matmul(cast(y, "int32") - cast(zero, "int32"), centered(node, 1, 3))
+    y, zero = (cast(cast(each, "uint8"), "int32") for each in (y, zero))
+    product = weft.matmul(y - zero, centered(node, 1, 3))
     found = cast(product, "float32") * (scale * parameter(node, 2))
     return found + node[4] if node.has(4) else found
 

@@ -58,6 +58,13 @@ rows = "matmul or pool or conv or softmax or sort or reduction or products or cu
 sys.exit(pytest.main([*options, *weft.testing.__path__, "-k", rows]))
 """
 
+QUANTIZED = f"""
+import sys
+import pytest
+options = ["-q", "-p", "no:cacheprovider", "--tier=test", "-k", "exact or pointwise"]
+sys.exit(pytest.main([*options, {str(Path(__file__).with_name("test_native_quantized.py"))!r}]))
+"""
+
 
 def sanitized(kind: str, program: str, cache: Path) -> subprocess.CompletedProcess[str]:
     """Run a Python program whose computations are compiled for a sanitizer of GCC."""
@@ -81,7 +88,8 @@ def test_threads_have_no_data_races(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-4000:]
 
 
-def test_kernels_stay_within_their_arrays(tmp_path: Path) -> None:
-    done = sanitized("address", KIT, tmp_path)
+@pytest.mark.parametrize("program", [KIT, QUANTIZED], ids=["kit", "quantized"])
+def test_kernels_stay_within_their_arrays(program: str, tmp_path: Path) -> None:
+    done = sanitized("address", program, tmp_path)
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     assert "AddressSanitizer" not in done.stdout + done.stderr

@@ -201,6 +201,30 @@ result(v3)
     assert not kernel.may_overwrite(0, 1)
 
 
+def test_a_result_of_a_row_overwrites_nothing_that_another_result_needs_again() -> None:
+    graph = weft.parse("""graph('rows')
+v0: float32(4, 6) = Parameter('x')
+v1: float32(4) = Parameter('rows')
+with kernel('k0', (4, 6), (1,)):
+    p0: float32(4, 6) = Operand(0, 1)
+    p1: float32(4) = Operand(0)
+    p2: float32(4) = SumOp(p0, positions=(1,))
+    p3: float32(4) = AddOp(p2, p1)
+    p4: float32(4, 6) = BroadcastOp(p3, target_axes=Axes(4, 6), dims=(0,))
+    p5: float32(4, 6) = MultiplyOp(p0, p4)
+    store(p3)
+    store(p5)
+v2: several = FusedOp(v0, v1, kernel=k0)
+v3: float32(4) = ResultOp(v2, index=0)
+v4: float32(4, 6) = ResultOp(v2, index=1)
+result(v3)
+result(v4)
+""")
+    (kernel,) = (op.kernel for op in graph.ops if isinstance(op, FusedOp))
+    assert not kernel.may_overwrite(0, 1)
+    assert kernel.may_overwrite(1, 0)
+
+
 def test_a_state_that_a_kernel_updates_once_a_column_is_updated_in_place() -> None:
     bias = weft.variable((6,))
     graph = weft.capture([weft.assign(bias, bias - weft.sum(X, axis=0))], [X])
