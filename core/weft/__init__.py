@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from weft import errors, nervana, nn, ops, ranks, train
+from weft import errors, nervana, nn, ops, optim, ranks, train
 from weft.autodiff.gradient_graph import (
     GradientGraph,
     autodiff,
@@ -142,7 +142,9 @@ __all__ = [
     "make_transformer",
     "metadata",
     "name_scope",
+    "nn",
     "ops",
+    "optim",
     "parse",
     "promote",
     "saved_user_deps",
