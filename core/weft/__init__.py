@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from weft import errors, nervana, nn, ops, optim, ranks, train
+from weft import errors, nervana, nn, ops, ranks, train
 from weft.autodiff.gradient_graph import (
     GradientGraph,
     autodiff,
@@ -142,9 +142,7 @@ __all__ = [
     "make_transformer",
     "metadata",
     "name_scope",
-    "nn",
     "ops",
-    "optim",
     "parse",
     "promote",
     "saved_user_deps",
@@ -187,7 +185,7 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module("weft.functional"), name)
     if name == "bfloat16":
         return dtypes.as_dtype("bfloat16")
-    if name in ("distributed", "functional", "testing", "plugins"):
+    if name in ("distributed", "functional", "optim", "testing", "plugins"):
         return importlib.import_module(f"weft.{name}")
     raise UnknownAttribute(
         f"module 'weft' has no attribute {name!r}",

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from weft.errors import ArgumentError, AxesError
+from weft.functional.jit import builds_ops, run_arrays
 from weft.ir import dtypes, scope
 from weft.ir.dtypes import DTypeLike
 from weft.ir.op import explain
@@ -80,11 +83,18 @@ class Layer:
     def init(self, key: Any, shape: Shape, dtype: DTypeLike = dtypes.DEFAULT) -> dict[str, Any]:
         """Return initial parameters for inputs of a shape, which includes the batch axis.
 
-        `key` is a `numpy.random.Generator`, which gives NumPy arrays, or a key of `weft.random`.
+        `key` is a key of `weft.random`, or a `numpy.random.Generator`. Arrays give arrays; for a key
+        that is traced the values are ops.
         The distributions are those of PyTorch's layers. Raises AxesError for a shape that the layer
         does not take.
         """
-        return self._made("init", key, shape, dtype, lambda layer: layer.parameters)
+
+        def made(key: Any) -> dict[str, Any]:
+            return self._made(key, shape, dtype, lambda layer: layer.parameters)
+
+        if isinstance(key, np.random.Generator) or builds_ops(key):
+            return made(key)
+        return run_arrays(made, key)  # type: ignore[no-any-return]
 
     def init_state(self, shape: Shape, dtype: DTypeLike = dtypes.DEFAULT) -> dict[str, Any]:
         """Return the state before training, for inputs of a shape: running statistics.
@@ -92,7 +102,7 @@ class Layer:
         It is an empty dict for layers without any, which are all but `BatchNorm` and those that
         contain one.
         """
-        return self._made("init_state", None, shape, dtype, lambda layer: layer.statistics)
+        return self._made(None, shape, dtype, lambda layer: layer.statistics)
 
     def __call__(
         self,
@@ -122,7 +132,6 @@ class Layer:
 
     def _made(
         self,
-        function: str,
         key: Any,
         shape: Shape,
         dtype: DTypeLike,
@@ -138,7 +147,7 @@ class Layer:
         made = {name: each.initial(keys[name], each.shape, kind) for name, each in own.items()}
         shapes = self.input_shapes(shape) if inside else {}
         for name, layer in inside.items():
-            tree = layer._made(function, keys[name], shapes[name], dtype, wanted)
+            tree = layer._made(keys[name], shapes[name], dtype, wanted)
             if tree:
                 made[name] = tree
         return made
@@ -148,7 +157,7 @@ class Layer:
         with scope.saved_user_deps(), scope.captured_ops():
             x = placeholder(shape, self.input_dtype)
             params, state = (
-                self._made("", None, shape, dtypes.DEFAULT, _placeholders(each))
+                self._made(None, shape, dtypes.DEFAULT, _placeholders(each))
                 for each in ("parameters", "statistics")
             )
             lengths: Shape = self.run(params, x, state, Mode())[0].axes.lengths

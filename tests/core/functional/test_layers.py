@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -125,6 +126,44 @@ def test_initial_values_depend_on_the_generator_only():
     assert layer.init(RNG(1), (2, 5, 8), dtype="float64")["linear1"]["bias"].dtype == "float64"
 
 
+def test_initial_values_from_a_key_are_the_same_inside_of_jit():
+    layer, key = nn.TransformerBlock(2, 16), weft.random.key(3)
+    outside = layer.init(key, (2, 5, 8))
+    inside = weft.jit(lambda key: layer.init(key, (2, 5, 8)))(key)
+    assert all(isinstance(each, np.ndarray) for each in outside["linear1"].values())
+    same(inside, outside)
+    assert np.abs(outside["linear1"]["weight"]).max() <= 8**-0.5
+    assert (
+        outside["linear1"]["weight"]
+        != layer.init(weft.random.key(4), (2, 5, 8))["linear1"]["weight"]
+    ).any()
+
+
+def test_dropout_drops_what_its_key_says():
+    model = nn.Sequential(nn.Dropout(0.25), nn.Dropout(0.5))
+    x = np.ones((100, 40), "float32")
+    train = weft.jit(lambda x, key: model({}, x, key=key, train=True))
+    key = weft.random.key(0)
+    y = train(x, key)
+    assert 0.3 < (y != 0).mean() < 0.45
+    np.testing.assert_allclose(y[y != 0], 1 / 0.75 / 0.5, rtol=1e-6)
+    np.testing.assert_array_equal(y, train(x, key))
+    assert (y != train(x, weft.random.key(1))).any()
+    np.testing.assert_array_equal(weft.jit(model)({}, x), x)
+    with pytest.raises(ArgumentError, match=r"Dropout\(rate=0.25\): in training it needs key="):
+        weft.jit(lambda x: model({}, x, train=True))(x)
+
+
+def test_dropout_in_a_block_has_three_masks():
+    block = nn.TransformerBlock(2, 16, dropout=0.5)
+    params = block.init(RNG(0), (2, 5, 8))
+    x = RNG(1).normal(size=(2, 5, 8)).astype("float32")
+    train = weft.jit(lambda params, x, key: block(params, x, key=key, train=True))
+    y = train(params, x, weft.random.key(0))
+    assert (y != train(params, x, weft.random.key(1))).any()
+    assert np.isfinite(y).all()
+
+
 def test_batch_norm_returns_its_statistics():
     layer = nn.BatchNorm(momentum=0.25)
     x = RNG(0).normal(2, 3, size=(6, 4, 5)).astype("float32")
@@ -215,9 +254,10 @@ MODULES: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], Any, tuple[int, .
 }
 
 
+@pytest.mark.needs("torch")
 @pytest.mark.parametrize("case", MODULES)
 def test_a_state_dict_of_pytorch_has_the_same_names_shapes_and_results(case: str):
-    torch = pytest.importorskip("torch")
+    torch = importlib.import_module("torch")
     name, args, options, layer, shape = MODULES[case]
     torch.manual_seed(0)
     module = getattr(torch.nn, name)(*args, **options).eval()
