@@ -40,7 +40,7 @@ def uniform(bound: float) -> Draw:
     def draw(source: Any, shape: Shape, dtype: DType) -> Any:
         if isinstance(source, np.random.Generator):
             return source.uniform(-bound, bound, shape).astype(dtype)
-        return random().uniform(source, shape, -bound, bound, dtype=dtype)
+        return random().uniform(source, shape, dtype, -bound, bound)
 
     return draw
 

@@ -83,10 +83,9 @@ class Layer:
     def init(self, key: Any, shape: Shape, dtype: DTypeLike = dtypes.DEFAULT) -> dict[str, Any]:
         """Return initial parameters for inputs of a shape, which includes the batch axis.
 
-        `key` is a key of `weft.random`, or a `numpy.random.Generator`. Arrays give arrays; for a key
-        that is traced the values are ops.
-        The distributions are those of PyTorch's layers. Raises AxesError for a shape that the layer
-        does not take.
+        `key` is a key of `weft.random`, or a `numpy.random.Generator`. Arrays give arrays; a key
+        that is traced gives ops. The distributions are those of PyTorch's layers, but biases of the
+        result of attention are not zero. Raises AxesError for a shape that the layer does not take.
         """
 
         def made(key: Any) -> dict[str, Any]:

@@ -24,7 +24,7 @@ Donated = Mapping[int, int]
 NOTHING: Donated = MappingProxyType({})
 
 
-class DonatedState(AssignableTensorOp):
+class DonatedTensorOp(AssignableTensorOp):
     """What stands for the memory of a donated argument.
 
     Attributes
@@ -50,7 +50,7 @@ def with_donated_states(graph: Graph, donated: Donated) -> Graph:
     if not donated:
         return graph
     states = {
-        result: DonatedState(
+        result: DonatedTensorOp(
             kind=DONATED,
             target_axes=graph.outputs[result].axes,
             target_dtype=graph.outputs[result].dtype,
@@ -100,7 +100,7 @@ def _with_results(graph: Graph, others: list[int], count: int) -> Graph:
     outputs: dict[int, Op] = dict(zip(others, graph.outputs, strict=True))
     updates: list[tuple[Any, Op]] = []
     for state, value in graph.updates:
-        if isinstance(state, DonatedState):
+        if isinstance(state, DonatedTensorOp):
             outputs[state.result] = value
         else:
             updates.append((state, value))

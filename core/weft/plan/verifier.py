@@ -19,7 +19,7 @@ from weft.ir.results import ResultOp, TupleOp
 from weft.ir.storage import ParameterOp, ReadOp
 from weft.ops.shape.movement import ContiguousOp
 from weft.plan.buffers import ARENA, CONSTANT, INPUT, RESULT, STATE, Buffer, kind_of
-from weft.plan.donated_memory import DonatedState
+from weft.plan.donated_memory import DonatedTensorOp
 from weft.plan.steps import Plan, Step, plan_of
 
 Span = tuple[int, int]
@@ -316,7 +316,7 @@ class _MemorySimulation:
 
 def _is_of(buffer: Buffer, state: Any) -> bool:
     """Whether a buffer is that of a state, or of the result in whose memory an argument is."""
-    is_donated = isinstance(state, DonatedState) and buffer.kind == RESULT
+    is_donated = isinstance(state, DonatedTensorOp) and buffer.kind == RESULT
     return buffer.owner == state.result if is_donated else buffer.owner is state
 
 

@@ -166,3 +166,40 @@ def test_a_computation_of_a_donating_function_serves_other_calls(tmp_path: Any):
 def test_arguments_that_do_not_exist_are_refused():
     with pytest.raises(ArgumentError, match="donate_argnums= names the argument 'parms'"):
         weft.jit(lambda params: params, donate_argnums="parms")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_small_transformer_learns_with_donated_parameters(backend: str):
+    nn, optimizer = weft.nn, weft.optim.adam(0.01)
+    embed = nn.Embedding(6, 16)
+    body = nn.Sequential(nn.TransformerBlock(2, 32), nn.LayerNorm(), nn.Dense(6))
+
+    def loss(params: Any, digits: Any) -> Any:
+        logits = body(params["body"], embed(params["embed"], digits) + params["places"])
+        return weft.mean(weft.cross_entropy(logits, digits[:, ::-1], axis=-1))
+
+    def step(params: Any, state: Any, digits: Any) -> Any:
+        value, gradients = weft.value_and_grad(loss)(params, digits)
+        return value, *optimizer.update(gradients, state, params)
+
+    def losses(**options: Any) -> tuple[list[float], Any]:
+        rng = np.random.default_rng(0)
+        params: Any = {
+            "embed": embed.init(rng, (1, 5)),
+            "places": rng.normal(size=(5, 16)).astype("float32"),
+            "body": body.init(rng, (1, 5, 16)),
+        }
+        state, found = optimizer.init(params), []
+        jitted = weft.jit(step, backend=backend, **options)
+        for _ in range(80):
+            digits = rng.integers(0, 6, (32, 5), dtype="int32")
+            value, params, state = jitted(params, state, digits)
+            found.append(value.item())
+        plan = jitted.lower(params, state, digits).plan
+        return found, plan
+
+    found, plan = losses(donate_argnums=(0, 1))
+    assert found[0] > 1.5
+    assert found[-1] < 0.3
+    verify_plan(plan)
+    np.testing.assert_allclose(found, losses()[0], rtol=1e-4)
