@@ -84,6 +84,9 @@ _TAKEN = {"holding", "call", "run", "arena", *SCOPE, "types", "base64", "functoo
 
 def export_source(computation: Computation, path: str | os.PathLike[str]) -> None:
     """Write a computation to a file; see `NumPyComputation.export_source`."""
+    if computation.program.donated:  # the caller of the file keeps its arguments
+        transformer = computation.transformer
+        computation = transformer.computation(computation.graph, name=computation.name)
     try:
         text = _Writer(computation).text()
     except BackendError as error:

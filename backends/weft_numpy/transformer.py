@@ -227,6 +227,7 @@ class NumPyTransformer(Transformer):
             dtypes=Target.dtypes | {"float16", "bfloat16", "complex64", "complex128"},
             runs_graphs=True,
             lends_results=True,
+            writes_arguments=True,
             fast_math=self.fast_math,
         )
 

@@ -185,7 +185,7 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module("weft.functional"), name)
     if name == "bfloat16":
         return dtypes.as_dtype("bfloat16")
-    if name in ("distributed", "functional", "random", "testing", "plugins"):
+    if name in ("distributed", "functional", "optim", "random", "testing", "plugins"):
         return importlib.import_module(f"weft.{name}")
     raise UnknownAttribute(
         f"module 'weft' has no attribute {name!r}",

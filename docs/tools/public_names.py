@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import weft
+from weft import layers
 from weft.cli.app import app
 from weft.plugins import GROUPS, hookspecs
 
@@ -24,8 +25,8 @@ PAGES = [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))]
 LIST = DOCS / "public-names.txt"
 OWN = re.compile(r"weft(_passes|_c|_numpy|_opencl|_cupy|_array_api|_hamkaas|_popxl)?(\.|$)")
 WITH_ALL = (
-    "weft", "weft.plugins", "weft.kernels", "weft_c", "weft_array_api", "weft_hamkaas",
-    "weft_popxl", "weft_popxl.ops",
+    "weft", "weft.optim", "weft.plugins", "weft.kernels", "weft_c", "weft_array_api",
+    "weft_hamkaas", "weft_popxl", "weft_popxl.ops",
 )  # fmt: skip
 """Packages that are public as a whole: each lists its names."""
 
@@ -41,6 +42,7 @@ def public_names() -> list[str]:
         for name in importlib.import_module(module).__all__
         if not name.startswith("_") or name == "__version__"
     }
+    names |= {f"weft.nn.{name}" for name in layers.__all__}
     names |= {
         f"weft.errors.{name}" for name, value in vars(weft.errors).items() if _is_error(value)
     }

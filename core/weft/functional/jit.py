@@ -22,6 +22,7 @@ from weft.functional.tracing import (
     trace,
 )
 from weft.functional.trees import Structure
+from weft.ir.graph import Graph
 from weft.ir.lengths import Length, symbol
 from weft.runtime.computation import Computation
 from weft.runtime.factory import Chosen, make_transformer
@@ -60,6 +61,7 @@ class JittedFunction:
         static_argnums: int | Iterable[int],
         static_argnames: str | Iterable[str],
         dynamic: Dynamic,
+        donate_argnums: int | str | Iterable[int | str],
         options: Mapping[str, Any],
     ) -> None:
         functools.update_wrapper(self, function)
@@ -69,6 +71,7 @@ class JittedFunction:
         self._static = self._arguments.named("static_argnums", static_argnums)
         self._static |= self._arguments.named("static_argnames", static_argnames)
         self._dynamic = _dynamic_lengths(self._arguments, dynamic)
+        self._donated = self._arguments.named("donate_argnums", donate_argnums)
         self._given = backend if isinstance(backend, Transformer) else None
         if isinstance(backend, Transformer):
             if options:
@@ -208,6 +211,10 @@ class JittedFunction:
             may_write=self._given is not None,
         )
         computation = self.transformer.computation(found.graph, name=self._name)
+        if self._donated:
+            roots = [root for root, _ in self._paths(structure)]
+            given = [number for number, root in enumerate(roots) if root in self._donated]
+            computation.donate(_takers(found.graph, given))
         return computation, _unpacking(found.structure)
 
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
@@ -226,6 +233,7 @@ def jit(
     static_argnums: int | Iterable[int] = (),
     static_argnames: str | Iterable[str] = (),
     dynamic: Dynamic = None,
+    donate_argnums: int | str | Iterable[int | str] = (),
     **options: Any,
 ) -> Any:
     """Return a function that compiles another one for the arguments of each call, and runs it.
@@ -251,6 +259,12 @@ def jit(
         axis of every array; a dict says it by argument, with a name for the leading axis or a
         dict from axis to name: ``dynamic={"x": "batch", "mask": {1: "time"}}``. A `weft.symbol`
         serves as a name, too.
+    donate_argnums
+        Arguments that nobody needs after the call, by position or by name, such as parameters that
+        are updated. Results of the same shapes and dtypes are computed in their memory, so the
+        arrays that were given hold results afterwards, or anything if the call raises: do not use
+        them. Read-only arrays, and those that share memory with others, are copied first. Where
+        lengths vary, or the backend is neither NumPy nor native, results have their own memory.
 
     Raises
     ------
@@ -275,11 +289,31 @@ def jit(
             static_argnums=static_argnums,
             static_argnames=static_argnames,
             dynamic=dynamic,
+            donate_argnums=donate_argnums,
             **options,
         )
     if not callable(function):
         raise ArgumentError(f"jit takes a function, not {function!r:.80}")
-    return JittedFunction(function, backend, static_argnums, static_argnames, dynamic, options)
+    return JittedFunction(
+        function, backend, static_argnums, static_argnames, dynamic, donate_argnums, options
+    )
+
+
+def _takers(graph: Graph, given: Iterable[int]) -> dict[int, int]:
+    """Return the results that take over the memory of some arguments, each by number.
+
+    Results and arguments of one shape and dtype are paired in their order.
+    """
+    free: dict[Any, list[int]] = {}
+    for number in given:
+        op = graph.inputs[number]
+        free.setdefault((op.axes.lengths, op.dtype), []).append(number)
+    found: dict[int, int] = {}
+    for result, output in enumerate(graph.outputs):
+        alike = free.get((output.axes.lengths, output.dtype))
+        if alike:
+            found[result] = alike.pop(0)
+    return found
 
 
 def builds_ops(tree: Any) -> bool:
@@ -289,7 +323,7 @@ def builds_ops(tree: Any) -> bool:
 
 def run_arrays(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
     """Trace a function for these arguments, and run what it built once."""
-    compiled = JittedFunction(function, None, (), (), None, {})
+    compiled = JittedFunction(function, None, (), (), None, (), {})
     with compiled.transformer:
         return compiled(*args, **options)
 

@@ -48,6 +48,8 @@ __all__ = [
 CONSTANT, PLACEHOLDER, VARIABLE, PERSISTENT = "constant", "placeholder", "variable", "persistent"
 CARRIED = "carried"
 """The kind of what stands for the memory of a loop-carried value in the plan of the body."""
+DONATED = "donated"
+"""The kind of what stands for the memory of a donated argument in the plan of a program."""
 INITIALIZERS = "initializers"
 """The key in its memo of the ops that set a tensor before any computation."""
 InitialValue = TensorLike | Callable[..., TensorLike]

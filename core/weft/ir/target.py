@@ -77,6 +77,9 @@ class Target:
     lends_results
         Whether a call of a graph may write straight into the memory of a computation's results,
         which is another one each time; else what it yields is copied there.
+    writes_arguments
+        Whether a program may compute a result in the memory of a donated argument, which it then
+        finds in the array of that result.
     fast_math
         Whether passes may change values in rare cases, such as ``0 * x`` to 0.
     tolerances
@@ -101,6 +104,7 @@ class Target:
     lacks: Mapping[str, str] = field(default_factory=dict)
     runs_graphs: bool = False
     lends_results: bool = False
+    writes_arguments: bool = False
     fast_math: bool = False
     tolerances: Mapping[str, tuple[float, float]] = field(default_factory=lambda: TOLERANCES)
 

@@ -1,4 +1,10 @@
-"""Neural networks: activations, convolutions, normalization, attention, cells and losses."""
+"""Neural networks: activations, convolutions, normalization, attention, cells and losses.
+
+The layers of `weft.layers` are attributes too, as in ``weft.nn.Dense``.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from weft.nn import (
     activation,
@@ -28,6 +34,21 @@ from weft.nn.spatial.resampling import *
 from weft.nn.spatial.unpooling import *
 from weft.nn.spatial.windows import *
 
+if TYPE_CHECKING:
+    from weft.layers import GRU as GRU
+    from weft.layers import LSTM as LSTM
+    from weft.layers import BatchNorm as BatchNorm
+    from weft.layers import Conv as Conv
+    from weft.layers import Dense as Dense
+    from weft.layers import Dropout as Dropout
+    from weft.layers import Embedding as Embedding
+    from weft.layers import Layer as Layer
+    from weft.layers import LayerNorm as LayerNorm
+    from weft.layers import MultiHeadAttention as MultiHeadAttention
+    from weft.layers import RMSNorm as RMSNorm
+    from weft.layers import Sequential as Sequential
+    from weft.layers import TransformerBlock as TransformerBlock
+
 __all__: list[str] = []
 __all__ += activation.__all__
 __all__ += cells.__all__
@@ -44,3 +65,11 @@ __all__ += regions.__all__
 __all__ += resampling.__all__
 __all__ += unpooling.__all__
 __all__ += windows.__all__
+
+
+def __getattr__(name: str) -> Any:
+    """Resolve the layers, which stand above functions and random keys."""
+    layers = importlib.import_module("weft.layers")
+    if name in layers.__all__:
+        return getattr(layers, name)
+    raise AttributeError(f"module 'weft.nn' has no attribute {name!r}")

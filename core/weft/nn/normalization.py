@@ -357,11 +357,20 @@ def _running_averages(
     old_variance: Any,
     momentum: float,
 ) -> list[Op]:
-    unbiased = variance * divide(count, maximum(count - 1, 1))
     return [
         moving_average(state, value, 1 - momentum)
-        for state, value in ((old_mean, mean), (old_variance, unbiased))
+        for state, value in ((old_mean, mean), (old_variance, _unbiased(variance, count)))
     ]
+
+
+def _unbiased(variance: TensorOp, count: TensorOp) -> TensorOp:
+    return variance * divide(count, maximum(count - 1, 1))
+
+
+def channel_statistics(x: TensorOp) -> tuple[TensorOp, TensorOp]:
+    """Return the mean and the unbiased variance of each channel, along axis 1, for averages."""
+    mean, variance, count = _statistics(x, _all_but("batch_norm", x, (1,)))
+    return mean, _unbiased(variance, count)
 
 
 def instance_norm(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir.storage import CARRIED
+from weft.ir.storage import CARRIED, DONATED
 
 ARENA, STATE, INPUT, CONSTANT, RESULT = "arena", "state", "input", "constant", "result"
-STATES = (STATE, CARRIED)
-"""Kinds of memory with a value that a program updates: the user's states, and those of a loop."""
+STATES = (STATE, CARRIED, DONATED)
+"""Kinds of memory with a value that a program updates: states, those of a loop, and arguments."""
 
 
 def kind_of(state: Any) -> str:
     """Return the kind of a state's buffer."""
-    return CARRIED if state.kind == CARRIED else STATE
+    return state.kind if state.kind in STATES else STATE
 
 
 class Buffer:

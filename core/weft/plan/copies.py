@@ -10,7 +10,7 @@ from weft.ir import scope
 from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.results import ResultOp
-from weft.ir.storage import ParameterOp, ReadOp
+from weft.ir.storage import DONATED, ParameterOp, ReadOp
 from weft.ir.views import planned_layout
 from weft.ops.control.graph_ops import CallOp
 from weft.ops.shape.movement import ContiguousOp
@@ -93,6 +93,12 @@ def _has_fixed_buffer(op: Op) -> bool:
     return op.is_constant or isinstance(op, _GIVEN)
 
 
+def _is_argument(op: Op | None) -> bool:
+    """Whether a value is an argument, donated or not."""
+    is_donated = isinstance(op, ReadOp) and op.state.kind == DONATED
+    return is_donated or isinstance(op, ParameterOp)
+
+
 def _writable_results(graph: Graph) -> set[Op]:
     """Return the results of calls that are outputs and that calls may write in place.
 
@@ -117,7 +123,7 @@ def _with_own_operands(graph: Graph, is_called: bool) -> Graph:
 
     def is_own(arg: Op) -> bool:
         producer = buffer_owner(arg)
-        is_users = isinstance(producer, ParameterOp) or producer in returned
+        is_users = _is_argument(producer) or producer in returned
         return producer is not None and (is_called or not is_users)
 
     wanted = {op: [arg for arg in op.args if not is_own(arg)] for op in graph.ops if op.graphs}

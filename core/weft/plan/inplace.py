@@ -10,18 +10,19 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from weft.ir.description import TensorDescription, contiguous
 from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.results import ResultOp, TupleOp
-from weft.ir.storage import CARRIED, ParameterOp, ReadOp
+from weft.ir.storage import ParameterOp, ReadOp
 from weft.ir.views import planned_layout
 from weft.ops.indexing.dynamic_slices import DynamicUpdateSliceOp
 from weft.ops.indexing.gathering import ScatterOp
 from weft.ops.indexing.slicing import UpdateSliceOp
 from weft.ops.shape.movement import BroadcastOp
+from weft.plan.buffers import STATE, kind_of
 
 PARTIAL_UPDATES = (DynamicUpdateSliceOp, ScatterOp, UpdateSliceOp)
 """The partial updates: ops that replace a part of their first operand."""
@@ -206,8 +207,8 @@ class InPlaceAnalysis:
 
     def _before_writes(self, rewrite: Rewrite) -> Sequence[Op]:
         """Return the last barrier, which must run before an op that writes a state."""
-        state: Any = rewrite.state
-        return self._barriers[-1:] if state is not None and state.kind != CARRIED else ()
+        is_lasting = rewrite.state is not None and kind_of(rewrite.state) == STATE
+        return self._barriers[-1:] if is_lasting else ()
 
     def _ordered(
         self, candidates: Iterable[Rewrite], wanted: Iterable[Iterable[Op]]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from weft.ir.guards import untraced
-from weft.ir.storage import CARRIED
+from weft.ir.storage import DONATED
 from weft.plan import placement
-from weft.plan.buffers import ARENA, RESULT
+from weft.plan.buffers import ARENA, RESULT, STATE, kind_of
 from weft.plan.dataflow import BufferReuse, Dataflow, Update
 from weft.plan.placement import Block, Placed
 from weft.support.locks import cached_property
@@ -86,7 +86,7 @@ class Liveness:
 
     def _may_write(self, update: Update) -> bool:
         position = self.first[update.buffer]
-        if position <= self.last_barrier and update.state.kind != CARRIED:
+        if position <= self.last_barrier and kind_of(update.state) == STATE:
             return False
         read = -1 if update.old is None else self.last[update.old]
         return read < position or (read == position and update.in_place)
@@ -104,15 +104,21 @@ class Liveness:
                     continue
                 if root in early and not self._may_begin(early[root], read):
                     continue
-                if read in self.flow.called and self.flow.buffers[root].kind == RESULT:
+                if read in self.flow.called and self._is_users(root):
                     continue
                 home[read] = root
                 first[root] = first[read]
 
+    def _is_users(self, number: int) -> bool:
+        """Whether a buffer is a result, or that of a donated argument, in memory of the user's."""
+        update = self.early.get(number)
+        is_donated = update is not None and update.state.kind == DONATED
+        return is_donated or self.flow.buffers[number].kind == RESULT
+
     def _may_begin(self, update: Update, number: int) -> bool:
         """Whether an earlier value may use a state's buffer already."""
         position = self.first[number]
-        if position <= self.last_barrier and update.state.kind != CARRIED:
+        if position <= self.last_barrier and kind_of(update.state) == STATE:
             return False
         read = -1 if update.old is None else self.last[update.old]
         return read < position or (read == position and self.flow.may_replace(number, update.old))

@@ -16,6 +16,7 @@ from weft.plan.buffers import ARENA, CONSTANT, INPUT, RESULT, STATE, STATES, Buf
 from weft.plan.carried_memory import find_carried, with_carried_states
 from weft.plan.copies import copy_of, with_copies
 from weft.plan.dataflow import Dataflow
+from weft.plan.donated_memory import NOTHING, Donated, in_results, pairs_of, with_donated_states
 from weft.plan.liveness import Liveness
 from weft.plan.placement import placement_in_units
 from weft.plan.rematerialization import rematerialized
@@ -30,8 +31,16 @@ __all__ = [
 _BYTE = dtypes.uint8
 
 
-def make_plan(graph: Graph, target: Target, memory_limit: int | None = None) -> Plan:
+def make_plan(
+    graph: Graph,
+    target: Target,
+    memory_limit: int | None = None,
+    donated: Donated = NOTHING,
+) -> Plan:
     """Return a plan for a graph whose lengths are all known.
+
+    A result takes over the memory of the argument that `donated` has for it; then it has the value
+    of the argument when the program begins.
 
     If the arena exceeds `memory_limit` bytes, values are recomputed instead of kept. Raises
     MemoryLimitError if that does not suffice.
@@ -39,7 +48,8 @@ def make_plan(graph: Graph, target: Target, memory_limit: int | None = None) -> 
     find_carried(graph)
     for each in called_graphs(graph):
         each.memo(PLAN, partial(_planned, each, target, is_called=True))
-    return _planned(graph, target, memory_limit)
+    pairs = pairs_of(graph, donated)
+    return in_results(_planned(with_donated_states(graph, pairs), target, memory_limit), pairs)
 
 
 def _planned(

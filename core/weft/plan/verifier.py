@@ -19,6 +19,7 @@ from weft.ir.results import ResultOp, TupleOp
 from weft.ir.storage import ParameterOp, ReadOp
 from weft.ops.shape.movement import ContiguousOp
 from weft.plan.buffers import ARENA, CONSTANT, INPUT, RESULT, STATE, Buffer, kind_of
+from weft.plan.donated_memory import DonatedTensorOp
 from weft.plan.steps import Plan, Step, plan_of
 
 Span = tuple[int, int]
@@ -294,7 +295,7 @@ class _MemorySimulation:
         elif buffer.kind == INPUT:
             is_there = self.plan.graph.inputs[buffer.owner] is source
         elif isinstance(source, ReadOp):
-            is_there = buffer.owner is source.state and not stamps.touching(span)
+            is_there = _is_of(buffer, source.state) and not stamps.touching(span)
         else:
             is_there = stamps.covers(span, source)
         if not is_there:
@@ -311,6 +312,12 @@ class _MemorySimulation:
         is_there = not nbytes or stamps.covers((0, nbytes), self._source(op))
         if not (is_there and tensor.is_contiguous and _space(tensor.base) == space):
             raise _error(op, f"does not leave it in its {kind}")
+
+
+def _is_of(buffer: Buffer, state: Any) -> bool:
+    """Whether a buffer is that of a state, or of the result in whose memory an argument is."""
+    is_donated = isinstance(state, DonatedTensorOp) and buffer.kind == RESULT
+    return buffer.owner == state.result if is_donated else buffer.owner is state
 
 
 class _Stamps:

@@ -6,7 +6,7 @@ Per argument there is one test of type, dtype and shape; everything else takes t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -59,13 +59,22 @@ def make_executor(computation: Computation, program: Program) -> Callable[..., A
         )
         scope[f"axes{number}"] = op.axes
         lines.append(f"        a{number} = coerce({number}, a{number}, axes{number})")
+    # What checks the results looks at the arguments of a call afterwards.
+    end = ".copy()" if computation.checks_finite else ""
+    taken = {result: f"a{number}{end}" for result, number in program.donated.items()}
+    if taken and not computation.checks_finite:
+        lines.append(_writable_line(names, program.donated.values(), scope))
     is_many = len(graph.outputs) > FEW
     outputs = ["*results"] if is_many else [f"r{number}" for number in range(len(graph.outputs))]
     if is_many:
-        scope["takes"] = [_result_allocator(output, computation.name) for output in graph.outputs]
-        lines.append("    results = [take() for take in takes]")
+        scope["takes"] = [
+            None if number in taken else _result_allocator(output, computation.name)
+            for number, output in enumerate(graph.outputs)
+        ]
+        lines.append("    results = [take and take() for take in takes]")
+        lines += [f"    results[{number}] = {array}" for number, array in taken.items()]
     else:
-        lines += _result_lines(graph.outputs, computation.name, scope)
+        lines += _result_lines(graph.outputs, computation.name, taken, scope)
     call = f"run({', '.join([*names, *outputs])})"
     if program.states or not computation.transformer.is_concurrent:
         lines += ["    with lock:", f"        {call}"]
@@ -112,10 +121,37 @@ FEW = 16
 """The results up to which each has a line of its own, quick to run but slow to compile."""
 
 
-def _result_lines(outputs: Iterable[Op], name: str, scope: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines that make memory for results, one for each."""
+def _writable_line(names: Sequence[str], donated: Iterable[int], scope: dict[str, Any]) -> str:
+    """Return the line that makes sure that donated arguments may be overwritten."""
+    scope["writable"] = writable
+    first = [names[number] for number in donated]
+    both = ", ".join(dict.fromkeys([*first, *names]))
+    return f"    {both}, = writable([{both}], {len(first)})"
+
+
+def writable(arrays: list[Any], count: int) -> list[Any]:
+    """Return arrays with copies of those among the first `count` that must not be overwritten.
+
+    These are read-only, or share memory with another array.
+    """
+    owners = {id(each if each.base is None else each.base) for each in arrays}
+    is_apart = len(owners) == len(arrays)
+    for number in range(count):
+        mine = arrays[number]
+        others = () if is_apart else (*arrays[:number], *arrays[number + 1 :])
+        if not mine.flags.writeable or any(np.may_share_memory(mine, each) for each in others):
+            arrays[number] = mine.copy()
+    return arrays
+
+
+def _result_lines(
+    outputs: Iterable[Op], name: str, taken: Mapping[int, str], scope: dict[str, Any]
+) -> Iterator[str]:
+    """Yield the lines that make memory for results, one for each, but for those in `taken`."""
     for number, output in enumerate(outputs):
-        if _is_small(output):
+        if number in taken:
+            yield f"    r{number} = {taken[number]}"
+        elif _is_small(output):
             scope[f"t{number}"], scope[f"z{number}"] = output.dtype, output.axes.shape
             yield f"    r{number} = empty(z{number}, t{number})"
         else:

@@ -27,6 +27,7 @@ from weft.errors import PluginError
 from weft.ir.graph import Graph
 from weft.ir.lengths import Symbol
 from weft.passes.interface import GraphPass
+from weft.plan.donated_memory import NOTHING, Donated
 from weft.plugins.blame import guarded, origin_of
 from weft.runtime.template_cache import TemplateCache
 from weft.support.digest import digest_of
@@ -239,9 +240,10 @@ class CompileCache:
 
     def _key(self, program: Program, graph: Graph | None = None) -> Key:
         """Return the key of a program, or what it is for a graph of equal structure."""
-        return self.key_of(graph or program.captured, program.template is not None)
+        is_family = program.template is not None
+        return self.key_of(graph or program.captured, is_family, program.donated)
 
-    def key_of(self, graph: Graph, is_family: bool = False) -> Key:
+    def key_of(self, graph: Graph, is_family: bool = False, donated: Donated = NOTHING) -> Key:
         """Return the key of a graph, whose lengths are unknown in a family's."""
         structure = structure_of(graph, all_values=False)
         describe = Canonicalizer()
@@ -251,6 +253,7 @@ class CompileCache:
             [
                 structure.digest,
                 str(is_family),
+                str(sorted(donated.items())),
                 describe(type(transformer)),
                 describe.sequence(transformer.code_options()),
                 describe(transformer.memory_limit),

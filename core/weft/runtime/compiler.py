@@ -12,6 +12,7 @@ from weft.ir.target import Target
 from weft.passes.interface import PassHistory, run_passes
 from weft.passes.pipeline import Pipeline
 from weft.passes.unsupported import require_supported
+from weft.plan.donated_memory import NOTHING, Donated
 from weft.plan.plan import Plan, make_plan
 from weft.transforms.inlining import with_callees_prepared
 
@@ -44,6 +45,6 @@ class Compiler:
             require_supported(each, target)
         return compiled
 
-    def plan(self, graph: Graph, target: Target) -> Plan:
+    def plan(self, graph: Graph, target: Target, donated: Donated = NOTHING) -> Plan:
         """Return the plan of a graph; raises MemoryLimitError if it cannot fit the limit."""
-        return make_plan(graph, target, self.memory_limit)
+        return make_plan(graph, target, self.memory_limit, donated)

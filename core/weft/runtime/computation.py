@@ -10,9 +10,12 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from weft.errors import ArgumentError, NotPicklable
 from weft.ir.graph import Graph, exchanges
 from weft.ir.lengths import Symbol
+from weft.plan.donated_memory import Donated
 from weft.plan.fusion_statistics import FusionStatistics, fusion_statistics
 from weft.plan.plan import Plan
 from weft.report.progress import Stage
@@ -110,6 +113,15 @@ class Computation:
         family = None if self.is_static else self._family
         return self.transformer.new_program(self.name, graph, solution, self.recorder, family)
 
+    def donate(self, donated: Donated) -> None:
+        """Let results take over the memory of arguments, before it is compiled.
+
+        `donated` has the number of an argument of the same shape and dtype for that of a result.
+        Lengths must be known and the backend able to; else results have memory of their own.
+        """
+        if self.is_static and self.transformer.target.writes_arguments:
+            self.programs[()].donated = dict(donated)
+
     def number_calls(self, given_name: str) -> None:
         """Number its calls from now on, if other ranks take part, as one of a name or of none."""
         if exchanges(self.graph):
@@ -175,6 +187,8 @@ class Computation:
         self._compile()
         arrays, program = self._prepared(args)
         arrays = self.arguments.apart_from(arrays, out, program.captured.outputs)
+        for result, number in program.donated.items():
+            np.copyto(out[result], arrays[number])
         with self.transformer.state_lock:
             self.ready_to_run(program)(*arrays, *out)
             self.transformer.note_writes(program)
@@ -286,6 +300,8 @@ class Computation:
         self._require_arity(args)
         self._compile()
         arrays, program = self._prepared(args)
+        if program.donated:
+            arrays = [array.copy() for array in arrays]
         from weft.runtime.profiling import profile
 
         return profile(self, program.captured, arrays, repeat)

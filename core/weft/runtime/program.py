@@ -13,6 +13,7 @@ from weft.errors import StateError
 from weft.ir.graph import Graph
 from weft.ir.lengths import Symbol
 from weft.ir.op import Op
+from weft.plan.donated_memory import NOTHING, Donated
 from weft.plan.plan import STATE, Buffer, Plan
 from weft.report.recorder import Recorder
 from weft.runtime.device import DeviceBufferStorage, DeviceTensor
@@ -78,6 +79,9 @@ class Program:
     family, template
         The programs of the same computation, and the template that it shares with some of them;
         None if its lengths are all known, or if it shares no code.
+    donated
+        The arguments whose memory results take over, by result. The array of such a result has the
+        value of the argument when `run` is called.
     is_compiled
         Whether it can run: its code, its memory and the first values of its states are there.
     is_restored, later
@@ -101,6 +105,7 @@ class Program:
         self.recorder = recorder
         self.family = family
         self.template: Template | None = None
+        self.donated: Donated = NOTHING
         self.arena_size = 0
         self.buffers: Sequence[Buffer] = ()
         self.storages: dict[Buffer, DeviceBufferStorage] = {}

@@ -337,7 +337,7 @@ class Transformer(StateStore):
         stage.part = "plan"
         for program in programs:
             if not program.is_restored:
-                program.plan = self.graph_compiler.plan(program.graph, self.target)
+                program.plan = self.graph_compiler.plan(program.graph, self.target, program.donated)
         self.transform_allocate(programs)
         stage.part = "code"
         for program in programs:
@@ -369,7 +369,7 @@ class Transformer(StateStore):
     def _plan_again(self, program: Program, order: Sequence[Op]) -> None:
         program.graph = in_order(program.captured, order)
         self.run_registered_graph_passes([program])
-        program.plan = self.graph_compiler.plan(program.graph, self.target)
+        program.plan = self.graph_compiler.plan(program.graph, self.target, program.donated)
         if self.closed:
             return  # there is a plan to look at, but no memory
         self.transform_allocate([program])

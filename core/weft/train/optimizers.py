@@ -10,28 +10,30 @@ The writes are scoped as by `saved_user_deps`: only a computation of the op perf
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from weft.autodiff.reverse import deriv
 from weft.errors import ArgumentError, AxesError, DTypeError, WeftError
 from weft.ir import dtypes, scope
 from weft.ir.axes import ShardAxis
-from weft.ir.dtypes import DType, accumulator_dtype
+from weft.ir.dtypes import accumulator_dtype
 from weft.ir.op import Op, explain
 from weft.ir.storage import as_op, persistent_tensor
 from weft.ir.tensor import TensorLike, TensorOp
-from weft.ops.arguments import as_number, checked_number
+from weft.ops.arguments import as_number
 from weft.ops.control.effects import doall
-from weft.ops.control.state import assign, value_of
-from weft.ops.pointwise.comparison import equal, logical_or, maximum, where
-from weft.ops.pointwise.elementwise import cast, negative, sign, square
-from weft.ops.pointwise.math import expm1, sqrt
+from weft.ops.control.state import assign
+from weft.ops.pointwise.elementwise import cast, square
+from weft.ops.pointwise.math import sqrt
 from weft.ops.reductions.reduction import sum_over
 from weft.ops.shape.joining import stack
 from weft.ops.shape.movement import broadcast
 from weft.ranks.collectives import all_reduce, rank_index
 from weft.ranks.sharding import gathered, own_shard, shard_axis, without_padding
+from weft.support.backports import override
+from weft.train import update_rules
+from weft.train.update_rules import Rule, Slots, checked_rate, current, updated
 
 __all__ = [
     "adadelta",
@@ -45,8 +47,8 @@ __all__ = [
 ]
 
 
-class Slots:
-    """The slots of an optimizer, and all writes of its step.
+class StateSlots(Slots):
+    """Slots in persistent tensors of the graph, and all writes of a step.
 
     Attributes
     ----------
@@ -54,8 +56,6 @@ class Slots:
         The optimizer's name.
     variable
         The current variable.
-    dtype
-        The dtype of its update.
     axis
         The axis of its shard; None where this rank updates all of it.
     writes
@@ -65,7 +65,6 @@ class Slots:
     def __init__(self, function: str) -> None:
         self.function = function
         self.variable: Any = None
-        self.dtype: DType = dtypes.DEFAULT
         self.axis: ShardAxis | None = None
         self.writes: list[tuple[TensorOp, TensorOp]] = []
         self._steps: TensorOp | None = None
@@ -86,22 +85,24 @@ class Slots:
             self._rank_of[name] = rank_index(name)
         return self._rank_of[name]
 
+    @override
     def old(self, name: str) -> TensorOp:
-        """Return a new slot of the current variable, 0 at the first step."""
         label = f"{self.variable.name}_{name}"
         axes = self.variable.axes if self.axis is None else self.axis
         slot: TensorOp = persistent_tensor(axes, self.dtype, 0, name=label)
         return slot
 
-    def write(self, state: TensorOp, value: TensorOp) -> TensorOp:
-        """Record the new value of a state, and return it."""
-        self.writes.append((state, value))
+    @override
+    def write(self, slot: TensorOp, value: TensorOp) -> TensorOp:
+        self.writes.append((slot, value))
         return value
 
-    def average(self, name: str, value: TensorOp, decay: float) -> TensorOp:
-        """Return the new exponential moving average of a value, kept in a slot."""
-        old = self.old(name)
-        return self.write(old, old * decay + value * (1 - decay))
+    @override
+    def steps(self) -> TensorOp:
+        if self._steps is None:
+            count = persistent_tensor((), dtypes.int32, 0, name=f"{self.function}_steps")
+            self._steps = self.write(count, count + 1)
+        return self._steps
 
     def whole_writes(self) -> list[tuple[TensorOp, TensorOp]]:
         """Return the writes with whole variables, gathered from the shards of all ranks."""
@@ -116,28 +117,15 @@ class Slots:
             for state, value in self.writes
         ]
 
+    @override
     def norms(self, *tensors: TensorOp) -> list[TensorOp]:
-        """Return the norms of tensors over all elements of the current variable."""
-        axis, places = self.axis, tuple(range(tensors[0].rank))
+        axis = self.axis
         if axis is None:
-            return [sqrt(sum_over(square(x), places)) for x in tensors]
+            return super().norms(*tensors)
         shards = [without_padding(x, axis, self._rank(axis)) for x in tensors]
-        own = stack([sum_over(square(x), places) for x in shards])
+        own = stack([sum_over(square(x), tuple(range(x.rank))) for x in shards])
         total = sqrt(all_reduce(own, communicator=axis.communicator))
         return [total[place] for place in range(len(tensors))]
-
-    def unbiased(self, average: TensorOp, decay: float) -> TensorOp:
-        """Return a bias-corrected average: without the weight of its initial 0."""
-        if self._steps is None:
-            count = persistent_tensor((), dtypes.int32, 0, name=f"{self.function}_steps")
-            self._steps = self.write(count, count + 1)
-        # 1 - decay ** steps, without cancellation for a decay close to 1.
-        rest = negative(expm1(cast(self._steps, self.dtype) * math.log(decay))) if decay else 1.0
-        return average / rest
-
-
-Rule = Callable[[TensorOp, TensorOp, Slots], TensorOp]
-"""A function of value, gradient and slots that returns the update before the learning rate."""
 
 
 def _optimized(
@@ -149,8 +137,8 @@ def _optimized(
 ) -> Op:
     """Return the op that subtracts ``learning_rate`` times the rule's update from all variables."""
     pairs = _pairs(function, given, variables)
-    rate = _rate(function, learning_rate)
-    outer, slots = scope.current.get().scope, Slots(function)
+    rate = checked_rate(function, learning_rate)
+    outer, slots = scope.current.get().scope, StateSlots(function)
     with scope.saved_user_deps() as inner:
         for variable, _ in pairs:
             write = variable.last_write(outer)
@@ -158,8 +146,7 @@ def _optimized(
                 variable.record_write(inner, write)
         for variable, gradient in pairs:
             value = slots.select(variable, shard_axis(gradient))
-            change = rule(value, cast(gradient, slots.dtype), slots)
-            slots.write(variable, value - change * _in_dtype(rate, slots.dtype))
+            slots.write(variable, updated(rule, value, gradient, slots, rate))
         writes = slots.whole_writes()
         # In a sequence writes are visible at once, so all values are computed before the first.
         values = [value for _, value in writes]
@@ -224,7 +211,7 @@ def gradient_for(function: str, variable: TensorOp, gradient: TensorLike) -> Ten
 
     Raises AxesError for one that does not fit.
     """
-    op = _current(as_op(gradient))
+    op = current(as_op(gradient))
     axis = shard_axis(op)
     if axis is not None and axis.axes == variable.axes:
         return op
@@ -233,40 +220,6 @@ def gradient_for(function: str, variable: TensorOp, gradient: TensorLike) -> Ten
     except WeftError:
         problem = f"a gradient with {op.axes} does not fit {variable} {variable.axes}"
         raise AxesError(explain(function, problem, (variable, op))) from None
-
-
-def _current(x: TensorOp) -> TensorOp:
-    """Return the present value of a state; other tensors unchanged."""
-    return value_of(x) if x.is_state else x
-
-
-def _rate(function: str, learning_rate: float | TensorOp) -> TensorOp | float:
-    if isinstance(learning_rate, TensorOp):
-        is_real = dtypes.is_float(learning_rate.dtype) or dtypes.is_integer(learning_rate.dtype)
-        if learning_rate.axes or not is_real:
-            problem = f"learning_rate must be a real scalar, not {learning_rate.dtype} "
-            raise AxesError(explain(function, f"{problem}{learning_rate.axes}", (learning_rate,)))
-        return _current(learning_rate)
-    return checked_number(function, "learning_rate", learning_rate)
-
-
-def _in_dtype(x: TensorOp | float, dtype: DType) -> TensorOp | float:
-    return x if isinstance(x, float) else cast(x, dtype)
-
-
-def _check_numbers(function: str, **numbers: Any) -> None:
-    """Raise ArgumentError unless all are finite numbers of at least 0."""
-    for name, value in numbers.items():
-        checked_number(function, name, value)
-
-
-def _check_decays(function: str, **decays: Any) -> None:
-    """Raise ArgumentError unless all are numbers from 0 to less than 1."""
-    _check_numbers(function, **decays)
-    for name, value in decays.items():
-        if value >= 1:
-            problem = f"{name} must be less than 1, not {value!r}"
-            raise ArgumentError(explain(function, problem, ()))
 
 
 def sgd(
@@ -289,25 +242,8 @@ def sgd(
     or a list of gradients and a list of their variables. `learning_rate` is a number or a scalar
     op, such as a state or a schedule. Only a computation of the op writes the variables.
     """
-    _check_numbers("sgd", momentum=momentum, weight_decay=weight_decay, dampening=dampening)
-    if nesterov and (not momentum or dampening):
-        problem = "nesterov needs a momentum, and no dampening"
-        raise ArgumentError(explain("sgd", problem, ()))
-
-    def rule(value: TensorOp, gradient: TensorOp, slots: Slots) -> TensorOp:
-        gradient = _decayed(gradient, value, weight_decay)
-        if not momentum:
-            return gradient
-        old = slots.old("velocity")
-        velocity = slots.write(old, old * momentum + gradient * (1 - dampening))
-        return gradient + velocity * momentum if nesterov else velocity
-
+    rule = update_rules.sgd(momentum, nesterov, weight_decay, dampening)
     return _optimized("sgd", loss_or_gradients, variables, learning_rate, rule)
-
-
-def _decayed(gradient: TensorOp, value: TensorOp, weight_decay: float) -> TensorOp:
-    """Add the gradient of ``weight_decay / 2 * value²``."""
-    return gradient + value * weight_decay if weight_decay else gradient
 
 
 def adam(
@@ -326,22 +262,8 @@ def adam(
     ``weight_decay * w`` to the gradient; for decoupled weight decay see `adamw`. For the first
     three arguments see `sgd`. Only a computation of the op writes the variables.
     """
-    _check_decays("adam", beta1=beta1, beta2=beta2)
-    _check_numbers("adam", epsilon=epsilon, weight_decay=weight_decay)
-
-    def rule(value: TensorOp, gradient: TensorOp, slots: Slots) -> TensorOp:
-        gradient = _decayed(gradient, value, weight_decay)
-        return _adam_step(gradient, slots, beta1, beta2, epsilon)
-
+    rule = update_rules.adam(beta1, beta2, epsilon, weight_decay)
     return _optimized("adam", loss_or_gradients, variables, learning_rate, rule)
-
-
-def _adam_step(
-    gradient: TensorOp, slots: Slots, beta1: float, beta2: float, epsilon: float
-) -> TensorOp:
-    first = slots.unbiased(slots.average("first_moment", gradient, beta1), beta1)
-    second = slots.unbiased(slots.average("second_moment", square(gradient), beta2), beta2)
-    return first / (sqrt(second) + epsilon)
 
 
 def adamw(
@@ -359,12 +281,7 @@ def adamw(
     Decoupled weight decay regularization, 2019). For the first three arguments see `sgd`. Only a
     computation of the op writes the variables.
     """
-    _check_decays("adamw", beta1=beta1, beta2=beta2)
-    _check_numbers("adamw", epsilon=epsilon, weight_decay=weight_decay)
-
-    def rule(value: TensorOp, gradient: TensorOp, slots: Slots) -> TensorOp:
-        return _decayed(_adam_step(gradient, slots, beta1, beta2, epsilon), value, weight_decay)
-
+    rule = update_rules.adamw(beta1, beta2, epsilon, weight_decay)
     return _optimized("adamw", loss_or_gradients, variables, learning_rate, rule)
 
 
@@ -383,15 +300,7 @@ def lamb(
     multiplies the step (You and others: Large batch optimization for deep learning, 2020). For the
     first three arguments see `sgd`. Only a computation of the op writes the variables.
     """
-    _check_decays("lamb", beta1=beta1, beta2=beta2)
-    _check_numbers("lamb", epsilon=epsilon, weight_decay=weight_decay)
-
-    def rule(value: TensorOp, gradient: TensorOp, slots: Slots) -> TensorOp:
-        step = _decayed(_adam_step(gradient, slots, beta1, beta2, epsilon), value, weight_decay)
-        norm, length = slots.norms(value, step)
-        is_none = logical_or(equal(norm, 0), equal(length, 0))
-        return step * where(is_none, 1, norm / where(is_none, 1, length))
-
+    rule = update_rules.lamb(beta1, beta2, epsilon, weight_decay)
     return _optimized("lamb", loss_or_gradients, variables, learning_rate, rule)
 
 
@@ -413,21 +322,7 @@ def rmsprop(
     velocity. `weight_decay` adds ``weight_decay * w`` to the gradient. For the first three
     arguments see `sgd`. Only a computation of the op writes the variables.
     """
-    _check_decays("rmsprop", decay=decay)
-    _check_numbers("rmsprop", epsilon=epsilon, momentum=momentum, weight_decay=weight_decay)
-
-    def rule(value: TensorOp, gradient: TensorOp, slots: Slots) -> TensorOp:
-        gradient = _decayed(gradient, value, weight_decay)
-        spread = slots.average("mean_square", square(gradient), decay)
-        if centered:
-            mean = slots.average("mean", gradient, decay)
-            spread = maximum(spread - square(mean), 0.0)
-        step = gradient / (sqrt(spread) + epsilon)
-        if not momentum:
-            return step
-        old = slots.old("velocity")
-        return slots.write(old, old * momentum + step)
-
+    rule = update_rules.rmsprop(decay, epsilon, momentum, centered, weight_decay)
     return _optimized("rmsprop", loss_or_gradients, variables, learning_rate, rule)
 
 
@@ -444,13 +339,7 @@ def adagrad(
     subgradient methods, 2011). `weight_decay` adds ``weight_decay * w`` to the gradient. For the
     first three arguments see `sgd`. Only a computation of the op writes the variables.
     """
-    _check_numbers("adagrad", epsilon=epsilon, weight_decay=weight_decay)
-
-    def rule(value: TensorOp, gradient: TensorOp, slots: Slots) -> TensorOp:
-        gradient = _decayed(gradient, value, weight_decay)
-        old = slots.old("sum_of_squares")
-        return gradient / (sqrt(slots.write(old, old + square(gradient))) + epsilon)
-
+    rule = update_rules.adagrad(epsilon, weight_decay)
     return _optimized("adagrad", loss_or_gradients, variables, learning_rate, rule)
 
 
@@ -469,17 +358,7 @@ def adadelta(
     ``weight_decay * w`` to the gradient. For the first three arguments see `sgd`. Only a
     computation of the op writes the variables.
     """
-    _check_decays("adadelta", decay=decay)
-    _check_numbers("adadelta", epsilon=epsilon, weight_decay=weight_decay)
-
-    def rule(value: TensorOp, gradient: TensorOp, slots: Slots) -> TensorOp:
-        gradient = _decayed(gradient, value, weight_decay)
-        spread = slots.average("mean_square", square(gradient), decay)
-        old = slots.old("mean_square_step")
-        step = gradient * (sqrt(old + epsilon) / sqrt(spread + epsilon))
-        slots.write(old, old * decay + square(step) * (1 - decay))
-        return step
-
+    rule = update_rules.adadelta(decay, epsilon, weight_decay)
     return _optimized("adadelta", loss_or_gradients, variables, learning_rate, rule)
 
 
@@ -498,12 +377,5 @@ def lion(
     algorithms, 2023). For the first three arguments see `sgd`. Only a computation of the op writes
     the variables.
     """
-    _check_decays("lion", beta1=beta1, beta2=beta2)
-    _check_numbers("lion", weight_decay=weight_decay)
-
-    def rule(value: TensorOp, gradient: TensorOp, slots: Slots) -> TensorOp:
-        old = slots.old("momentum")
-        slots.write(old, old * beta2 + gradient * (1 - beta2))
-        return _decayed(sign(old * beta1 + gradient * (1 - beta1)), value, weight_decay)
-
+    rule = update_rules.lion(beta1, beta2, weight_decay)
     return _optimized("lion", loss_or_gradients, variables, learning_rate, rule)

@@ -1,0 +1,93 @@
+"""Recurrent layers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from weft.ir.tensor import TensorOp
+from weft.layers.initial import Parameter, Shape, uniform
+from weft.layers.layer import Layer, Tree
+from weft.nn.cells import GRU_GATES, LSTM_GATES
+from weft.nn.recurrent import gru, lstm
+from weft.support.backports import override
+
+
+@dataclass(frozen=True)
+class _Recurrent(Layer):
+    units: int
+    depth: int = 1
+    bidirectional: bool = False
+    batch_first: bool = False
+    bias: bool = True
+
+    gates: ClassVar[int]
+    function: ClassVar[Callable[..., Any]]
+
+    @property
+    def _suffixes(self) -> list[list[str]]:
+        """The ends of the names of parameters, by layer and direction."""
+        ends = ("", "_reverse") if self.bidirectional else ("",)
+        return [[f"_l{number}{end}" for end in ends] for number in range(self.depth)]
+
+    @override
+    def parameters(self, shape: Shape) -> dict[str, Parameter]:
+        inputs, rows = self.features(shape, least=2), self.gates * self.units
+        initial = uniform(1 / math.sqrt(self.units))
+        made: dict[str, Parameter] = {}
+        for suffixes in self._suffixes:
+            for suffix in suffixes:
+                made[f"weight_ih{suffix}"] = Parameter((rows, inputs), initial)
+                made[f"weight_hh{suffix}"] = Parameter((rows, self.units), initial)
+                for name in ("bias_ih", "bias_hh") if self.bias else ():
+                    made[f"{name}{suffix}"] = Parameter((rows,), initial)
+            inputs = self.units * len(suffixes)
+        return made
+
+    @override
+    def apply(self, params: Tree, x: TensorOp, **options: Any) -> TensorOp:
+        return self.states(params, x, **options).outputs  # type: ignore[no-any-return]
+
+    def states(self, params: Any, x: Any, initial: Any = None) -> Any:
+        """Return all outputs, and the last states of each layer, as a named tuple.
+
+        `initial` are the states before the first step; see `weft.lstm` and `weft.gru`.
+        """
+        names = ("weight_ih", "weight_hh", *(("bias_ih", "bias_hh") if self.bias else ()))
+        weights = [
+            tuple(params[f"{name}{suffix}"] for name in names)
+            for suffixes in self._suffixes
+            for suffix in suffixes
+        ]
+        return type(self).function(
+            x,
+            weights,
+            initial,
+            bidirectional=self.bidirectional,
+            batch_first=self.batch_first,
+        )
+
+
+class LSTM(_Recurrent):
+    """A long short-term memory of one or more layers; see `weft.lstm`.
+
+    Inputs are (time, batch, features), or (batch, time, features) with `batch_first`. It returns
+    the outputs of all steps; `states` returns the last states too. Parameters: ``weight_ih_l0``
+    (4 * units, features), ``weight_hh_l0`` (4 * units, units), ``bias_ih_l0`` and ``bias_hh_l0``
+    (4 * units,), and so on for each layer, with the end ``_reverse`` for the other direction.
+    """
+
+    gates = LSTM_GATES
+    function = staticmethod(lstm)
+
+
+class GRU(_Recurrent):
+    """A gated recurrent unit of one or more layers; see `weft.gru`, and `LSTM` for the rest.
+
+    Parameters have 3 * units rows.
+    """
+
+    gates = GRU_GATES
+    function = staticmethod(gru)

@@ -1,0 +1,205 @@
+"""Donated arguments: results in their memory, the same as without donation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+from weft.errors import ArgumentError, CheckFailed
+from weft.plan.plan import RESULT
+from weft.plan.verifier import verify_plan
+
+BACKENDS = ["numpy", "native"]
+
+
+def matrix(seed: int, dtype: str = "float32") -> Any:
+    return np.random.default_rng(seed).normal(size=(300, 300)).astype(dtype)
+
+
+def looped(a: Any, b: Any) -> Any:
+    def body(carry: Any, _: None) -> Any:
+        x, y = carry
+        return (weft.sin(y) + x, weft.cos(x) + y), weft.sum(x)
+
+    return weft.scan(body, (a, b), length=5)
+
+
+def adam_step(a: Any, b: Any) -> Any:
+    params = {"a": a, "b": b}
+    optimizer = weft.optim.adam(0.01)
+    gradients = weft.grad(lambda p: weft.sum(weft.tanh(p["a"] @ p["b"])))(params)
+    return optimizer.update(gradients, optimizer.init(params), params)
+
+
+FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "elementwise": lambda a, b: (a + b, a * b),
+    "swapped": lambda a, b: (b, a),
+    "passed on, then read": lambda a, b: (b, weft.sin(a) + b),
+    "as it came": lambda a, b: (a, b + a),
+    "read after it is written": lambda a, b: (a + 1, weft.sum(weft.sin(a)), b @ a),
+    "another order of elements": lambda a, b: (a[::-1] + a, weft.transpose(b) * 2),
+    "products": lambda a, b: (a @ a, a @ b @ a),
+    "one value twice": lambda a, b: (a + b, a + b),
+    "a constant": lambda a, b: (weft.zeros((300, 300)), a - b),
+    "a partial update": lambda a, b: (weft.dynamic_update_slice(a, b[:10], [3, 0]), b),
+    "a view": lambda a, b: (weft.reshape(weft.exp(a), (300, 300)), weft.transpose(b)),
+    "a loop": looped,
+    "a branch": lambda a, b: weft.cond(a[0, 0] > b[0, 0], lambda: (a, b), lambda: (b, a * 2)),
+    "many results": lambda a, b: [a * number + b for number in range(20)],
+    "an optimizer": adam_step,
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("case", FUNCTIONS)
+def test_donation_changes_no_value(backend: str, case: str):
+    function = FUNCTIONS[case]
+    a, b = matrix(0), matrix(1)
+    wanted = weft.jit(function, backend=backend)(a, b)
+    donating = weft.jit(function, backend=backend, donate_argnums=(0, 1))
+    for _ in range(2):
+        given = a.copy(), b.copy()
+        found = donating(*given)
+        for one, other in zip(leaves(found), leaves(wanted), strict=True):
+            np.testing.assert_array_equal(one, other)
+        memory = [one for one in leaves(found) if any(one is each for each in given)]
+        assert len(memory) == 2
+    verify_plan(donating.lower(a, b).plan)
+
+
+def leaves(tree: Any) -> list[Any]:
+    if isinstance(tree, dict):
+        return [leaf for name in sorted(tree) for leaf in leaves(tree[name])]
+    if isinstance(tree, tuple | list):
+        return [leaf for each in tree for leaf in leaves(each)]
+    return [tree]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_optimizer_computes_in_the_memory_of_its_arguments(backend: str):
+    optimizer = weft.optim.adam(0.01)
+
+    @weft.jit(backend=backend, donate_argnums=("params", "state"))
+    def step(params: Any, state: Any, gradients: Any) -> Any:
+        return optimizer.update(gradients, state, params)
+
+    params = {"a": matrix(0), "b": matrix(1)}
+    state, gradients = optimizer.init(params), {"a": matrix(2), "b": matrix(3)}
+    given = leaves((params, state))
+    found = leaves(step(params, state, gradients))
+    assert [id(each) for each in found] == [id(each) for each in given]
+    plan = step.lower(params, state, gradients).plan
+    bases = [out.base for step in plan.steps for out in step.outs]
+    written = {base.owner for base in bases if base.kind == RESULT}
+    assert written == set(range(7))
+    assert plan.arena_size < matrix(0).nbytes * 3  # no copy of a whole tree
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_arrays_that_must_not_be_overwritten_are_copied(backend: str):
+    add = weft.jit(lambda a, b: (a + b, b * 2), backend=backend, donate_argnums=(0, 1))
+    a, b = matrix(0), matrix(1)
+    fixed = a.copy()
+    fixed.flags.writeable = False
+    found = add(fixed, b.copy())[0]
+    np.testing.assert_array_equal(found, a + b)
+    np.testing.assert_array_equal(fixed, a)
+    one, other = add(b, b)
+    np.testing.assert_array_equal(one, matrix(1) * 2)
+    np.testing.assert_array_equal(other, matrix(1) * 2)
+    both = np.stack([a, matrix(1)]).reshape(-1)
+    views = both[:-300].reshape(-1, 300), both[300:].reshape(-1, 300)
+    wanted = views[0] + views[1], views[1] * 2
+    for one, other in zip(add(*views), wanted, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_kept_arguments_are_never_overwritten():
+    add = weft.jit(lambda a, b: (a + b, b * 2), donate_argnums="a")
+    a, b = matrix(0), matrix(1)
+    found = add(a, b)
+    assert found[0] is a
+    np.testing.assert_array_equal(b, matrix(1))
+    np.testing.assert_array_equal(add(b, b)[1], matrix(1) * 2)
+    np.testing.assert_array_equal(b, matrix(1))
+
+
+def test_a_check_of_results_finds_the_op():
+    with weft.make_transformer() as transformer:
+        transformer.checks_finite = True
+        log = weft.jit(lambda a: weft.log(a) + 1, donate_argnums=0, backend=transformer)
+        assert log(np.ones((300, 300), "float32"))[0, 0] == 1
+        with pytest.raises(CheckFailed, match="LogOp"):
+            log(-np.ones((300, 300), "float32"))
+
+
+def test_other_shapes_and_unknown_lengths_have_memory_of_their_own():
+    a = matrix(0)
+    assert weft.jit(weft.sum, donate_argnums=0)(a).shape == ()
+    double = weft.jit(lambda a: a * 2, donate_argnums=0, dynamic="rows")
+    assert double(a) is not a
+    np.testing.assert_array_equal(a, matrix(0))
+
+
+def test_a_computation_of_a_donating_function_serves_other_calls(tmp_path: Any):
+    add = weft.jit(lambda a, b: a + b, donate_argnums=0, backend="numpy")
+    a, b, out = matrix(0), matrix(1), matrix(2)
+    computation = add.lower(a, b)
+    computation(a.copy(), b, out=out)
+    np.testing.assert_array_equal(out, a + b)
+    computation.profile(a, b, repeat=1)
+    assert computation.find_nonfinite(a, b) is None
+    np.testing.assert_array_equal(a, matrix(0))
+    computation.save(tmp_path / "add.weft")
+    np.testing.assert_array_equal(weft.load(tmp_path / "add.weft")(a, b)[0], a + b)
+    computation.export_source(tmp_path / "add.py")
+    scope: dict[str, Any] = {}
+    exec((tmp_path / "add.py").read_text(), scope)
+    np.testing.assert_array_equal(scope["call"](a, b)[0], a + b)
+    np.testing.assert_array_equal(a, matrix(0))
+
+
+def test_arguments_that_do_not_exist_are_refused():
+    with pytest.raises(ArgumentError, match="donate_argnums= names the argument 'parms'"):
+        weft.jit(lambda params: params, donate_argnums="parms")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_small_transformer_learns_with_donated_parameters(backend: str):
+    nn, optimizer = weft.nn, weft.optim.adam(0.01)
+    embed = nn.Embedding(6, 16)
+    body = nn.Sequential(nn.TransformerBlock(2, 32), nn.LayerNorm(), nn.Dense(6))
+
+    def loss(params: Any, digits: Any) -> Any:
+        logits = body(params["body"], embed(params["embed"], digits) + params["places"])
+        return weft.mean(weft.cross_entropy(logits, digits[:, ::-1], axis=-1))
+
+    def step(params: Any, state: Any, digits: Any) -> Any:
+        value, gradients = weft.value_and_grad(loss)(params, digits)
+        return value, *optimizer.update(gradients, state, params)
+
+    def losses(**options: Any) -> tuple[list[float], Any]:
+        rng = np.random.default_rng(0)
+        params: Any = {
+            "embed": embed.init(rng, (1, 5)),
+            "places": rng.normal(size=(5, 16)).astype("float32"),
+            "body": body.init(rng, (1, 5, 16)),
+        }
+        state, found = optimizer.init(params), []
+        jitted = weft.jit(step, backend=backend, **options)
+        for _ in range(80):
+            digits = rng.integers(0, 6, (32, 5), dtype="int32")
+            value, params, state = jitted(params, state, digits)
+            found.append(value.item())
+        plan = jitted.lower(params, state, digits).plan
+        return found, plan
+
+    found, plan = losses(donate_argnums=(0, 1))
+    assert found[0] > 1.5
+    assert found[-1] < 0.3
+    verify_plan(plan)
+    np.testing.assert_allclose(found, losses()[0], rtol=1e-4)
