@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from weft.ir.graph import Graph, called_graphs
-from weft.ir.op import Op
+from weft.ir.op import Op, are_same
 from weft.ir.storage import CARRIED, AssignableTensorOp, ReadOp
 from weft.ops.control.graph_ops import LoopOp
 from weft.ops.control.passing_loops import sources_of
@@ -93,21 +93,30 @@ def _state_like(parameter: Any) -> AssignableTensorOp:
 
 def with_carried_states(graph: Graph) -> Graph:
     """Return the body of loops with a state for each carried value that it updates in part."""
-    carried = carried_in_place(graph)
-    if not carried:
+    found = carried_in_place(graph)
+    return updating(graph, {each.output: (each.carried, each.state) for each in found})
+
+
+def updating(graph: Graph, states: Mapping[int, tuple[int, Any]]) -> Graph:
+    """Return a graph that updates states in the place of some outputs.
+
+    `states` has for such an output, by number, the input that is the value of its state before, and
+    the state.
+    """
+    if not states:
         return graph
-    reads = {
-        graph.inputs[each.carried]: ReadOp(state=each.state, target_axes=each.state.axes)
-        for each in carried
+    reads: dict[Op, Op] = {
+        graph.inputs[number]: ReadOp(state=state, target_axes=state.axes)
+        for number, state in states.values()
     }
     new: dict[Op, Op] = {}
     for op in graph.ops:
-        args = tuple([reads.get(arg, new.get(arg, arg)) for arg in op.args])
-        new[op] = op.on(args)
-    outputs = {each.output for each in carried}
+        args = tuple([new.get(arg, arg) for arg in op.args])
+        new[op] = reads.get(op, op) if are_same(args, op.args) else op.with_args(args)
+    updates = [(state, new[graph.outputs[output]]) for output, (_, state) in states.items()]
     return graph.replace(
-        outputs=[new[op] for index, op in enumerate(graph.outputs) if index not in outputs],
-        updates=[(each.state, new[graph.outputs[each.output]]) for each in carried],
+        outputs=[new[op] for number, op in enumerate(graph.outputs) if number not in states],
+        updates=[*((state, new[value]) for state, value in graph.updates), *updates],
         effects=[new[op] for op in graph.effects],
         after={new[op]: [new[each] for each in first] for op, first in graph.after.items()},
     )

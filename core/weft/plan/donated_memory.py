@@ -14,8 +14,9 @@ from typing import Any
 
 from weft.ir.graph import Graph
 from weft.ir.op import Op
-from weft.ir.storage import DONATED, AssignableTensorOp, ReadOp
+from weft.ir.storage import DONATED, AssignableTensorOp
 from weft.plan.buffers import RESULT
+from weft.plan.carried_memory import updating
 from weft.plan.inplace import buffer_owner
 from weft.plan.steps import Plan
 
@@ -47,34 +48,22 @@ def pairs_of(graph: Graph, donated: Donated) -> Donated:
 
 def with_donated_states(graph: Graph, donated: Donated) -> Graph:
     """Return a graph with a state for each donated input, updated to its result."""
-    if not donated:
-        return graph
-    states = {
-        result: DonatedTensorOp(
-            kind=DONATED,
-            target_axes=graph.outputs[result].axes,
-            target_dtype=graph.outputs[result].dtype,
-            value=None,
-            result=result,
-        )
-        for result in donated
-    }
-    reads: dict[Op, Op] = {
-        graph.inputs[number]: ReadOp(state=states[result], target_axes=graph.inputs[number].axes)
-        for result, number in donated.items()
-    }
-    new: dict[Op, Op] = {}
-    for op in graph.ops:
-        args = tuple([new[arg] for arg in op.args])
-        new[op] = reads.get(op, op) if args == op.args else op.with_args(args)
-    return graph.replace(
-        outputs=[new[op] for number, op in enumerate(graph.outputs) if number not in donated],
-        updates=[
-            *((state, new[value]) for state, value in graph.updates),
-            *((state, new[graph.outputs[result]]) for result, state in states.items()),
-        ],
-        effects=[new[op] for op in graph.effects],
-        after={new[op]: [new[each] for each in first] for op, first in graph.after.items()},
+    return updating(
+        graph,
+        {
+            result: (number, _state_like(graph.outputs[result], result))
+            for result, number in donated.items()
+        },
+    )
+
+
+def _state_like(output: Any, result: int) -> DonatedTensorOp:
+    return DonatedTensorOp(
+        kind=DONATED,
+        target_axes=output.axes,
+        target_dtype=output.dtype,
+        value=None,
+        result=result,
     )
 
 
