@@ -24,6 +24,7 @@ def changed(array: Any, random: np.random.Generator) -> Any:
     return (order + random.integers(-1, 2)).astype(array.dtype)
 
 
+@pytest.mark.long
 @settings(
     max_examples=200,
     deadline=None,

@@ -62,7 +62,7 @@ def require_batched(row: Row, case: Case, chosen: tuple[int, ...], count: int, s
     return require_what_a_loop_gives(case.results, case.placeholders, examples, chosen, size)
 
 
-@pytest.mark.share(6)
+@pytest.mark.share(20)
 @pytest.mark.parametrize("row", ROWS)
 def test_a_row_on_a_batch_gives_what_a_loop_gives(row: Row):
     """Values, and gradients that were built before; batched ones are differentiated, too."""
@@ -88,7 +88,7 @@ def require_gradients(case: Case, chosen: tuple[int, ...], batch: Any) -> None:
         np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-8, err_msg=case.label)
 
 
-@pytest.mark.share(60)
+@pytest.mark.share(200)
 @pytest.mark.parametrize("count", [0, 1, None])
 @pytest.mark.parametrize("row", ROWS)
 def test_a_row_on_batches_of_other_lengths(row: Row, count: int | None):
