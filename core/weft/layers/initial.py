@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft import random
 from weft.ir.dtypes import DType
 
 Shape = tuple[int, ...]
@@ -26,12 +26,7 @@ def split(source: Any, count: int) -> Sequence[Any]:
     """Return independent sources of random numbers."""
     if isinstance(source, np.random.Generator):
         return source.spawn(count)
-    return random().split(source, count)  # type: ignore[no-any-return]
-
-
-def random() -> Any:
-    """Return `weft.random`, which few programs need."""
-    return import_module("weft.random")
+    return random.split(source, count)  # type: ignore[no-any-return]
 
 
 def uniform(bound: float) -> Draw:
@@ -40,7 +35,7 @@ def uniform(bound: float) -> Draw:
     def draw(source: Any, shape: Shape, dtype: DType) -> Any:
         if isinstance(source, np.random.Generator):
             return source.uniform(-bound, bound, shape).astype(dtype)
-        return random().uniform(source, shape, dtype, -bound, bound)
+        return random.uniform(source, shape, dtype, -bound, bound)
 
     return draw
 
@@ -49,7 +44,7 @@ def normal(source: Any, shape: Shape, dtype: DType) -> Any:
     """Draw from the normal distribution of mean 0 and variance 1."""
     if isinstance(source, np.random.Generator):
         return source.standard_normal(shape).astype(dtype)
-    return random().normal(source, shape, dtype=dtype)
+    return random.normal(source, shape, dtype=dtype)
 
 
 def zeros(source: Any, shape: Shape, dtype: DType) -> Any:

@@ -33,6 +33,7 @@ from weft.nn.spatial.regions import *
 from weft.nn.spatial.resampling import *
 from weft.nn.spatial.unpooling import *
 from weft.nn.spatial.windows import *
+from weft.support.spelling import UnknownAttribute, did_you_mean
 
 if TYPE_CHECKING:
     from weft.layers import GRU as GRU
@@ -72,4 +73,7 @@ def __getattr__(name: str) -> Any:
     layers = importlib.import_module("weft.layers")
     if name in layers.__all__:
         return getattr(layers, name)
-    raise AttributeError(f"module 'weft.nn' has no attribute {name!r}")
+    raise UnknownAttribute(
+        f"module 'weft.nn' has no attribute {name!r}",
+        lambda: f".{did_you_mean(name, [*__all__, *layers.__all__])}",
+    )

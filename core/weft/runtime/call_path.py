@@ -138,10 +138,15 @@ def writable(arrays: list[Any], count: int) -> list[Any]:
     is_apart = len(owners) == len(arrays)
     for number in range(count):
         mine = arrays[number]
-        others = () if is_apart else (*arrays[:number], *arrays[number + 1 :])
-        if not mine.flags.writeable or any(np.may_share_memory(mine, each) for each in others):
+        if not mine.flags.writeable or not (is_apart or _is_alone(number, arrays)):
             arrays[number] = mine.copy()
     return arrays
+
+
+def _is_alone(number: int, arrays: Sequence[Any]) -> bool:
+    """Whether an array shares no memory with another one."""
+    others = (*arrays[:number], *arrays[number + 1 :])
+    return not any(np.may_share_memory(arrays[number], each) for each in others)
 
 
 def _result_lines(

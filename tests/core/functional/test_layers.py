@@ -328,5 +328,5 @@ def test_shapes_that_a_layer_does_not_take(layer: Any, shape: tuple[int, ...], p
 
 
 def test_unknown_names_of_the_room():
-    with pytest.raises(AttributeError, match="has no attribute 'Dens'"):
+    with pytest.raises(AttributeError, match=r"has no attribute 'Dens'\. Did you mean 'Dense'"):
         _ = nn.Dens
