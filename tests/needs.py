@@ -173,6 +173,11 @@ NEEDS = {
     "torch": Need("PyTorch", "pip install 'weftc[bench]'", lambda: _packages("torch")),
     "make": Need("make", "apt-get install make", lambda: _commands("make")),
     "blas": Need("NumPy with OpenBLAS", "pip install numpy", _blas),
+    "x86-64": Need(
+        "a processor of x86-64",
+        "another machine",
+        lambda: "" if platform.machine() in ("x86_64", "AMD64") else platform.machine(),
+    ),
     "root": Need(
         "the rights of root", "sudo", lambda: "" if os.geteuid() == 0 else "the user is another"
     ),

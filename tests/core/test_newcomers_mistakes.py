@@ -65,7 +65,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     # Values that nobody gave
     "a placeholder that is not given": (
         lambda: call(weft.tanh(X) + Y, Y, given=(ONES,)),
-        ("step needs values", "computation(result, x)", "x (float32 Axes(2, 3)), File",
+        ("step needs values", "computation(result, x)", " (float32 Axes(2, 3)), File",
          "used by TanhOp", LINE),
     ),
     "a variable without a value": (

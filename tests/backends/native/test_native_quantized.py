@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -219,7 +218,7 @@ OTHERS = ["-mno-avx512vnni", "-mno-avx512f", "-mno-avx512f -mno-avxvnni", "-mno-
 
 
 @pytest.mark.long
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="options of x86-64")
+@pytest.mark.needs("x86-64")
 @pytest.mark.parametrize("options", OTHERS)
 def test_processors_with_fewer_instructions_compute_the_same(options: str, tmp_path: Path):
     environment = {

@@ -6,9 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-pytest.importorskip("hypothesis", reason="random graphs need hypothesis")
-
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from loops_over_examples import is_assigned, on_a_batch, require_what_a_loop_gives

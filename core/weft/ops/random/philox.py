@@ -56,7 +56,8 @@ _KEY_STEPS = (np.uint64(0x9E3779B9), np.uint64(0xBB67AE85))
 _WORD, _WIDTH = np.uint64(0xFFFFFFFF), np.uint64(32)
 _DIGITS = {"float16": 11, "bfloat16": 8}
 _streams = itertools.count(2**31)
-_call_counters: weakref.WeakSet[TensorOp] = weakref.WeakSet()
+_call_counters: weakref.WeakValueDictionary[int, TensorOp] = weakref.WeakValueDictionary()
+"""States that count calls, by their serial numbers."""
 
 
 def philox(counter: Any, key: Any) -> Any:
@@ -211,7 +212,7 @@ def checked_key(function: str, key: TensorLike) -> TensorOp:
 def call_number() -> TensorOp:
     """Return the number of the call, from 1, as a uint32 scalar counted by a state."""
     calls = persistent_tensor((), dtypes.uint32, 0)
-    _call_counters.add(calls)
+    _call_counters[calls.serial] = calls
     with scope.saved_user_deps():
         assign(calls, calls + 1)
         return value_of(calls)
@@ -219,7 +220,7 @@ def call_number() -> TensorOp:
 
 def counts_calls(state: Op) -> bool:
     """Whether a state counts the calls of an op that draws random numbers."""
-    return state in _call_counters
+    return state.serial in _call_counters
 
 
 def key_of(function: str, seed: int, stream: int | None) -> TensorOp:
