@@ -50,14 +50,18 @@ def random_bits_rule(op: philox.RandomBitsOp, lowering: Lowering) -> None:
     batch = prod(lowering.out.shape[:keys])
     builder = lowering.kernel("random bits")
     code = builder.code
-    key = builder.array("key", _rows(lowering.args[0], batch, philox.WORDS))
+    # With a key that is known, C compilers compute those of the rounds.
+    known = [f"{word}u" for word in op.args[0].const] if op.args[0].is_constant and not keys else []
+    if not known:
+        key = builder.array("key", _rows(lowering.args[0], batch, philox.WORDS))
     is_shared = not lowering.args[1].shape
     counter = builder.array("counter", _rows(lowering.args[1], 1 if is_shared else batch, 1))
     out = builder.array("out", _rows(lowering.out, batch, size), written=True)
 
     def define(row: str) -> list[str]:
         number = counter.get("0" if is_shared else row, "0")
-        values = {"number": number, "low": key.get(row, "0"), "high": key.get(row, "1")}
+        words = known or [key.get(row, str(place)) for place in range(philox.WORDS)]
+        values = {"number": number, "low": words[0], "high": words[1]}
         return [code.define("const u32", name, value) for name, value in values.items()]
 
     of_all = None if keys else define("0")

@@ -11,6 +11,7 @@ from weft.batching import (
     movement,
     pointwise,
     products,
+    random,
     spatial,
     walk,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "movement",
     "pointwise",
     "products",
+    "random",
     "spatial",
     "walk",
 ]

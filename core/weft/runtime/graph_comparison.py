@@ -50,11 +50,17 @@ def listing(graph: Graph) -> str:
     return "\n".join(lines) or "nothing\tits graph is empty"
 
 
+FEW = 4
+"""The elements up to which the values of a constant are shown, such as the key of a seed."""
+
+
 def _description(op: Op, operands: list[str]) -> str:
     """Return the description of an op, the same on all ranks."""
     fields = {k: v for k, v in op.attributes().items() if isinstance(v, bool | int | float | str)}
     if op.is_constant:
         fields["crc32"] = f"{zlib.crc32(op.const.tobytes()):x}"
+        if op.const.size <= FEW:
+            fields["value"] = str(op.const.tolist())
     options = ", ".join([*operands, *(f"{name}={value}" for name, value in fields.items())])
     value = f" {op.dtype}{list(op.axes.lengths)}" if op.is_tensor else ""
     return f"{type(op).__name__}({options}){value}".replace("\n", " ")

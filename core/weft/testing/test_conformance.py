@@ -20,6 +20,7 @@ from weft.errors import (
     UnsupportedOpError,
     WeftError,
 )
+from weft.ops.random.philox import RandomBitsOp
 from weft.testing.levels import BEHAVIOR, THREADS, level
 from weft.testing.programs import PROGRAMS, numbers
 from weft.testing.reference import evaluate
@@ -410,6 +411,21 @@ def test_random_numbers_are_the_same_to_the_bit(transformer: Any, dtype: str) ->
         drawn, uniform = computation()
         assert drawn.reshape(-1).tolist() == words
         assert uniform.reshape(-1).tolist() == [(word >> 8) * 2.0**-24 for word in words]
+
+
+def test_random_numbers_of_several_keys_are_those_of_each(transformer: Any) -> None:
+    """Keys are operands, with axes in front that the result has too, and counters by key."""
+    if not {"uint32", "uint64"} <= transformer.target.dtypes:
+        pytest.skip(f"{transformer.target.name} does not compute with uint32 and uint64")
+    keys, counters = weft.placeholder((3, 2), "uint32"), weft.placeholder((3,), "uint32")
+    given = np.array([[7, 2], [0, 2**32 - 1], [7, 2]], np.uint32), np.array([1, 0, 2], np.uint32)
+    for shape in ((2, 3), (), (1001,)):
+        axes = weft.make_axes(shape)
+        bits = RandomBitsOp(keys, counters, target_axes=axes, domain=0)
+        drawn = transformer.computation(bits, keys, counters)(*given)
+        np.testing.assert_array_equal(drawn, bits.reference(*given))
+        if axes.size == 6:
+            assert drawn[::2].reshape(2, -1).tolist() == RANDOM_WORDS
 
 
 def _in_threads(work: Callable[[int], Any]) -> list[Any]:

@@ -355,6 +355,23 @@ def test_keys_are_leaves_of_trees_and_rows_of_loops(backend: str) -> None:
     np.testing.assert_array_equal(found["rows"], [published(key, 2) for key in keys])
 
 
+@pytest.mark.parametrize("name", [*EXACT, *ROUNDED])
+def test_a_batch_of_keys_draws_what_each_of_them_does(backend: str, name: str) -> None:
+    build, keys = (EXACT | ROUNDED)[name], random.split(KEY, 3)
+    batched, draw = weft.jit(weft.vmap(build), backend=backend), weft.jit(build, backend=backend)
+    wanted = np.stack([draw(key) for key in keys])
+    np.testing.assert_allclose(batched(keys), wanted, 1e-4, 1e-4)
+
+
+def test_a_batch_of_keys_draws_numbers_with_names(backend: str) -> None:
+    axes = weft.make_axes((weft.make_axis(3, "N"), weft.make_axis(4, "C")))
+    draw = weft.vmap(lambda key, data: random.bits(random.fold_in(key, data), axes), (None, 0))
+    found = weft.jit(draw, backend=backend)(KEY, np.arange(5))
+    for number, rows in enumerate(found):
+        wanted = published(random.fold_in(KEY, number), 12).reshape(3, 4)
+        np.testing.assert_array_equal(rows, wanted)
+
+
 def test_a_length_of_the_call_is_drawn_for(backend: str) -> None:
     @weft.jit(backend=backend, dynamic={"x": "n"})
     def noisy(x: Any, key: Any) -> Any:
