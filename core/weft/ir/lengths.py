@@ -118,8 +118,8 @@ class Length:
         return " + ".join(parts).replace("+ -", "- ")
 
     def __add__(self, other: int | Length) -> int | Length:
-        if not isinstance(other, _SIZE):
-            return self._with(other)
+        if not _is_size(other):
+            return self._with(other)  # type: ignore[no-any-return]
         terms = dict(self.terms)
         for atoms, factor in _terms(other).items():
             terms[atoms] = terms.get(atoms, 0) + factor
@@ -128,8 +128,8 @@ class Length:
     __radd__ = __add__
 
     def __mul__(self, other: int | Length) -> int | Length:
-        if not isinstance(other, _SIZE):
-            return self._with(other)
+        if not _is_size(other):
+            return self._with(other)  # type: ignore[no-any-return]
         terms: dict[Monomial, int] = {}
         for mine, factor in self.terms.items():
             for theirs, times in _terms(other).items():
@@ -149,13 +149,13 @@ class Length:
         return -self + other
 
     def __floordiv__(self, other: int | Length) -> int | Length:
-        return floor_divide(self, other) if isinstance(other, _SIZE) else NotImplemented
+        return floor_divide(self, other) if _is_size(other) else NotImplemented
 
     def __rfloordiv__(self, other: int) -> int | Length:
         return floor_divide(other, self)
 
     def __mod__(self, other: int | Length) -> int | Length:
-        return self - self // other * other if isinstance(other, _SIZE) else NotImplemented
+        return self - self // other * other if _is_size(other) else NotImplemented
 
     def __rmod__(self, other: int) -> int | Length:
         return other - other // self * self
@@ -192,8 +192,9 @@ class Length:
         return None
 
 
-_SIZE = (SupportsIndex, Length)
-"""What lengths compute with; where the other operand is a tensor, the length becomes one."""
+def _is_size(value: object) -> bool:
+    """Whether lengths compute with a value; a tensor computes with the length instead."""
+    return isinstance(value, SupportsIndex | Length)
 
 
 def _atom_key(atom: Atom) -> tuple[str, int]:

@@ -54,6 +54,7 @@ BitSource = Callable[[Axes], TensorOp]
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _KEY_STEPS = (np.uint64(0x9E3779B9), np.uint64(0xBB67AE85))
 _WORD, _WIDTH = np.uint64(0xFFFFFFFF), np.uint64(32)
+_PART = 2**15
 _DIGITS = {"float16": 11, "bfloat16": 8}
 _streams = itertools.count(2**31)
 _call_counters: weakref.WeakValueDictionary[int, TensorOp] = weakref.WeakValueDictionary()
@@ -221,6 +222,24 @@ def call_number() -> TensorOp:
 def counts_calls(state: Op) -> bool:
     """Whether a state counts the calls of an op that draws random numbers."""
     return state.serial in _call_counters
+
+
+def fill_bits(domain: int, key: Any, counter: Any, out: Any) -> None:
+    """Fill an array with the random words of keys and counters, one for each of its rows.
+
+    Words are computed in parts that stay in the cache between the rounds.
+    """
+    keys = key.reshape(-1, WORDS)
+    counters = np.broadcast_to(counter.reshape(-1), len(keys))
+    size = out.size // max(len(keys), 1)
+    rows = out.reshape(len(keys), size)
+    several = max(_PART // max(size, 1), 1)
+    for first in range(0, len(keys), several):
+        part = slice(first, first + several)
+        for start in range(0, size, _PART):
+            count = min(_PART, size - start)
+            bits = bits_of(count, keys[part], counters[part], domain, start // 4)
+            rows[part, start : start + count] = bits
 
 
 def key_of(function: str, seed: int, stream: int | None) -> TensorOp:
