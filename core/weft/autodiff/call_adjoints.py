@@ -174,7 +174,7 @@ def adjoints_of_scan(op: ScanOp, delta: Mapping[Any, TensorOp], *_: TensorOp) ->
     invariants: dict[Any, TensorOp] = {}
     values = []
     for each in info.values:
-        place = graph.places.get(each, 0)
+        place = graph.places.get(each, -1)
         value = each if each.is_constant else like_parameter(each, "")
         if not each.is_constant and place >= end:
             invariants[value] = op.args[place]

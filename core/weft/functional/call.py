@@ -13,6 +13,7 @@ import numpy as np
 
 from weft.functional.trees import Structure
 from weft.ir.lengths import Length
+from weft.ir.op import attribute_key
 from weft.support.quoting import harmless
 
 MISS = object()
@@ -38,7 +39,9 @@ def make_call(
     """
     writer = _Writer(leaves, shapes, static)
     lines = [*writer.node(structure, "args", is_root=True), *writer.tests]
-    writer.scope.update(miss=MISS, run=run, unpack=unpack, ndarray=np.ndarray)
+    writer.scope.update(
+        miss=MISS, static_key=static_key, run=run, unpack=unpack, ndarray=np.ndarray
+    )
     if not writer.fits:
         return _missing
     body = [f"        {line}" for line in lines or ["pass"]]
@@ -52,6 +55,11 @@ def make_call(
     ])  # fmt: skip
     exec(compile(text, f"<weft jit of {harmless(name)}>", "exec"), writer.scope)
     return writer.scope["call"]  # type: ignore[no-any-return]
+
+
+def static_key(value: Any) -> Any:
+    """Return a key that tells static arguments apart that are equal, such as 1, 1.0 and True."""
+    return type(value), attribute_key(value)
 
 
 def _missing(args: tuple[Any, ...]) -> Any:
@@ -102,8 +110,8 @@ class _Writer:
             yield from _unless(f"not {name}")
         for number, (child, below) in enumerate(zip(children, structure.children(), strict=True)):
             if is_root and number in self.static:
-                value = self._constant(self.static[number])
-                yield from _unless(f"type({child}) is type({value}) and {child} == {value}")
+                value = self._constant(static_key(self.static[number]))
+                yield from _unless(f"static_key({child}) == {value}")
             else:
                 yield from self.node(below, child)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.errors import ArgumentError
 from weft.functional import trees
-from weft.functional.call import MISS, make_call
+from weft.functional.call import MISS, make_call, static_key
 from weft.functional.tracing import (
     array_of,
     holds_ops,
@@ -142,13 +142,14 @@ class JittedFunction:
         ]
         return *trees.flatten((tuple(traced), named)), tuple(static)
 
-    def _hashable(self, name: str, value: Any) -> tuple[type[Any], Any]:
+    def _hashable(self, name: str, value: Any) -> tuple[Any, Any]:
+        """Return a static argument with what tells it from equal ones, such as 1 and True."""
         try:
             hash(value)
         except TypeError:
             problem = f"the static argument {name} must be hashable, not {value!r:.80}"
             raise ArgumentError(f"{self._name}: {problem}: give a tuple for a list") from None
-        return type(value), value
+        return static_key(value), value
 
     def _arrays(self, leaves: Sequence[Any], structure: Structure) -> list[Any]:
         if all(type(leaf) is np.ndarray and leaf.dtype in _USUAL for leaf in leaves):

@@ -120,6 +120,7 @@ def _with_own_operands(graph: Graph, is_called: bool) -> Graph:
     if not graph.called:
         return graph
     returned = {buffer_owner(op) for op in graph.outputs}
+    returned |= {buffer_owner(op) for state, op in graph.updates if state.kind == DONATED}
 
     def is_own(arg: Op) -> bool:
         producer = buffer_owner(arg)

@@ -233,7 +233,7 @@ class InPlaceAnalysis:
         producer, value = rewrite.producer, rewrite.value
         if any(indices[op] >= indices[producer] for op in self._before_writes(rewrite)):
             return
-        late = [op for op in wanted if indices[op] > indices[producer]]
+        late = {op: None for op in wanted if indices[op] > indices[producer]}
         copied = {
             _before_broadcast(op, arg)
             for op in (*late, producer)

@@ -220,6 +220,29 @@ def test_loops_and_conditionals_take_values_from_around_them(backend: str) -> No
         close(found, wanted, 1e-5)
 
 
+@pytest.mark.parametrize("init", [None, ()])
+def test_gradients_of_scans_that_carry_nothing_and_read_no_rows(init: Any, backend: str) -> None:
+    def total(q: Any) -> Any:
+        return weft.sum(weft.scan(lambda c, _: (c, weft.sin(q) * weft.cos(q)), init, length=3)[1])
+
+    q = np.array([0.3, 0.5])
+    gradient = weft.jit(weft.grad(total), backend=backend)(q)
+    np.testing.assert_allclose(gradient, 3 * np.cos(2 * q), rtol=1e-6)
+
+
+def test_gradients_of_an_update_inside_a_choice() -> None:
+    def function(p: Any) -> Any:
+        v = weft.cast(weft.broadcast_to(weft.cast(p, "int32"), (2, 2)), "float64")
+        v = v.at[-1].multiply(p)
+        branches = [lambda: p, lambda: v[1], lambda: p * 3]
+        return weft.sum(weft.switch(weft.sum(weft.cast(p, "int32")), branches))
+
+    with weft.backend("numpy"):
+        assert weft.grad(function)(np.full(2, 0.5)).tolist() == [1.0, 1.0]
+        assert weft.grad(function)(np.array([1.0, 0.5])).tolist() == [1.0, 0.0]
+        assert weft.grad(function)(np.ones(2)).tolist() == [3.0, 3.0]
+
+
 def test_gradients_of_loops_and_conditionals(backend: str) -> None:
     def function(x: Any, n: Any) -> Any:
         power = weft.fori_loop(0, 20, lambda i, y: weft.sin(y * x) + 1, x)

@@ -48,6 +48,14 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "a partial update": lambda a, b: (weft.dynamic_update_slice(a, b[:10], [3, 0]), b),
     "a view": lambda a, b: (weft.reshape(weft.exp(a), (300, 300)), weft.transpose(b)),
     "a loop": looped,
+    "a result that a loop reads": lambda a, b: (
+        (v := a @ b * 0.01),
+        weft.fori_loop(0, 3, lambda i, c: c + v, b),
+    ),
+    "a result that a loop begins with": lambda a, b: (
+        (v := b * 2),
+        weft.fori_loop(0, 3, lambda i, c: c * 0.5 + a, v),
+    ),
     "a branch": lambda a, b: weft.cond(a[0, 0] > b[0, 0], lambda: (a, b), lambda: (b, a * 2)),
     "many results": lambda a, b: [a * number + b for number in range(20)],
     "an optimizer": adam_step,

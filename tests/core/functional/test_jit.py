@@ -151,6 +151,18 @@ def test_static_arguments_are_traced_for_each_value() -> None:
     assert len(traces) == 4
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [((1,), (True,)), ((1,), (1.0,)), (0.0, -0.0), ((2, (1, "a")), (2, (1.0, "a")))],
+)
+def test_static_arguments_that_are_equal_and_differ_are_traced_apart(one: Any, other: Any) -> None:
+    function, traces = count_traces(lambda x, n: x * len(repr(n)), static_argnames="n")
+    for _ in range(2):
+        for value in (one, other):
+            assert function(1.0, value).item() == function(1.0, n=value).item() == len(repr(value))
+    assert len(traces) == 4
+
+
 @pytest.mark.parametrize("dynamic", ["n", {"x": "n"}, {"x": {0: "n"}}, {0: weft.symbol("n")}])
 def test_dynamic_lengths_are_not_traced_again(dynamic: Any, backend: str) -> None:
     traces = []

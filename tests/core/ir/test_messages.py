@@ -121,6 +121,9 @@ MISTAKES = {
     ),
     "numpy's function": Case(lambda: np.linalg.svd(x(2, 2)), DTypeError, ("of numpy.svd",)),
     "numpy's out": Case(lambda: np.exp(x(2), out=np.ones(2)), ArgumentError, ("out=",)),
+    "a mask of another shape": Case(
+        lambda: x(2, 2).at[np.array([True, False])].set(1.0), AxesError, ("mask", "(2, 2)", "(2,)")
+    ),
     "a mask and more": Case(
         lambda: x(2, 2).at[np.array([True, False]), 0].set(1.0), ArgumentError, ("only index",)
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.errors import ArgumentError
+from weft.errors import ArgumentError, AxesError
 from weft.ir import dtypes, upcalls
 from weft.ir.axes import make_axes
 from weft.ir.storage import as_op
@@ -35,6 +35,9 @@ def updated_at(x: TensorOp, index: Any, value: TensorLike, reduction: str) -> Te
         if len(items) > 1:
             raise ArgumentError(x.explain("a mask must be the only index: use where()"))
         mask = as_op(items[0])
+        if mask.axes.lengths != x.axes.lengths:
+            problem = f"a mask must have the shape {x.axes.lengths}, not {mask.axes.lengths}"
+            raise AxesError(x.explain(f"{problem}: broadcast it, or use where()"))
         combined = _COMBINED[reduction](x, value) if reduction in _COMBINED else value
         return where(mask, broadcast(combined, x.axes), x)
     selected = getitem(x, index)
