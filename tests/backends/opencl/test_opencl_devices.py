@@ -265,7 +265,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), double([1, 2, 3]).toli
 
 
 def test_an_option_that_there_is_not_is_refused(device: None) -> None:
-    with pytest.raises(ArgumentError, match="did you mean 'device'"):
+    with pytest.raises(ArgumentError, match="Did you mean 'device'"):
         weft.make_transformer("opencl", devise=0)
 
 
