@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from weft import errors, nervana, nn, ops, ranks, train
+from weft import errors, nervana, nn, ops, ranks, standard, train
 from weft.autodiff.gradient_graph import (
     GradientGraph,
     autodiff,
@@ -61,6 +61,7 @@ from weft.runtime.factory import (
 )
 from weft.runtime.program import Program
 from weft.runtime.transformer import Transformer
+from weft.standard import *
 from weft.support import keyword_hints
 from weft.support.spelling import FUNCTIONS, UnknownAttribute, did_you_mean
 from weft.train import *
@@ -68,6 +69,7 @@ from weft.transforms.capture import capture
 from weft.transforms.computation_op import ComputationOp, computation
 
 if TYPE_CHECKING:
+    from weft import linalg
     from weft.functional import *
     from weft.runtime.artifact_loading import load
     from weft.text.parser import parse
@@ -136,6 +138,7 @@ __all__ = [
     "int64",
     "is_constant",
     "is_scalar",
+    "linalg",
     "load",
     "make_axes",
     "make_axis",
@@ -159,6 +162,7 @@ __all__ += nervana.__all__
 __all__ += nn.__all__
 __all__ += ops.__all__
 __all__ += ranks.__all__
+__all__ += standard.__all__
 __all__ += train.__all__
 
 __version__ = "0.1.0.dev0"
@@ -185,7 +189,7 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module("weft.functional"), name)
     if name == "bfloat16":
         return dtypes.as_dtype("bfloat16")
-    if name in ("distributed", "functional", "optim", "random", "testing", "plugins"):
+    if name in ("distributed", "functional", "linalg", "optim", "random", "testing", "plugins"):
         return importlib.import_module(f"weft.{name}")
     raise UnknownAttribute(
         f"module 'weft' has no attribute {name!r}",

@@ -187,6 +187,8 @@ def _signature(function: Callable[..., Any]) -> str:
 
 
 def _shown(default: Any) -> str:
+    if default is ...:
+        return "..."
     return default.name if isinstance(default, np.dtype) else repr(default).replace("'", '"')
 
 

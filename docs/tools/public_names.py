@@ -25,7 +25,7 @@ PAGES = [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))]
 LIST = DOCS / "public-names.txt"
 OWN = re.compile(r"weft(_passes|_c|_numpy|_opencl|_cupy|_array_api|_hamkaas|_popxl)?(\.|$)")
 WITH_ALL = (
-    "weft", "weft.optim", "weft.plugins", "weft.kernels", "weft.random", "weft_c",
+    "weft", "weft.linalg", "weft.optim", "weft.plugins", "weft.kernels", "weft.random", "weft_c",
     "weft_array_api", "weft_hamkaas", "weft_popxl", "weft_popxl.ops",
 )  # fmt: skip
 """Packages that are public as a whole: each lists its names."""
@@ -40,7 +40,7 @@ def public_names() -> list[str]:
         f"{module}.{name}"
         for module in WITH_ALL
         for name in importlib.import_module(module).__all__
-        if not name.startswith("_") or name == "__version__"
+        if not name.startswith("_") or name.startswith("__")
     }
     names |= {f"weft.nn.{name}" for name in layers.__all__}
     names |= {

@@ -97,7 +97,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     "an ONNX model of what has none": (onnx_model, ("y (float32", LINE)),
     # Names
     "a misspelt function": (lambda: weft.reshap, ("no attribute 'reshap'", "mean 'reshape'")),
-    "a function of NumPy": (lambda: weft.astype, ("no attribute 'astype'", "mean 'cast'")),
+    "a function of NumPy": (lambda: weft.array, ("no attribute 'array'", "mean 'constant'")),
     "a function of PyTorch": (lambda: weft.permute, ("mean 'transpose'",)),
     "a method of PyTorch": (lambda: X.masked_fill(Y, 0), ("use weft.where(x)",)),
     "a misspelt method": (lambda: X.reshap, ("mean 'reshape'",)),

@@ -151,7 +151,7 @@ class ArrayOp(Op):
 
     # Elements
 
-    def astype(self, dtype: Any) -> TensorOp:
+    def astype(self, dtype: Any, copy: bool = True) -> TensorOp:
         """Return `weft.cast` of the tensor to a dtype."""
         return call("cast", self, dtype)
 
@@ -214,6 +214,15 @@ class ArrayOp(Op):
         return (call("slice_along_axis", self, 0, row) for row in range(len(self)))
 
     # Protocols
+
+    @property
+    def device(self) -> None:
+        """None: a backend decides when it compiles a graph."""
+        return
+
+    def to_device(self, device: None, /, *, stream: None = None) -> TensorOp:
+        """Return the tensor; the only device is None."""
+        return call("asarray", self, device=device)
 
     def __array_namespace__(self, api_version: str | None = None) -> Any:
         return sys.modules["weft"]

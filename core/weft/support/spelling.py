@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 FUNCTIONS = {
-    "amax": "max", "amin": "min", "array": "constant", "asarray": "as_op", "astype": "cast",
+    "amax": "max", "amin": "min", "array": "constant",
     "avg_pool2d": "avg_pool", "bmm": "matmul", "cat": "concat", "clamp": "clip",
     "concatenate": "concat", "detach": "stop_gradient",
     "index_select": "take", "masked_fill": "where", "max_pool2d": "max_pool", "mm": "matmul",

@@ -77,9 +77,6 @@ MISTAKES = {
         lambda: weft.stack(x(2), x(2)), ArgumentError, ("list of tensors: stack([x, y])",)
     ),
     "stack of a number": Case(lambda: weft.stack(3), ArgumentError, ("stack([x, y])",)),
-    "stack at a place": Case(
-        lambda: weft.stack([x(2), x(2)], axis=1), ArgumentError, ("new axis", "pos=1")
-    ),
     "concat without a list": Case(
         lambda: weft.concat(x(2), x(2)), ArgumentError, ("list of tensors: concat([x, y])",)
     ),

@@ -14,7 +14,7 @@ has yet, and do not decompose into a fixed number of the present ones.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -275,14 +275,17 @@ def _operands(kind: str, *operands: Any) -> tuple[list[TensorOp], DType]:
     return [cast(x, accumulator_dtype(dtype)) for x in factors], dtype
 
 
-def cholesky(x: TensorLike) -> TensorOp:
+def cholesky(x: TensorLike, *, upper: bool = False) -> TensorOp:
     """Return the lower triangular Cholesky factor of symmetric positive definite matrices.
+
+    With `upper`, it is its conjugate transpose, the upper triangular one.
 
     Complex matrices must be Hermitian. Only the lower triangle is read. A matrix that is not
     positive definite gives NaN on and below the diagonal. The gradient is symmetric.
     """
     (x,), dtype = _operands("cholesky", x)
-    return cast(CholeskyOp(x), dtype)
+    factor = cast(CholeskyOp(x), dtype)
+    return conj(matrix_transpose(factor)) if upper else factor
 
 
 def solve(a: TensorLike, b: TensorLike) -> TensorOp:
@@ -356,15 +359,22 @@ def inverse(x: TensorLike) -> TensorOp:
 inv = inverse
 
 
-def slogdet(x: TensorLike) -> tuple[TensorOp, TensorOp]:
-    """Return the sign of the determinant and the logarithm of its absolute value, as a pair.
+class SignAndLog(NamedTuple):
+    """The sign of a determinant, and the logarithm of its absolute value."""
+
+    sign: TensorOp
+    logabsdet: TensorOp
+
+
+def slogdet(x: TensorLike) -> SignAndLog:
+    """Return the sign of the determinant and the logarithm of its absolute value.
 
     A singular matrix has sign 0 and logarithm minus infinity, and its gradient is NaN. The sign of
     a complex determinant has absolute value 1, and the logarithm is real.
     """
     (x,), dtype = _operands("slogdet", x)
     sign, size = _sign_and_log(x)
-    return cast(sign, dtype), cast(size, dtype) if dtype.kind != "c" else size
+    return SignAndLog(cast(sign, dtype), cast(size, dtype) if dtype.kind != "c" else size)
 
 
 def _sign_and_log(x: TensorOp) -> tuple[TensorOp, TensorOp]:

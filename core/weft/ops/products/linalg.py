@@ -10,7 +10,7 @@ import numpy as np
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import BATCH, Axes, AxisKey, AxisKeys, broadcast_axes
-from weft.ir.dtypes import Array, DType, accumulator_dtype
+from weft.ir.dtypes import Array, DType, DTypeLike, accumulator_dtype
 from weft.ir.lengths import Length, product
 from weft.ir.op import explain, explained
 from weft.ir.storage import as_op, constant
@@ -391,12 +391,12 @@ def _diagonal_length(x: TensorOp, rows: Any, columns: Any, offset: int) -> Any:
     return max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
 
 
-def trace(x: TensorLike, offset: int = 0) -> TensorOp:
+def trace(x: TensorLike, offset: int = 0, *, dtype: DTypeLike | None = None) -> TensorOp:
     """Return the trace of matrices in the last two axes; see `diagonal` for `offset`.
 
-    Integers keep their dtype, bool gives int32.
+    Integers keep their dtype, bool gives int32. With a `dtype`, the elements are cast to it before.
     """
-    x = as_op(x)
+    x = as_op(x) if dtype is None else cast(x, dtype)
     require_matrices("trace", x)
     return SumOp(diagonal(x, offset), positions=(x.rank - 2,))
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, AxisKey
-from weft.ir.dtypes import Array, DType, accumulator_dtype
+from weft.ir.dtypes import Array, DType, DTypeLike, accumulator_dtype
 from weft.ir.lengths import Length
 from weft.ir.op import explain
 from weft.ir.storage import as_op
@@ -329,26 +329,58 @@ def _accumulate(
     return kind(x, position=position, exclusive=bool(exclusive), reverse=bool(reverse))
 
 
+def _summands(
+    kind: type[CumulativeOp],
+    function: str,
+    x: TensorLike,
+    axis: AxisKey | None,
+    reverse: bool,
+    dtype: DTypeLike | None,
+    include_initial: bool,
+) -> TensorOp:
+    """Return what a sum or product accumulates, with its start in front if it is included."""
+    (x,) = align(ArithmeticOp, x if dtype is None else cast(x, dtype))
+    if not include_initial:
+        return x
+    position = place(function, x, axis)
+    widths = [(0, 0)] * x.rank
+    widths[position] = (0, 1) if reverse else (1, 0)
+    return pad(x, widths, kind.nothing(x.dtype))
+
+
 def cumsum(
-    x: TensorLike, axis: AxisKey | None = None, exclusive: bool = False, reverse: bool = False
+    x: TensorLike,
+    axis: AxisKey | None = None,
+    exclusive: bool = False,
+    reverse: bool = False,
+    *,
+    dtype: DTypeLike | None = None,
+    include_initial: bool = False,
 ) -> TensorOp:
     """Return the cumulative sum along an axis.
 
     `exclusive` leaves out the element itself; `reverse` sums from the end. A vector needs no
-    `axis`. Integers keep their dtype and wrap around; bool gives int32.
+    `axis`. Integers keep their dtype and wrap around; bool gives int32. With a `dtype`, the
+    elements are cast to it before. `include_initial` begins with one element more, the sum of none.
     """
-    (x,) = align(ArithmeticOp, x)
+    x = _summands(CumsumOp, "cumsum", x, axis, reverse, dtype, include_initial)
     return _accumulate(CumsumOp, "cumsum", x, axis, exclusive, reverse)
 
 
 def cumprod(
-    x: TensorLike, axis: AxisKey | None = None, exclusive: bool = False, reverse: bool = False
+    x: TensorLike,
+    axis: AxisKey | None = None,
+    exclusive: bool = False,
+    reverse: bool = False,
+    *,
+    dtype: DTypeLike | None = None,
+    include_initial: bool = False,
 ) -> TensorOp:
     """Return the cumulative product along an axis; see `cumsum`.
 
     The gradient is exact at zeros.
     """
-    (x,) = align(ArithmeticOp, x)
+    x = _summands(CumprodOp, "cumprod", x, axis, reverse, dtype, include_initial)
     return _accumulate(CumprodOp, "cumprod", x, axis, exclusive, reverse)
 
 

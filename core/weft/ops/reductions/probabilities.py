@@ -14,11 +14,12 @@ from weft.ir.op import explain, explained
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.ops.control.effects import stop_gradient
+from weft.ops.keywords import also_takes
 from weft.ops.pointwise.comparison import equal, where
 from weft.ops.pointwise.elementwise import FloatOp, align, cast, divide, negative, subtract
 from weft.ops.pointwise.math import exp, log
 from weft.ops.pointwise.rounding import isfinite
-from weft.ops.reductions.reduced_axes import reduced_positions, takes_axis
+from weft.ops.reductions.reduced_axes import reduced_positions
 from weft.ops.reductions.reduction import MaxOp, ReductionOp, SumOp
 from weft.ops.shape.movement import BroadcastOp
 from weft.support.backports import override
@@ -196,7 +197,7 @@ def broadcast_back(value: TensorOp, like: TensorOp, positions: tuple[int, ...]) 
     return BroadcastOp(value, target_axes=like.axes, dims=kept) if positions else value
 
 
-@takes_axis("normalization_axes")
+@also_takes(axis="normalization_axes")
 def softmax(x: TensorLike, normalization_axes: AxisKeys | None = None) -> TensorOp:
     """Return the softmax: exp(x) divided by its sum over the normalized axes.
 
@@ -217,20 +218,20 @@ def softmax(x: TensorLike, normalization_axes: AxisKeys | None = None) -> Tensor
     return result
 
 
-@takes_axis("normalization_axes")
+@also_takes(axis="normalization_axes")
 def log_softmax(x: TensorLike, normalization_axes: AxisKeys | None = None) -> TensorOp:
     """Return the logarithm of the `softmax` with the same arguments, without underflow."""
     (x,) = align(FloatOp, x)
     return LogSoftmaxOp(x, positions=normalized_positions(x, normalization_axes))
 
 
-@takes_axis("normalization_axes")
+@also_takes(axis="normalization_axes")
 def softmin(x: TensorLike, normalization_axes: AxisKeys | None = None) -> TensorOp:
     """Return the softmax of -x."""
     return softmax(negative(*align(FloatOp, x)), normalization_axes)
 
 
-@takes_axis("normalization_axes")
+@also_takes(axis="normalization_axes")
 def masked_softmax(
     x: TensorLike, mask: TensorLike, normalization_axes: AxisKeys | None = None
 ) -> TensorOp:

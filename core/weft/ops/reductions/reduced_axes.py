@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, SupportsIndex
 
@@ -18,32 +16,6 @@ from weft.ops.shape.movement import cast_axes, transpose
 
 OutAxes = Axis | SupportsIndex | Iterable[Axis | SupportsIndex]
 """The axes that a reduction keeps: axes of a named tensor, positions in another."""
-
-Function = Callable[..., TensorOp]
-
-
-def takes_axis(keyword: str) -> Callable[[Function], Function]:
-    """Let a function accept NumPy's keyword `axis` as an alias of a keyword."""
-
-    def decorate(function: Function) -> Function:
-        @functools.wraps(function)
-        def with_axis(*args: Any, axis: AxisKeys | None = None, **options: Any) -> TensorOp:
-            if axis is not None:
-                if keyword in options:
-                    raise ArgumentError(f"{function.__name__}: give {keyword} or axis, not both")
-                options[keyword] = axis
-            return function(*args, **options)
-
-        signature = inspect.signature(function)
-        parameter = inspect.Parameter(
-            "axis", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="AxisKeys | None"
-        )
-        with_axis.__dict__["__signature__"] = signature.replace(
-            parameters=[*signature.parameters.values(), parameter]
-        )
-        return with_axis
-
-    return decorate
 
 
 def default_positions(axes: Axes) -> tuple[int, ...]:

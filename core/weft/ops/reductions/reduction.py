@@ -14,9 +14,10 @@ import numpy as np
 from weft.errors import AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, AxisKeys
-from weft.ir.dtypes import Array, DType, accumulator_dtype
+from weft.ir.dtypes import Array, DType, DTypeLike, accumulator_dtype
 from weft.ir.storage import as_op
 from weft.ir.tensor import CompositeOp, TensorLike, TensorOp, operators
+from weft.ops.keywords import also_takes
 from weft.ops.pointwise.bits import bitwise_not
 from weft.ops.pointwise.comparison import equal, greater, logical_not, maximum, not_equal
 from weft.ops.pointwise.elementwise import (
@@ -35,7 +36,6 @@ from weft.ops.reductions.reduced_axes import (
     joined,
     reduce,
     reduced_positions,
-    takes_axis,
 )
 from weft.ops.shape.movement import BroadcastOp, size_of
 from weft.support.backports import override
@@ -374,32 +374,41 @@ def sum_over(x: TensorOp, positions: tuple[int, ...]) -> TensorOp:
     return SumOp(x, positions=positions) if positions else x
 
 
-@takes_axis("reduction_axes")
+@also_takes(axis="reduction_axes")
 def sum(
     x: TensorLike,
     reduction_axes: AxisKeys | None = None,
     out_axes: OutAxes | None = None,
     keepdims: bool = False,
+    *,
+    dtype: DTypeLike | None = None,
 ) -> TensorOp:
-    """Return the sum over axes; integers keep their dtype, bool gives int32."""
+    """Return the sum over axes; integers keep their dtype, bool gives int32.
+
+    With a `dtype`, the elements are cast to it before.
+    """
+    x = x if dtype is None else cast(x, dtype)
     return reduce(SumOp, x, reduction_axes, out_axes, keepdims)
 
 
-@takes_axis("reduction_axes")
+@also_takes(axis="reduction_axes")
 def prod(
     x: TensorLike,
     reduction_axes: AxisKeys | None = None,
     out_axes: OutAxes | None = None,
     keepdims: bool = False,
+    *,
+    dtype: DTypeLike | None = None,
 ) -> TensorOp:
     """Return the product over axes; integers keep their dtype, bool gives int32.
 
-    The gradient is exact at zeros.
+    With a `dtype`, the elements are cast to it before. The gradient is exact at zeros.
     """
+    x = x if dtype is None else cast(x, dtype)
     return reduce(ProdOp, x, reduction_axes, out_axes, keepdims)
 
 
-@takes_axis("reduction_axes")
+@also_takes(axis="reduction_axes")
 def max(
     x: TensorLike,
     reduction_axes: AxisKeys | None = None,
@@ -413,7 +422,7 @@ def max(
     return reduce(MaxOp, x, reduction_axes, out_axes, keepdims)
 
 
-@takes_axis("reduction_axes")
+@also_takes(axis="reduction_axes")
 def min(
     x: TensorLike,
     reduction_axes: AxisKeys | None = None,
@@ -427,7 +436,7 @@ def min(
     return reduce(MinOp, x, reduction_axes, out_axes, keepdims)
 
 
-@takes_axis("reduction_axes")
+@also_takes(axis="reduction_axes")
 def mean(
     x: TensorLike,
     reduction_axes: AxisKeys | None = None,
@@ -438,7 +447,7 @@ def mean(
     return reduce(MeanOp, x, reduction_axes, out_axes, keepdims)
 
 
-@takes_axis("reduction_axes")
+@also_takes(axis="reduction_axes")
 def any(
     x: TensorLike,
     reduction_axes: AxisKeys | None = None,
@@ -449,7 +458,7 @@ def any(
     return reduce(AnyOp, x, reduction_axes, out_axes, keepdims)
 
 
-@takes_axis("reduction_axes")
+@also_takes(axis="reduction_axes")
 def all(
     x: TensorLike,
     reduction_axes: AxisKeys | None = None,
@@ -460,7 +469,7 @@ def all(
     return reduce(AllOp, x, reduction_axes, out_axes, keepdims)
 
 
-@takes_axis("reduction_axes")
+@also_takes(axis="reduction_axes")
 def count_nonzero(
     x: TensorLike,
     reduction_axes: AxisKeys | None = None,
@@ -488,7 +497,7 @@ def _arg(
     return arranged(found, x, positions, out_axes, keepdims)
 
 
-@takes_axis("reduction_axes")
+@also_takes(axis="reduction_axes")
 def argmax(
     x: TensorLike,
     reduction_axes: AxisKeys | None = None,
@@ -502,7 +511,7 @@ def argmax(
     return _arg(ArgmaxOp, x, reduction_axes, out_axes, keepdims)
 
 
-@takes_axis("reduction_axes")
+@also_takes(axis="reduction_axes")
 def argmin(
     x: TensorLike,
     reduction_axes: AxisKeys | None = None,
@@ -516,7 +525,7 @@ def argmin(
     return _arg(ArgminOp, x, reduction_axes, out_axes, keepdims)
 
 
-@takes_axis("reduction_axes")
+@also_takes(axis="reduction_axes")
 def tensor_size(
     x: TensorLike, reduction_axes: AxisKeys | None = None, out_axes: OutAxes | None = None
 ) -> TensorOp:

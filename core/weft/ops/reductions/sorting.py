@@ -17,7 +17,7 @@ from weft.ir.dtypes import Array, DType
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.ops.arguments import checked_integer
-from weft.ops.indexing.gathering import TakeAlongAxisOp, TakeOp, with_length
+from weft.ops.indexing.gathering import TakeAlongAxisOp, TakeOp, as_indices, with_length
 from weft.ops.indexing.slicing import SliceOp
 from weft.ops.pointwise.comparison import (
     equal,
@@ -213,21 +213,25 @@ def _precedes(x: TensorOp, y: TensorOp) -> TensorOp:
     return less(x, y) | isnan(y) & ~isnan(x)
 
 
-def argsort(x: TensorLike, axis: AxisKey = -1, descending: bool = False) -> TensorOp:
+def argsort(
+    x: TensorLike, axis: AxisKey = -1, descending: bool = False, *, stable: bool = True
+) -> TensorOp:
     """Return the indices that sort a tensor along an axis, as int64.
 
-    Sorting is stable: equal elements, and NaNs, keep their order. NaN comes last, or first in
-    `descending` order. An index has no gradient.
+    Sorting is stable, whatever `stable` says: equal elements, and NaNs, keep their order. NaN comes
+    last, or first in `descending` order. An index has no gradient.
     """
     x = as_op(x)
     return ArgsortOp(x, position=place("argsort", x, axis), descending=bool(descending))
 
 
-def sort(x: TensorLike, axis: AxisKey = -1, descending: bool = False) -> TensorOp:
+def sort(
+    x: TensorLike, axis: AxisKey = -1, descending: bool = False, *, stable: bool = True
+) -> TensorOp:
     """Return a tensor sorted along an axis.
 
-    NaN comes last, or first in `descending` order. Equal elements keep their order. The gradient is
-    permuted back.
+    NaN comes last, or first in `descending` order. Equal elements keep their order, whatever
+    `stable` says. The gradient is permuted back.
     """
     x = as_op(x)
     return SortOp(x, position=place("sort", x, axis), descending=bool(descending))
@@ -252,24 +256,37 @@ def topk(x: TensorLike, k: int, axis: AxisKey = -1, largest: bool = True) -> Top
     return TopK(TakeAlongAxisOp(x, indices, position=position), indices)
 
 
-def searchsorted(ordered: TensorLike, values: TensorLike, side: Side = "left") -> TensorOp:
+def searchsorted(
+    ordered: TensorLike,
+    values: TensorLike,
+    side: Side = "left",
+    *,
+    sorter: TensorLike | None = None,
+) -> TensorOp:
     """Return the insertion index of each value in a sorted vector, as int64.
 
     For the `side` ``left`` that is the number of elements less than the value, for ``right`` the
     number of elements less or equal; NaN counts as the largest. The vector must be in ascending
-    order, otherwise the result is undefined. An index has no gradient.
+    order, otherwise the result is undefined; or the indices `sorter` must bring it into that order,
+    as `argsort` gives them. An index has no gradient.
     """
+    if sorter is not None:
+        ordered = TakeOp(as_op(ordered), as_indices(sorter), position=0)
     dtype = common_dtype((ordered, values))
     ordered, values = (cast(as_op(x), dtype) for x in (ordered, values))
     return SearchSortedOp(ordered, values, side=side)
 
 
-def isin(x: TensorLike, values: TensorLike) -> TensorOp:
-    """Return whether each element is among some values, as bool; False for NaN."""
+def isin(x: TensorLike, values: TensorLike, *, invert: bool = False) -> TensorOp:
+    """Return whether each element is among some values, as bool; with `invert`, whether it is not.
+
+    NaN is among no values.
+    """
     x, values = as_op(x), as_op(values)
     ordered = sort(flat(values))
     found = less(searchsorted(ordered, x), searchsorted(ordered, x, "right"))
-    return found & equal(x, x) if dtypes.is_inexact(x.dtype) else found
+    found = found & equal(x, x) if dtypes.is_inexact(x.dtype) else found
+    return logical_not(found) if invert else found
 
 
 def flat(x: TensorOp) -> TensorOp:

@@ -18,6 +18,7 @@ from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.ops.arguments import as_number
 from weft.ops.control.effects import stop_gradient
 from weft.ops.indexing.slicing import slice_along_axis
+from weft.ops.keywords import also_takes
 from weft.ops.pointwise.comparison import equal, greater, less, maximum, where
 from weft.ops.pointwise.elementwise import (
     FloatOp,
@@ -32,7 +33,7 @@ from weft.ops.pointwise.elementwise import (
 from weft.ops.pointwise.math import power, sqrt
 from weft.ops.pointwise.rounding import isnan
 from weft.ops.reductions.probabilities import LogSumExpOp
-from weft.ops.reductions.reduced_axes import OutAxes, joined, reduce, reduced_positions, takes_axis
+from weft.ops.reductions.reduced_axes import OutAxes, joined, reduce, reduced_positions
 from weft.ops.reductions.reduction import (
     MaxOp,
     MinOp,
@@ -263,7 +264,7 @@ class QuantileOp(ReductionOp, CompositeOp):
         return cast(where(isnan(last), last, result), self.dtype)
 
 
-@takes_axis("reduction_axes")
+@also_takes(axis="reduction_axes")
 def variance(
     x: TensorLike,
     reduction_axes: AxisKeys | None = None,
@@ -291,7 +292,7 @@ def variance(
 var = variance
 
 
-@takes_axis("reduction_axes")
+@also_takes(axis="reduction_axes")
 def std(
     x: TensorLike,
     reduction_axes: AxisKeys | None = None,
@@ -312,7 +313,7 @@ def std(
     return reduce(StdOp, x, reduction_axes, out_axes, keepdims, correction=number)
 
 
-@takes_axis("reduction_axes")
+@also_takes(axis="reduction_axes")
 def quantile(
     x: TensorLike,
     q: float,
@@ -333,7 +334,7 @@ def quantile(
     return reduce(QuantileOp, x, reduction_axes, out_axes, keepdims, share=as_number(q))
 
 
-@takes_axis("reduction_axes")
+@also_takes(axis="reduction_axes")
 def median(
     x: TensorLike,
     reduction_axes: AxisKeys | None = None,
@@ -344,7 +345,7 @@ def median(
     return quantile(x, 0.5, reduction_axes, out_axes, keepdims)
 
 
-@takes_axis("reduction_axes")
+@also_takes(axis="reduction_axes")
 def logsumexp(
     x: TensorLike,
     reduction_axes: AxisKeys | None = None,
@@ -360,7 +361,7 @@ def logsumexp(
     return reduce(LogSumExpOp, x, reduction_axes, out_axes, keepdims)
 
 
-@takes_axis("reduction_axes")
+@also_takes(axis="reduction_axes")
 def norm(
     x: TensorLike,
     ord: float | str = 2,
@@ -397,7 +398,7 @@ def norm(
     return reduce(NormOp, x, *arguments, exponent=ord)
 
 
-@takes_axis("reduction_axes")
+@also_takes(axis="reduction_axes")
 def L2_norm(  # noqa: N802
     x: TensorLike, reduction_axes: AxisKeys | None = None, out_axes: OutAxes | None = None
 ) -> TensorOp:
@@ -405,7 +406,7 @@ def L2_norm(  # noqa: N802
     return norm(x, 2, reduction_axes, out_axes)
 
 
-@takes_axis("reduction_axes")
+@also_takes(axis="reduction_axes")
 def L1_norm(  # noqa: N802
     x: TensorLike, reduction_axes: AxisKeys | None = None, out_axes: OutAxes | None = None
 ) -> TensorOp:
@@ -413,7 +414,7 @@ def L1_norm(  # noqa: N802
     return sum(absolute(x), reduction_axes, out_axes)
 
 
-@takes_axis("reduction_axes")
+@also_takes(axis="reduction_axes")
 def squared_L2(  # noqa: N802
     x: TensorLike, reduction_axes: AxisKeys | None = None, out_axes: OutAxes | None = None
 ) -> TensorOp:
@@ -425,7 +426,7 @@ def squared_L2(  # noqa: N802
     return cast(total, x.dtype) if dtypes.is_inexact(x.dtype) else total
 
 
-@takes_axis("reduction_axes")
+@also_takes(axis="reduction_axes")
 def nansum(
     x: TensorLike,
     reduction_axes: AxisKeys | None = None,
@@ -436,7 +437,7 @@ def nansum(
     return sum(where(isnan(x), 0, x), reduction_axes, out_axes, keepdims)
 
 
-@takes_axis("reduction_axes")
+@also_takes(axis="reduction_axes")
 def nanmean(
     x: TensorLike,
     reduction_axes: AxisKeys | None = None,
@@ -451,7 +452,7 @@ def nanmean(
     return cast(total / cast(count, wide.dtype), x.dtype)
 
 
-@takes_axis("reduction_axes")
+@also_takes(axis="reduction_axes")
 def nanmax(
     x: TensorLike,
     reduction_axes: AxisKeys | None = None,
@@ -462,7 +463,7 @@ def nanmax(
     return _known_extremum(max, -math.inf, x, reduction_axes, out_axes, keepdims)
 
 
-@takes_axis("reduction_axes")
+@also_takes(axis="reduction_axes")
 def nanmin(
     x: TensorLike,
     reduction_axes: AxisKeys | None = None,

@@ -12,22 +12,24 @@ from weft.errors import ArgumentError, AxesError
 from weft.ir.axes import Axes, Axis, AxisKey, AxisKeys, broadcast_axes, make_axes
 from weft.ir.dtypes import Array
 from weft.ir.lengths import Length
-from weft.ir.op import explain
+from weft.ir.op import explain, explained
 from weft.ir.storage import as_op, as_ops, constant
 from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.arguments import checked_integer
 from weft.ops.indexing.gathering import take, with_length, without_names
 from weft.ops.indexing.slicing import SliceOp, UpdateSliceOp, slice_along_axis
 from weft.ops.pointwise.comparison import where
+from weft.ops.pointwise.elementwise import subtract
 from weft.ops.products.linalg import diagonal
 from weft.ops.shape.creation import below_diagonal, zeros
-from weft.ops.shape.joining import ConcatOp
+from weft.ops.shape.joining import ConcatOp, concat
 from weft.ops.shape.movement import BroadcastOp, broadcast, cast_axes, flatten, transpose
 
 __all__ = [
     "broadcast_arrays",
     "chunk",
     "diag",
+    "diff",
     "flip",
     "moveaxis",
     "repeat",
@@ -284,6 +286,32 @@ def unstack(x: TensorLike, axis: AxisKey = 0) -> list[TensorOp]:
     x = as_op(x)
     place = x.axes.position(axis)
     return [slice_along_axis(x, place, i) for i in range(_known_length("unstack", x, place))]
+
+
+def diff(
+    x: TensorLike,
+    *,
+    axis: AxisKey = -1,
+    n: int = 1,
+    prepend: TensorLike | None = None,
+    append: TensorLike | None = None,
+) -> TensorOp:
+    """Return the n-th differences of neighbors along an axis: each number subtracted from the next.
+
+    `prepend` and `append` are concatenated with the tensor before, along the axis. Bool gives
+    int32.
+    """
+    op = as_op(x)
+    place = explained("diff", (op,), op.axes.position, axis)
+    order = checked_integer("diff", "n", n, 0)
+    ends = [each for each in (prepend, op, append) if each is not None]
+    op = concat(ends, place) if len(ends) > 1 else op
+    for _ in range(order):
+        length = op.axes[place].length - 1
+        if length == -1:
+            break
+        op = subtract(_part(op, place, 1, length), _part(op, place, 0, length))
+    return op
 
 
 def tril(x: TensorLike, k: int = 0) -> TensorOp:

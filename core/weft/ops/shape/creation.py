@@ -19,12 +19,15 @@ from weft.ir.op import Op, explain
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.arguments import checked_integer
+from weft.ops.keywords import also_takes
 from weft.ops.pointwise.comparison import equal, greater_equal, less, where
 from weft.ops.pointwise.elementwise import add, cast, common_dtype, divide, multiply, subtract
 from weft.ops.shape.movement import BroadcastOp, IotaOp, broadcast
 
 __all__ = [
     "arange",
+    "empty",
+    "empty_like",
     "eye",
     "full",
     "full_like",
@@ -38,6 +41,7 @@ __all__ = [
 ]
 
 
+@also_takes(shape="axes", fill_value="value", device=None)
 def full(axes: AxesLike, value: TensorLike, dtype: DTypeLike | None = None) -> TensorOp:
     """Return a tensor filled with a number, or with a tensor that is broadcast.
 
@@ -51,32 +55,42 @@ def full(axes: AxesLike, value: TensorLike, dtype: DTypeLike | None = None) -> T
     return broadcast(op, make_axes(axes))
 
 
-def zeros(axes: AxesLike, dtype: DTypeLike = dtypes.DEFAULT) -> TensorOp:
-    """Return zeros of the given axes or shape."""
+@also_takes(shape="axes", device=None)
+def zeros(axes: AxesLike, dtype: DTypeLike | None = None) -> TensorOp:
+    """Return zeros of the given axes or shape, by default in float32."""
     return full(axes, 0, dtype)
 
 
-def ones(axes: AxesLike, dtype: DTypeLike = dtypes.DEFAULT) -> TensorOp:
-    """Return ones of the given axes or shape."""
+@also_takes(shape="axes", device=None)
+def ones(axes: AxesLike, dtype: DTypeLike | None = None) -> TensorOp:
+    """Return ones of the given axes or shape, by default in float32."""
     return full(axes, 1, dtype)
 
 
+@also_takes(fill_value="value", device=None)
 def full_like(x: TensorLike, value: TensorLike, dtype: DTypeLike | None = None) -> TensorOp:
     """Return a tensor filled with a value, with the axes and, by default, the dtype of x."""
     x = as_op(x)
     return full(x.axes, value, x.dtype if dtype is None else dtype)
 
 
+@also_takes(device=None)
 def zeros_like(x: TensorLike, dtype: DTypeLike | None = None) -> TensorOp:
     """Return zeros with the axes and, by default, the dtype of x."""
     return full_like(x, 0, dtype)
 
 
+@also_takes(device=None)
 def ones_like(x: TensorLike, dtype: DTypeLike | None = None) -> TensorOp:
     """Return ones with the axes and, by default, the dtype of x."""
     return full_like(x, 1, dtype)
 
 
+# No memory is left unset: what fills a tensor is decided when the graph is compiled.
+empty, empty_like = zeros, zeros_like
+
+
+@also_takes(device=None)
 def arange(
     start: complex | Axis | Length,
     stop: float | Axis | Length | None = None,
@@ -159,6 +173,7 @@ def _working_dtype(target: DType) -> DType:
     return dtypes.uint64 if target == dtypes.uint64 else dtypes.int64
 
 
+@also_takes(device=None)
 def linspace(
     start: TensorLike,
     stop: TensorLike,
@@ -207,19 +222,20 @@ def _between(start: TensorOp, stop: TensorOp, axis: Axis, steps: int) -> TensorO
     return where(less(count, (steps + 1) / 2), below, above)
 
 
+@also_takes(device=None)
 def eye(
     rows: Axis | Length | SupportsIndex,
     columns: Axis | Length | SupportsIndex | None = None,
     k: int = 0,
-    dtype: DTypeLike = dtypes.DEFAULT,
+    dtype: DTypeLike | None = None,
 ) -> TensorOp:
     """Return a matrix with ones on the k-th diagonal and zeros elsewhere.
 
     Diagonal 0 is the main one, positive ones are above. Rows and columns are lengths or axes; the
-    default is a square matrix.
+    default is a square matrix. The default dtype is float32.
     """
     row, column = _row_and_column(_matrix_axes("eye", rows, columns), "eye", k)
-    return cast(equal(row, column), dtype)
+    return cast(equal(row, column), dtypes.DEFAULT if dtype is None else dtype)
 
 
 def tri(

@@ -23,6 +23,7 @@ from weft.ops.shape.movement import (
     cast_axes,
     expand_dims,
     new_place,
+    reshape,
     transpose,
 )
 from weft.support.backports import override
@@ -247,12 +248,15 @@ def _border(x: TensorOp, place: int, bound: tuple[Any, Any, int], count: int) ->
     return BroadcastOp(border, target_axes=target, dims=tuple(range(x.rank)))
 
 
-def concat(tensors: Sequence[Any], axis: AxisKey = 0) -> TensorOp:
+def concat(tensors: Sequence[Any], axis: AxisKey | None = 0) -> TensorOp:
     """Return the concatenation of tensors along an axis, given as an axis, name or position.
 
-    Named tensors are transposed to the axis order of the first; dtypes are promoted.
+    With ``axis=None`` each is flattened before. Named tensors are transposed to the axis order of
+    the first; dtypes are promoted.
     """
     xs = _listed("concat", tensors)
+    if axis is None:
+        xs, axis = [reshape(x, -1) for x in xs], 0
     dtype = xs[0].dtype
     for x in xs[1:]:
         dtype = dtypes.promote(dtype, x.dtype)
@@ -280,11 +284,12 @@ def _listed(function: str, tensors: Iterable[TensorLike]) -> list[TensorOp]:
 def stack(tensors: Sequence[Any], axis: AxesLike | None = None, pos: int = 0) -> TensorOp:
     """Return tensors of equal axes stacked along a new axis at position `pos`.
 
-    A named `axis` must have the number of tensors as its length.
+    A named `axis` must have the number of tensors as its length. An integer `axis` is its position,
+    as in NumPy.
     """
     xs = _listed("stack", tensors)
     if isinstance(axis, int):
-        raise ArgumentError(f"stack: axis= is the new axis, its position is pos={axis}")
+        pos, axis = axis, None
     if not all(xs[0].axes.agrees_with(x.axes) for x in xs):
         problem = "only tensors of equal axes can be stacked: broadcast() them first"
         raise AxesError(explain("stack", problem, xs))

@@ -16,6 +16,7 @@ from weft.ir.lengths import Length, floor_divide, product
 from weft.ir.op import Op, explain
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import CompositeOp, TensorLike, TensorOp, operators
+from weft.ops.keywords import also_takes
 from weft.support.backports import override
 
 __all__ = [
@@ -250,8 +251,11 @@ def zeros_like(x: TensorOp) -> TensorOp:
     return broadcast(constant(0, dtype=x.dtype), x.axes)
 
 
-def reshape(x: TensorLike, shape: AxesLike) -> TensorOp:
-    """Return the tensor reshaped in row-major order; one size may be -1 and is inferred."""
+def reshape(x: TensorLike, shape: AxesLike, *, copy: bool | None = None) -> TensorOp:
+    """Return the tensor reshaped in row-major order; one size may be -1 and is inferred.
+
+    A tensor never changes, so `copy` makes no difference.
+    """
     x = as_op(x)
     if isinstance(shape, Axes):
         return cast_axes(x, shape)
@@ -341,6 +345,7 @@ def axes_with_order(x: TensorLike, axes: AxesLike) -> TensorOp:
     return transpose(x, make_axes(axes))
 
 
+@also_takes(shape="axes")
 def broadcast(x: TensorLike, axes: AxesLike) -> TensorOp:
     """Return the tensor broadcast to axes, aligned by name or from the right."""
     op: TensorOp = as_op(x)

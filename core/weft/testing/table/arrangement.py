@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,11 @@ def _row(
     operands: tuple[Operand, ...] = (Operand(),),
 ) -> Row:
     return Row(function, build, operands, shapes, ALL, expected, case)
+
+
+def _differences(x: Any, **options: Any) -> Any:
+    is_bool = x.dtype == bool and options.get("n") != 0
+    return np.diff(x.astype(np.int32) if is_bool else x, **options)
 
 
 def _each(
@@ -123,6 +129,17 @@ _SPLIT_ROWS = [
     _row("chunk", "fewer", lambda x: weft.concat(weft.chunk(x, 4)[1:]), lambda x: x[2:],
          (((6, 2),), ((5,),))),
     _row("chunk", "empty", lambda x: weft.chunk(x, 3)[0], lambda x: x, (((0, 2),),)),
+    *(
+        _row("diff", case, partial(weft.diff, **options), partial(_differences, **options), shapes)
+        for case, options, shapes in (
+            ("last", {}, (*CUBE, ((1,),), ((0, 3),))),
+            ("twice", {"n": 2, "axis": 0}, (((4, 3),), ((1, 2),), ((0,),))),
+            ("none", {"n": 0}, (((2, 3),),)),
+        )
+    ),
+    _row("diff", "ends", lambda x: weft.diff(x, prepend=x[:, :1], append=x, axis=1),
+         lambda x: _differences(np.concatenate((x[:, :1], x, x), 1), axis=1), (((2, 3),),)),
+    _row("diff", "named", lambda x: weft.diff(x, axis=C), lambda x: _differences(x, axis=0), _CN),
     _row("unstack", "first", lambda x: weft.unstack(x)[1], lambda x: x[1]),
     _row("unstack", "last", lambda x: weft.unstack(x, -1)[0], lambda x: x[..., 0],
          (*CUBE, ((H, C),))),
@@ -205,6 +222,11 @@ _WRONG: dict[str, dict[str, tuple[Callable[[], Any], type[WeftError], str]]] = {
         "none": (lambda: weft.chunk(_X, 0), ArgumentError, "at least 1"),
         "list": (lambda: weft.chunk(_X, [1, 1]), ArgumentError, "whole number"),
         "axis": (lambda: weft.chunk(_X, 2, "C"), AxesError, "unknown axis"),
+    },
+    "diff": {
+        "axis": (lambda: weft.diff(_X, axis=2), AxesError, "out of range"),
+        "order": (lambda: weft.diff(_X, n=-1), ArgumentError, "n must be a whole number"),
+        "length": (lambda: weft.diff(_X, axis=0, append=[[1, 2]]), AxesError, "must be equal"),
     },
     "unstack": {
         "axis": (lambda: weft.unstack(_X, 2), AxesError, "out of range"),

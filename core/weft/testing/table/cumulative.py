@@ -103,6 +103,13 @@ def _rest(x: Any, reverse: bool) -> Any:
     return x[:-1] if reverse else x[1:]
 
 
+def _with_initial(function: Callable[..., Any], x: Any, reverse: bool) -> Any:
+    """Return a running reduction of rows with that of nothing beside it."""
+    start = function(x[:, :0], axis=1, keepdims=True)
+    parts = start, _running(function, x, 1, reverse=reverse)
+    return np.concatenate(parts[::-1] if reverse else parts, 1)
+
+
 def _operands(name: str, domain: str, options: dict[str, Any]) -> tuple[Operand, ...]:
     """Return an operand, without a gradient if an exclusive result starts with an infinity."""
     is_finite = name in ("cumsum", "cumprod") or "exclusive" not in options
@@ -144,6 +151,14 @@ _AT_EDGES = [
         for name, ours, compare in (
             ("cummax", weft.cummax, np.greater), ("cummin", weft.cummin, np.less)
         )
+    ),
+    *(
+        Row(name, lambda x, f=ours, r=reverse: f(x, 1, reverse=r, dtype="float64",
+                                                  include_initial=True),
+            operands("nonzero"), (((2, 3),), ((2, 0),)), case=f"initial-{reverse}",
+            expected=lambda x, f=theirs, r=reverse: _with_initial(f, x.astype(np.float64), r))
+        for name, (ours, theirs, _, _) in list(_KINDS.items())[:2]
+        for reverse in (False, True)
     ),
     Row("cummax", lambda x: _slope(weft.cummax, _holes(weft.where, x, np.nan)), fixed("distinct"),
         _LINES[:1], case="slope-at-nan", is_generic=False),

@@ -126,6 +126,11 @@ _SEARCHED = [
             ), case=f"nan-{side}")
         for side in ("left", "right")
     ),
+    Row("isin", lambda x, y: weft.isin(x, y, invert=True), fixed("index", "index"), _PAIRS, ALL,
+        lambda x, y: np.isin(x, y, invert=True), "invert"),
+    Row("searchsorted", lambda x, y: weft.searchsorted(x, y, sorter=weft.argsort(x)),
+        fixed("any", "any"), (((5,), (3,)),), NUMBERS,
+        lambda x, y: np.searchsorted(x, y, sorter=np.argsort(x)), "sorter"),
     Row("isin", weft.isin, fixed("index", "index"), (*_PAIRS, ((3, 4), (2, 2))), ALL,
         lambda x, y: np.isin(x, y), is_special=True),
 ]  # fmt: skip
