@@ -295,6 +295,7 @@ def test_a_notebook_shows_what_keyword_was_meant(monkeypatch: pytest.MonkeyPatch
     assert "mean 'axis'" in caught.value.__notes__[0]
 
 
+@pytest.mark.needs("compiler")
 def test_an_artifact_is_loaded_for_its_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("WEFT_BACKEND", raising=False)
     path = tmp_path / "double.weft"

@@ -301,7 +301,9 @@ def _called(function: Callable[..., TensorLike], state: AssignableTensorOp) -> A
     needed = [
         each
         for each in parameters.values()
-        if each.kind in by_place and each.default is inspect.Parameter.empty
+        # Functions of weft have `...` for a parameter that goes by another keyword as well.
+        if each.kind in by_place
+        and (each.default is inspect.Parameter.empty or each.default is ...)
     ]
     args = (state.axes,) if needed else ()
     options = {"dtype": state.dtype} if needed and "dtype" in parameters else {}
