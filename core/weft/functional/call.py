@@ -43,7 +43,7 @@ def make_call(
         miss=MISS, static_key=static_key, run=run, unpack=unpack, ndarray=np.ndarray
     )
     if not writer.fits:
-        return _missing
+        return missing
     body = [f"        {line}" for line in lines or ["pass"]]
     text = "\n".join([
         "def call(args):",
@@ -62,7 +62,8 @@ def static_key(value: Any) -> Any:
     return type(value), attribute_key(value)
 
 
-def _missing(args: tuple[Any, ...]) -> Any:
+def missing(args: tuple[Any, ...]) -> Any:
+    """Return `MISS`, whatever the arguments."""
     return MISS
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,7 +10,8 @@ import numpy as np
 
 from weft.errors import ArgumentError
 from weft.functional import trees
-from weft.functional.call import MISS, make_call, static_key
+from weft.functional.arguments import Arguments, Dynamic, DynamicLengths
+from weft.functional.call import MISS, make_call, missing, static_key
 from weft.functional.tracing import (
     array_of,
     holds_ops,
@@ -23,18 +23,13 @@ from weft.functional.tracing import (
 )
 from weft.functional.trees import Structure
 from weft.ir.graph import Graph
-from weft.ir.lengths import Length, symbol
 from weft.runtime.computation import Computation
 from weft.runtime.factory import Chosen, make_transformer
 from weft.runtime.transformer import Transformer
 from weft.support import source
-from weft.support.spelling import closest
 
 _USUAL = frozenset(map(np.dtype, ("float32", "float64", "int32", "int64", "bool")))
 """Dtypes of NumPy that need no second look."""
-
-Dynamic = str | Length | Mapping[Any, Any] | None
-"""Names of lengths that vary between calls; see `jit`."""
 
 
 class _Compiled(NamedTuple):
@@ -67,10 +62,10 @@ class JittedFunction:
         functools.update_wrapper(self, function)
         self._function = function
         self._name = name_of(function)
-        self._arguments = _Arguments(function)
+        self._arguments = Arguments(function)
         self._static = self._arguments.named("static_argnums", static_argnums)
         self._static |= self._arguments.named("static_argnames", static_argnames)
-        self._dynamic = _dynamic_lengths(self._arguments, dynamic)
+        self._dynamic = None if dynamic is None else DynamicLengths(self._arguments, dynamic)
         self._donated = self._arguments.named("donate_argnums", donate_argnums)
         self._given = backend if isinstance(backend, Transformer) else None
         if isinstance(backend, Transformer):
@@ -81,7 +76,7 @@ class JittedFunction:
         else:
             self._make = functools.partial(make_transformer, backend, **options)
         self._compiled: dict[Any, _Compiled] = {}
-        self._latest: Callable[[tuple[Any, ...]], Any] = _missing
+        self._latest: Callable[[tuple[Any, ...]], Any] = missing
 
     @functools.cached_property
     def transformer(self) -> Transformer:
@@ -171,7 +166,7 @@ class JittedFunction:
         shapes: list[Any] = [array.shape for array in arrays]
         if self._dynamic is not None:
             each = zip(self._paths(structure), shapes, strict=True)
-            shapes = [self._dynamic(root, name, shape) for (root, name), shape in each]
+            shapes = [self._dynamic.within(root, name, shape) for (root, name), shape in each]
         key = structure, static, tuple([array.dtype for array in arrays]), tuple(shapes)
         compiled = self._compiled.get(key)
         if compiled is None:
@@ -345,10 +340,6 @@ def running_arrays(
     return called
 
 
-def _missing(args: tuple[Any, ...]) -> Any:
-    return MISS
-
-
 def _single(values: tuple[Any, ...]) -> Any:
     return values[0]
 
@@ -358,94 +349,3 @@ def _unpacking(structure: Structure) -> Callable[[tuple[Any, ...]], Any]:
     if structure.is_leaf():
         return _single
     return structure.unflatten  # type: ignore[no-any-return]
-
-
-class _Arguments:
-    """The arguments of a function by name and position."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = name_of(function)
-        kinds = inspect.Parameter
-        try:
-            parameters = inspect.signature(function).parameters.values()
-        except (TypeError, ValueError):  # of builtin functions that say nothing of their parameters
-            parameters = {}.values()
-        by_place = (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
-        several = (kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD)
-        self.by_position = tuple(each.name for each in parameters if each.kind in by_place)
-        self.names = tuple(each.name for each in parameters if each.kind not in several)
-        self.is_open = any(each.kind in several for each in parameters) or not parameters
-
-    def at(self, index: int) -> str:
-        """Return the name of an argument that is given by position."""
-        return self.by_position[index] if index < len(self.by_position) else f"args[{index}]"
-
-    def path(self, accessor: Any) -> tuple[str, str]:
-        """Return the argument that a leaf of positional and keyword arguments belongs to.
-
-        And the leaf as it is written.
-        """
-        is_keyword, where = accessor[0].entry, accessor[1].entry
-        root = where if is_keyword else self.at(where)
-        return root, accessor[2:].codify(root)
-
-    def named(self, option: str, given: Any) -> frozenset[str]:
-        """Return arguments that an option gives by name or position; raises for unknown ones."""
-        each = (given,) if isinstance(given, str | int) else given
-        return frozenset(self._named(option, argument) for argument in each)
-
-    def _named(self, option: str, argument: object) -> str:
-        count = len(self.by_position)
-        if isinstance(argument, int) and -count <= argument < count:
-            return self.by_position[argument]
-        if isinstance(argument, str) and (self.is_open or argument in self.names):
-            return argument
-        close = closest(argument, self.names) if isinstance(argument, str) else None
-        meant = f": did you mean {close!r}?" if close else ""
-        has = f"it has {', '.join(self.names) or 'none'}"
-        raise ArgumentError(
-            f"jit of {self.function}: {option}= names the argument {argument!r}, but {has}{meant}"
-        )
-
-
-def _dynamic_lengths(
-    arguments: _Arguments, dynamic: Dynamic
-) -> Callable[[str, str, tuple[int, ...]], tuple[Any, ...]] | None:
-    """Return what gives the shape of a leaf of an argument its unknown lengths."""
-    if dynamic is None:
-        return None
-    known: dict[str, Any] = {}
-
-    def length(name: Any) -> Any:
-        if isinstance(name, str):
-            return known.setdefault(name, symbol(name))
-        if isinstance(name, Length):
-            return name
-        raise ArgumentError(
-            f"jit of {arguments.function}: dynamic= takes names of lengths, or dicts from axis to "
-            f"name, by argument, not {name!r}"
-        )
-
-    def by_axis(given: Any) -> dict[int, Any]:
-        axes = given if isinstance(given, Mapping) else {0: given}
-        return {axis: length(name) for axis, name in axes.items()}
-
-    if isinstance(dynamic, Mapping):
-        (arguments.named("dynamic", dynamic))
-        lengths = {arguments._named("dynamic", key): by_axis(each) for key, each in dynamic.items()}
-        everywhere: dict[int, Any] = {}
-    else:
-        lengths, everywhere = {}, by_axis(dynamic)
-
-    def with_lengths(root: str, name: str, shape: tuple[int, ...]) -> tuple[Any, ...]:
-        found = list(shape)
-        for axis, size in lengths.get(root, {}).items():
-            if not -len(shape) <= axis < len(shape):
-                problem = f"dynamic= names axis {axis} of {name}, whose shape is {shape}"
-                raise ArgumentError(f"jit of {arguments.function}: {problem}")
-            found[axis] = size
-        if shape and everywhere:
-            found[0] = everywhere[0]
-        return tuple(found)
-
-    return with_lengths
