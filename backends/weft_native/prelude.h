@@ -150,7 +150,8 @@ FUNCTION VF scaled(VF x, VF n) {
     return x * (VF)((half + 127) << 23) * (VF)((k - half + 127) << 23); }
 #endif
 /* x / y for one y: by its reciprocal and a correction (P. Markstein). It is rounded as a division,
-   or off by a unit in the last place where the remainder is subnormal. */
+   or off by a unit in the last place where the remainder is subnormal. The correction would give
+   -0 the sign of a sum. */
 #if LANES == 16 && defined(__AVX512F__) && !defined(__clang__)
 #define IS_ANY_NAN(x) __builtin_ia32_cmpps512_mask(x, x, 3, -1, 4)
 #elif LANES == 8 && defined(__AVX__)
@@ -160,8 +161,9 @@ FUNCTION VF scaled(VF x, VF n) {
 FUNCTION VF divided(VF x, f32 y) {
     if (!(fabsf(y) > 1e-18f && fabsf(y) < 1e18f)) return x / y;
     VF r = ALL(1.0f / y), q = x * r;
+    VI sign = (VI)q & (1 << 31);
     q = OF(fma)(OF(fma)(-q, ALL(y), x), r, q);
-    return IS_ANY_NAN(q) ? x / y : q; }
+    return IS_ANY_NAN(q) ? x / y : (VF)((VI)q | sign); }
 #else
 FUNCTION VF divided(VF x, f32 y) { return x / y; }
 #endif

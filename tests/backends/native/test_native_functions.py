@@ -38,7 +38,8 @@ def test_a_division_by_one_number_is_rounded_as_any_other() -> None:
     random = np.random.default_rng(0)
     bits = random.integers(0, 2**32, 200_000, np.uint32).view(np.float32)
     finite = random.standard_normal(200_000, np.float32)
-    values = np.concatenate([np.array(SPECIAL, np.float32), bits, finite])
+    zeros = np.resize(np.array([0, -0.0], np.float32), 64)
+    values = np.concatenate([np.array(SPECIAL, np.float32), bits, finite, zeros])
     x, y = weft.placeholder(values.shape), weft.placeholder(())
     divide = weft.make_transformer("native").computation([x / y, x / np.float32(3)], x, y)
     for divisor in np.array(DIVISORS, np.float32):
@@ -48,3 +49,5 @@ def test_a_division_by_one_number_is_rounded_as_any_other() -> None:
             has_error = (abs(values) > 1e-30) | ~np.isfinite(wanted)
             np.testing.assert_array_equal(found[has_error], wanted[has_error])
             np.testing.assert_allclose(found, wanted, 1.2e-7, 1.5e-45)
+            is_zero = wanted == 0
+            np.testing.assert_array_equal(np.signbit(found[is_zero]), np.signbit(wanted[is_zero]))
