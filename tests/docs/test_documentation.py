@@ -1,6 +1,5 @@
 """The documentation is true: its examples run, and it names everything that is public."""
 
-import doctest
 import importlib
 import json
 import pkgutil
@@ -29,25 +28,6 @@ ROOMS = ("weft.ops.", "weft.nn.", "weft.ranks.", "weft.train.")
 WITH_TESTS_OF_THEIR_OWN = {"tutorial.md", "plugins.md"}
 NEEDS = {"backends.md": ("compiler", "opencl"), "native.md": ("compiler",)}
 """What the examples on a page need."""
-
-
-def modules() -> list[str]:
-    found = pkgutil.walk_packages(weft.__path__, "weft.")
-    return [module.name for module in found if "test" not in module.name]
-
-
-@pytest.mark.parametrize("name", modules())
-@pytest.mark.usefixtures("fresh_names")
-def test_examples_in_docstrings_run(name: str) -> None:
-    failed, _ = doctest.testmod(importlib.import_module(name))
-    assert not failed
-
-
-@pytest.mark.usefixtures("fresh_names")
-def test_the_example_of_the_package_runs() -> None:
-    failed, attempted = doctest.testmod(weft)
-    assert attempted
-    assert not failed
 
 
 @pytest.fixture

@@ -329,7 +329,13 @@ def sqrt(x: TensorLike) -> TensorOp:
 
 
 def exp(x: TensorLike) -> TensorOp:
-    """Return e to the power of x."""
+    """Return e to the power of x.
+
+    Examples
+    --------
+    >>> weft.jit(weft.exp)(np.array([0.0, 1.0]))
+    array([1.    , 2.7183])
+    """
     return build(ExpOp, x)
 
 

@@ -383,9 +383,42 @@ def sum(
     *,
     dtype: DTypeLike | None = None,
 ) -> TensorOp:
-    """Return the sum over axes; integers keep their dtype, bool gives int32.
+    """Return the sum over axes.
 
-    With a `dtype`, the elements are cast to it before.
+    Parameters
+    ----------
+    x
+        The operand.
+    reduction_axes, axis
+        The axes to reduce: positions, axes or names of axes. By default all, except for axes named
+        ``N`` (batch) and ``REC`` (recurrent).
+    out_axes
+        The axes to keep, in place of those to reduce: positions, or axes of a tensor with named
+        ones, which the result has in this order.
+    keepdims
+        Whether the reduced axes stay, with length 1.
+    dtype
+        The dtype that the elements are cast to before.
+
+    Returns
+    -------
+    TensorOp
+        The sums. Integers keep their dtype, bool gives int32.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    ArgumentError
+        If both `reduction_axes` and `out_axes` are given.
+
+    Examples
+    --------
+    >>> x = np.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> weft.jit(weft.sum)(x)
+    array(10.)
+    >>> weft.jit(lambda x: weft.sum(x, axis=0, keepdims=True))(x)
+    array([[4., 6.]])
     """
     x = x if dtype is None else cast(x, dtype)
     return reduce(SumOp, x, reduction_axes, out_axes, keepdims)

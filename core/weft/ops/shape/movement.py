@@ -252,9 +252,33 @@ def zeros_like(x: TensorOp) -> TensorOp:
 
 
 def reshape(x: TensorLike, shape: AxesLike, *, copy: bool | None = None) -> TensorOp:
-    """Return the tensor reshaped in row-major order; one size may be -1 and is inferred.
+    """Return the tensor reshaped in row-major order.
 
-    A tensor never changes, so `copy` makes no difference.
+    Parameters
+    ----------
+    x
+        The operand.
+    shape
+        The sizes, or axes. One size may be -1: it is what the others leave. A single number makes
+        one axis.
+    copy
+        Makes no difference, for a tensor never changes.
+
+    Returns
+    -------
+    TensorOp
+        A tensor of this shape, with the dtype of the operand.
+
+    Raises
+    ------
+    AxesError
+        If the sizes do not have as many elements together, or several are -1.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.reshape(x, (2, -1)))(np.arange(6))
+    array([[0, 1, 2],
+           [3, 4, 5]])
     """
     x = as_op(x)
     if isinstance(shape, Axes):
