@@ -155,7 +155,6 @@ def _refusals() -> list[Refusal]:
         "softplus": {"beta": -1.0},
         "hard_tanh": {"min_val": [0]},
         "hard_shrink": {"lambd": True},
-        "soft_shrink": {"lambd": _X},
         "threshold": {"threshold": 0, "value": "none"},
     }
     found = [
@@ -173,6 +172,13 @@ def _refusals() -> list[Refusal]:
 
 REFUSALS: tuple[Refusal, ...] = (
     *_refusals(),
+    Refusal(
+        "soft_shrink",
+        "negative",
+        partial(weft.soft_shrink, _X, -1.0),
+        ArgumentError,
+        "finite number of at least 0",
+    ),
     Refusal("sigmoid", "text", lambda: weft.sigmoid("x"), DTypeError, "not made of numbers"),
     Refusal(
         "threshold", "missing", lambda: weft.threshold(_X, None, 0), ArgumentError, "threshold"
