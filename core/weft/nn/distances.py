@@ -52,18 +52,74 @@ __all__ = [
 def mse_loss(predictions: TensorLike, targets: TensorLike, reduction: str = "mean") -> TensorOp:
     """Return the squared error of predictions and targets, by default its mean.
 
-    Both have the same axes (named ones in any order), or one is a scalar; otherwise AxesError is
-    raised. `reduction` is ``"mean"`` or ``"sum"``, over all axes, or ``"none"``. Integers count as
-    float32.
+    Parameters
+    ----------
+    predictions
+        A tensor of floats; integers count as float32.
+    targets
+        A tensor with the axes of the predictions, named ones in any order. One of both may be a
+        scalar.
+    reduction
+        ``"mean"`` or ``"sum"``, over all axes, or ``"none"``. The mean of no elements is NaN.
+
+    Returns
+    -------
+    TensorOp
+        A scalar, or with ``"none"`` the errors, in the promoted dtype. 16-bit floats are computed
+        in float32.
+
+    Raises
+    ------
+    AxesError
+        If the axes of both differ: they are not broadcast.
+    ArgumentError
+        If the reduction is another word.
+
+    Examples
+    --------
+    >>> x, t = np.array([1.0, 2.0, 5.0]), np.array([1.0, 4.0, 1.0])
+    >>> weft.jit(lambda x, t: weft.mse_loss(x, t, reduction="none"))(x, t)
+    array([ 0.,  4., 16.])
+    >>> weft.jit(lambda x, t: weft.mse_loss(x, t, reduction="sum"))(x, t)
+    array(20.)
     """
     x, t, dtype = loss_operands("mse_loss", predictions, targets)
     return reduce_losses("mse_loss", square(x - t), reduction, dtype=dtype)
 
 
 def l1_loss(predictions: TensorLike, targets: TensorLike, reduction: str = "mean") -> TensorOp:
-    """Return the absolute error of predictions and targets, reduced as by `mse_loss`.
+    """Return the absolute error of predictions and targets, by default its mean.
 
     The gradient of an error of 0 is 0.
+
+    Parameters
+    ----------
+    predictions
+        A tensor of floats; integers count as float32.
+    targets
+        A tensor with the axes of the predictions, named ones in any order. One of both may be a
+        scalar.
+    reduction
+        ``"mean"`` or ``"sum"``, over all axes, or ``"none"``. The mean of no elements is NaN.
+
+    Returns
+    -------
+    TensorOp
+        A scalar, or with ``"none"`` the errors, in the promoted dtype. 16-bit floats are computed
+        in float32.
+
+    Raises
+    ------
+    AxesError
+        If the axes of both differ: they are not broadcast.
+    ArgumentError
+        If the reduction is another word.
+
+    Examples
+    --------
+    >>> x, t = np.array([1.0, 2.0, 5.0]), np.array([1.0, 4.0, 1.0])
+    >>> weft.jit(weft.l1_loss)(x, t)
+    array(2.)
     """
     x, t, dtype = loss_operands("l1_loss", predictions, targets)
     return reduce_losses("l1_loss", absolute(x - t), reduction, dtype=dtype)
@@ -72,9 +128,40 @@ def l1_loss(predictions: TensorLike, targets: TensorLike, reduction: str = "mean
 def huber_loss(
     predictions: TensorLike, targets: TensorLike, delta: float = 1.0, reduction: str = "mean"
 ) -> TensorOp:
-    """Return the Huber loss: d² / 2 for an error d of at most delta, else delta (d - delta / 2).
+    """Return the Huber loss, which is quadratic near 0 and linear beyond (Huber, 1964).
 
-    It is reduced as by `mse_loss`. (Huber, 1964.)
+    For an absolute error d it is ``d**2 / 2`` up to `delta`, and ``delta * (d - delta / 2)`` above.
+
+    Parameters
+    ----------
+    predictions
+        A tensor of floats; integers count as float32.
+    targets
+        A tensor with the axes of the predictions, named ones in any order. One of both may be a
+        scalar.
+    delta
+        The error at which the loss becomes linear, at least 0.
+    reduction
+        ``"mean"`` or ``"sum"``, over all axes, or ``"none"``. The mean of no elements is NaN.
+
+    Returns
+    -------
+    TensorOp
+        A scalar, or with ``"none"`` the losses, in the promoted dtype. 16-bit floats are computed
+        in float32.
+
+    Raises
+    ------
+    AxesError
+        If the axes of both differ: they are not broadcast.
+    ArgumentError
+        If the reduction is another word, or `delta` is out of range.
+
+    Examples
+    --------
+    >>> x, t = np.array([1.0, 1.5, 5.0]), np.array([1.0, 1.0, 1.0])
+    >>> weft.jit(lambda x, t: weft.huber_loss(x, t, delta=2.0, reduction="none"))(x, t)
+    array([0.   , 0.125, 6.   ])
     """
     x, t, dtype = loss_operands("huber_loss", predictions, targets)
     delta = checked_number("huber_loss", "delta", delta)
@@ -89,9 +176,41 @@ def _huber(distance: TensorOp, delta: float) -> TensorOp:
 def smooth_l1_loss(
     predictions: TensorLike, targets: TensorLike, beta: float = 1.0, reduction: str = "mean"
 ) -> TensorOp:
-    """Return the smooth L1 loss: d² / (2 beta) for an error d of at most beta, else d - beta / 2.
+    """Return the smooth L1 loss, which is quadratic near 0 and linear with slope 1 beyond.
 
-    That is the `huber_loss` divided by beta; for beta 0 it is the `l1_loss`. (Girshick, 2015.)
+    For an absolute error d it is ``d**2 / (2 * beta)`` up to `beta`, and ``d - beta / 2`` above:
+    the `huber_loss` divided by beta. (Girshick, 2015.)
+
+    Parameters
+    ----------
+    predictions
+        A tensor of floats; integers count as float32.
+    targets
+        A tensor with the axes of the predictions, named ones in any order. One of both may be a
+        scalar.
+    beta
+        The error at which the loss becomes linear, at least 0; with 0 it is the `l1_loss`.
+    reduction
+        ``"mean"`` or ``"sum"``, over all axes, or ``"none"``. The mean of no elements is NaN.
+
+    Returns
+    -------
+    TensorOp
+        A scalar, or with ``"none"`` the losses, in the promoted dtype. 16-bit floats are computed
+        in float32.
+
+    Raises
+    ------
+    AxesError
+        If the axes of both differ: they are not broadcast.
+    ArgumentError
+        If the reduction is another word, or `beta` is out of range.
+
+    Examples
+    --------
+    >>> x, t = np.array([1.0, 1.5, 5.0]), np.array([1.0, 1.0, 1.0])
+    >>> weft.jit(lambda x, t: weft.smooth_l1_loss(x, t, beta=2.0, reduction="none"))(x, t)
+    array([0.    , 0.0625, 3.    ])
     """
     x, t, dtype = loss_operands("smooth_l1_loss", predictions, targets)
     beta = checked_number("smooth_l1_loss", "beta", beta)
@@ -108,11 +227,42 @@ def poisson_nll_loss(
     epsilon: float = 1e-8,
     reduction: str = "mean",
 ) -> TensorOp:
-    """Return the negative log likelihood of Poisson-distributed counts t.
+    """Return the negative log likelihood of counts t that are Poisson-distributed.
 
-    Predictions x are log rates, with the loss ``exp(x) - t x``; or, without `log_input`, rates,
-    with ``x - t log(x + epsilon)``. `full` adds Stirling's approximation of log(t!) for t above 1.
-    The loss is reduced as by `mse_loss`.
+    Parameters
+    ----------
+    predictions
+        Log rates x, with the loss ``exp(x) - t * x``; or rates, with ``x - t * log(x + epsilon)``.
+    targets
+        Counts t with the axes of the predictions, named ones in any order. One of both may be a
+        scalar.
+    log_input
+        Whether the predictions are logarithms.
+    full
+        Whether Stirling's approximation of log(t!) is added, for t above 1.
+    epsilon
+        What is added to rates before their logarithm is taken; at least 0.
+    reduction
+        ``"mean"`` or ``"sum"``, over all axes, or ``"none"``. The mean of no elements is NaN.
+
+    Returns
+    -------
+    TensorOp
+        A scalar, or with ``"none"`` the losses, in the promoted dtype. Integers count as float32;
+        16-bit floats are computed in float32.
+
+    Raises
+    ------
+    AxesError
+        If the axes of both differ: they are not broadcast.
+    ArgumentError
+        If the reduction is another word, or `epsilon` is out of range.
+
+    Examples
+    --------
+    >>> x, t = np.array([0.0, 1.0]), np.array([1.0, 2.0])
+    >>> weft.jit(lambda x, t: weft.poisson_nll_loss(x, t, reduction="none"))(x, t)
+    array([1.    , 0.7183])
     """
     function = "poisson_nll_loss"
     x, t, dtype = loss_operands(function, predictions, targets)
@@ -134,11 +284,45 @@ def gaussian_nll_loss(
     epsilon: float = 1e-6,
     reduction: str = "mean",
 ) -> TensorOp:
-    """Return the negative log likelihood of targets, normally distributed around predicted means.
+    """Return the negative log likelihood of targets distributed normally around predictions.
 
-    That is ``(log(variance) + (x - t)² / variance) / 2``; `full` adds ``log(2 pi) / 2``. The
-    variance is broadcast to the predictions and clipped to at least `epsilon`, below which its
-    gradient is 0. The loss is reduced as by `mse_loss`. (Nix and Weigend, 1994.)
+    It is ``(log(variance) + (x - t)**2 / variance) / 2`` (Nix and Weigend, 1994).
+
+    Parameters
+    ----------
+    predictions
+        Means x.
+    targets
+        A tensor with the axes of the predictions, named ones in any order. One of both may be a
+        scalar.
+    variance
+        A tensor that is broadcast to the losses, or a number. It is clipped to at least `epsilon`,
+        below which its gradient is 0.
+    full
+        Whether ``log(2 * pi) / 2`` is added.
+    epsilon
+        The least variance; at least 0.
+    reduction
+        ``"mean"`` or ``"sum"``, over all axes, or ``"none"``. The mean of no elements is NaN.
+
+    Returns
+    -------
+    TensorOp
+        A scalar, or with ``"none"`` the losses, in the promoted dtype. Integers count as float32;
+        16-bit floats are computed in float32.
+
+    Raises
+    ------
+    AxesError
+        If the axes of predictions and targets differ, or the variance does not fit them.
+    ArgumentError
+        If the reduction is another word, or `epsilon` is out of range.
+
+    Examples
+    --------
+    >>> x, t, variance = np.array([0.0, 1.0]), np.array([0.0, 3.0]), np.array([1.0, 4.0])
+    >>> weft.jit(lambda *args: weft.gaussian_nll_loss(*args, reduction="none"))(x, t, variance)
+    array([0.    , 1.1931])
     """
     function = "gaussian_nll_loss"
     x, t, dtype = loss_operands(function, predictions, targets)
@@ -156,9 +340,38 @@ def gaussian_nll_loss(
 def hinge_loss(
     scores: TensorLike, targets: TensorLike, margin: float = 1.0, reduction: str = "mean"
 ) -> TensorOp:
-    """Return the hinge loss ``max(0, margin - t x)`` of scores x and targets t, which are -1 or 1.
+    """Return the hinge loss, ``max(0, margin - t * x)``; its gradient at the kink is 0.
 
-    It is reduced as by `mse_loss`. The gradient at the kink is 0.
+    Parameters
+    ----------
+    scores
+        A tensor x of floats; integers count as float32.
+    targets
+        Targets t, which are -1 or 1, with the axes of the scores, named ones in any order. One of
+        both may be a scalar.
+    margin
+        A finite number.
+    reduction
+        ``"mean"`` or ``"sum"``, over all axes, or ``"none"``. The mean of no elements is NaN.
+
+    Returns
+    -------
+    TensorOp
+        A scalar, or with ``"none"`` the losses, in the promoted dtype. 16-bit floats are computed
+        in float32.
+
+    Raises
+    ------
+    AxesError
+        If the axes of both differ: they are not broadcast.
+    ArgumentError
+        If the reduction is another word, or the margin is not a finite number.
+
+    Examples
+    --------
+    >>> x, t = np.array([0.25, 2.0, 2.0]), np.array([1.0, 1.0, -1.0])
+    >>> weft.jit(lambda x, t: weft.hinge_loss(x, t, reduction="none"))(x, t)
+    array([0.75, 0.  , 3.  ])
     """
     x, t, dtype = loss_operands("hinge_loss", scores, targets)
     losses = maximum(0, _margin("hinge_loss", margin) - t * x)
@@ -174,11 +387,52 @@ def multi_margin_loss(
     axis: AxisKey | None = None,
     reduction: str = "mean",
 ) -> TensorOp:
-    """Return the multi-class hinge loss: the mean over classes of ``max(0, margin - x[y] + x)^p``.
+    """Return the multi-class hinge loss of labels, ``max(0, margin - x[label] + x) ** p``.
 
-    The sum leaves out the label y, but is divided by the number of all classes. Classes, labels and
-    weights are as for `nll_loss`, except that a mean divides by the number of labels. The gradient
-    at the kink is 0. (Crammer and Singer, 2001.)
+    It is the mean over classes. The sum leaves out the class of the label, but is divided by the
+    number of all classes. The gradient at the kink is 0. (Crammer and Singer, 2001.)
+
+    Parameters
+    ----------
+    scores
+        Scores x of the shape (N, C), for N samples and C classes; integers count as float32.
+    labels
+        Integers from 0 to C - 1, with the axes of the scores without that of the classes: (N,).
+    p
+        The exponent, an integer of at least 1.
+    margin
+        A finite number.
+    weights
+        A factor for each class, of the shape (C,), by which the loss of its labels is multiplied;
+        by default 1.
+    axis
+        The axis of the classes, by position or name; by default that named ``C``, or the last.
+    reduction
+        ``"mean"``, which divides by the number of labels whatever the weights, ``"sum"`` or
+        ``"none"``.
+
+    Returns
+    -------
+    TensorOp
+        A scalar, or with ``"none"`` a loss for each label, in the dtype of the scores. 16-bit
+        floats are computed in float32.
+
+    Raises
+    ------
+    AxesError
+        If axes do not fit.
+    DTypeError
+        If labels are not integers.
+    ArgumentError
+        If the reduction is another word, or `p` or the margin is out of range.
+    IndexOutOfRange
+        In a call, for a label that is not a class; negative ones are none.
+
+    Examples
+    --------
+    >>> x, labels = np.array([[0.5, 0.0, 1.0, 0.25]]), np.array([2])
+    >>> weft.jit(weft.multi_margin_loss)(x, labels)
+    array(0.1875)
     """
     function = "multi_margin_loss"
     labels = as_indices(labels)
@@ -202,9 +456,36 @@ def cosine_similarity(
 ) -> TensorOp:
     """Return the cosine similarity of vectors along one or more axes.
 
-    That is the dot product of both vectors, each divided by its norm or by epsilon, whichever is
-    larger; so a zero vector gives 0. Other axes are broadcast. 16-bit floats are computed in
-    float32. Raises AxesError if an axis of vectors is missing in one operand or has another length.
+    It is the dot product of both vectors, each divided by its norm, or by `epsilon` if that is
+    larger; so a zero vector gives 0.
+
+    Parameters
+    ----------
+    x, y
+        Tensors of floats; integers count as float32. They have the axes of the vectors, with the
+        same lengths; other axes are broadcast.
+    axis
+        The axes of the vectors, by position or name, one or a list of them.
+    epsilon
+        The least divisor; at least 0.
+
+    Returns
+    -------
+    TensorOp
+        The cosines, with the other axes. 16-bit floats are computed in float32.
+
+    Raises
+    ------
+    AxesError
+        If an axis of vectors is missing in one operand or has another length.
+    ArgumentError
+        If `epsilon` is out of range.
+
+    Examples
+    --------
+    >>> x, y = np.array([[3.0, 4.0], [1.0, 0.0]]), np.array([4.0, 3.0])
+    >>> weft.jit(weft.cosine_similarity)(x, y)
+    array([0.96, 0.8 ])
     """
     given = as_op(x), as_op(y)
     x, y = align(FloatOp, x, y)
@@ -237,10 +518,42 @@ def cosine_embedding_loss(
     axis: AxisKey = -1,
     reduction: str = "mean",
 ) -> TensorOp:
-    """Return ``1 - cosine`` for pairs with target 1, and ``max(0, cosine - margin)`` for target -1.
+    """Return ``1 - cosine`` for similar vectors, and ``max(0, cosine - margin)`` for others.
 
-    The cosine is the `cosine_similarity` along an axis; targets have the remaining axes. The loss
-    is reduced as by `mse_loss`. The gradient is 0 at the kink; targets have none.
+    The cosine is their `cosine_similarity`. The gradient at the kink is 0; targets have none.
+
+    Parameters
+    ----------
+    x, y
+        Tensors of floats, whose other axes are broadcast; integers count as float32.
+    targets
+        A number for each pair, with the axes of the cosines, or a scalar: above 0, as 1, for
+        similar vectors, else, as -1, for others.
+    margin
+        The cosine up to which the loss of others is 0, a finite number.
+    axis
+        The axis of the vectors, by position or name.
+    reduction
+        ``"mean"`` or ``"sum"``, over all pairs, or ``"none"``. The mean of no pairs is NaN.
+
+    Returns
+    -------
+    TensorOp
+        A scalar, or with ``"none"`` a loss for each pair.
+
+    Raises
+    ------
+    AxesError
+        If axes do not fit.
+    ArgumentError
+        If the reduction is another word, or the margin is not a finite number.
+
+    Examples
+    --------
+    >>> x, y = np.array([[3.0, 4.0], [3.0, 4.0]]), np.array([[4.0, 3.0], [4.0, 3.0]])
+    >>> loss = weft.jit(lambda x, y, t: weft.cosine_embedding_loss(x, y, t, reduction="none"))
+    >>> loss(x, y, np.array([1, -1]))
+    array([0.04, 0.96])
     """
     function = "cosine_embedding_loss"
     cosine = cosine_similarity(x, y, axis)
@@ -260,9 +573,40 @@ def triplet_loss(
 ) -> TensorOp:
     """Return ``max(0, distance(anchor, positive) - distance(anchor, negative) + margin)``.
 
-    Distances are p-norms of differences along an axis, with p as for `normalize`. The gradient is 0
-    for a distance of 0 and at the kink. All three operands have the same axes. The loss is reduced
-    as by `mse_loss`. (Schroff, Kalenichenko and Philbin, 2015.)
+    The gradient is 0 for a distance of 0 and at the kink. (Schroff, Kalenichenko and Philbin,
+    2015.)
+
+    Parameters
+    ----------
+    anchor, positive, negative
+        Vectors, those that shall be near to the anchor, and those that shall be far: tensors of the
+        same axes, named ones in any order. Integers count as float32.
+    margin
+        By how much the negative shall be farther, a finite number.
+    p
+        The order of the norm of differences, at least 1, or infinity.
+    axis
+        The axis of the vectors, by position or name.
+    reduction
+        ``"mean"`` or ``"sum"``, over all triplets, or ``"none"``. The mean of none is NaN.
+
+    Returns
+    -------
+    TensorOp
+        A scalar, or with ``"none"`` a loss for each triplet. 16-bit floats are computed in float32.
+
+    Raises
+    ------
+    AxesError
+        If axes do not fit.
+    ArgumentError
+        If the reduction is another word, or `p` or the margin is out of range.
+
+    Examples
+    --------
+    >>> anchor, near, far = np.zeros((1, 2)), np.array([[3.0, 4.0]]), np.array([[0.0, 2.0]])
+    >>> weft.jit(weft.triplet_loss)(anchor, near, far)
+    array(4.)
     """
     function = "triplet_loss"
     p, margin = checked_order(function, p), _margin(function, margin)
@@ -292,11 +636,41 @@ def dice_loss(
     epsilon: float = 1.0,
     reduction: str = "mean",
 ) -> TensorOp:
-    """Return the Dice loss ``1 - (2 sum(y t) + epsilon) / (sum(y) + sum(t) + epsilon)``.
+    """Return the Dice loss, ``1 - (2 * sum(y * t) + epsilon) / (sum(y) + sum(t) + epsilon)``.
 
-    The sums are over `axes`, by default over all but those named ``N`` and ``REC``. The loss is
-    reduced over the others as by `mse_loss`. 16-bit floats are computed in float32. (Milletari,
-    Navab and Ahmadi, 2016, without squares.)
+    (Milletari, Navab and Ahmadi, 2016, without squares.)
+
+    Parameters
+    ----------
+    predictions, targets
+        Tensors y and t, with numbers from 0 to 1, of the same axes, named ones in any order. One of
+        both may be a scalar. Integers count as float32.
+    axes
+        The axes of the sums, by position or name; by default all, of a named tensor all but ``N``
+        and ``REC``.
+    epsilon
+        A number of at least 0; above 0 the loss of nothing predicted as nothing is 0.
+    reduction
+        ``"mean"`` or ``"sum"``, over the other axes, or ``"none"``.
+
+    Returns
+    -------
+    TensorOp
+        A scalar, or with ``"none"`` a loss along the other axes. 16-bit floats are computed in
+        float32.
+
+    Raises
+    ------
+    AxesError
+        If axes do not fit.
+    ArgumentError
+        If the reduction is another word, or `epsilon` is out of range.
+
+    Examples
+    --------
+    >>> y, t = np.array([[0.5, 0.5], [1.0, 0.0]]), np.array([[1.0, 0.0], [1.0, 0.0]])
+    >>> weft.jit(lambda y, t: weft.dice_loss(y, t, axes=-1, reduction="none"))(y, t)
+    array([0.3333, 0.    ])
     """
     function = "dice_loss"
     y, t, dtype = loss_operands(function, predictions, targets)

@@ -269,19 +269,55 @@ def labels_for(function: str, x: TensorOp, labels: TensorLike, position: int) ->
 
 
 def safelog(x: TensorLike) -> TensorOp:
-    """Return the logarithm, clipped to at least -50."""
+    """Return the logarithm, clipped to at least -50.
+
+    The gradient is 0 where x is below exp(-50). Integers count as float32.
+
+    Examples
+    --------
+    >>> weft.jit(weft.safelog)(np.array([0.0, 1.0]))
+    array([-50.,   0.])
+    """
     return build(SafeLogOp, x)
 
 
 def cross_entropy_multi(
     y: TensorLike, t: TensorLike, usebits: bool = False, out_axes: OutAxes | None = None
 ) -> TensorOp:
-    """Return the cross entropy: the sum of ``-t log(y)`` over classes, in nats or bits (`usebits`).
+    """Return the cross entropy of probabilities: the sum of ``-t log(y)`` over classes.
 
-    If y is a `softmax`, the loss is computed from its logits, which keeps it finite, and summed
-    over the axes of the softmax. Otherwise it is computed by `safelog`, and summed over the default
-    axes of `softmax`. `out_axes` are the axes to keep instead. Targets have the axes of y in any
-    order, or are scalars; otherwise AxesError is raised.
+    If y is a `softmax`, the loss is computed from its logits, which keeps it finite; otherwise by
+    `safelog`. For labels and for logits see `cross_entropy`.
+
+    Parameters
+    ----------
+    y
+        Predicted probabilities; integers count as float32.
+    t
+        Probabilities with the axes of y, named ones in any order, or a scalar.
+    usebits
+        Whether the unit is bits instead of nats.
+    out_axes
+        The axes to keep. By default the sum is over those of the softmax; without one over the last
+        axis, or of a named tensor over all axes but ``N`` and ``REC``.
+
+    Returns
+    -------
+    TensorOp
+        The losses, with the axes that are kept.
+
+    Raises
+    ------
+    AxesError
+        If the axes of both differ.
+
+    Examples
+    --------
+    >>> y, t = np.array([[0.5, 0.5], [0.25, 0.75]]), np.array([[1.0, 0.0], [0.0, 1.0]])
+    >>> weft.jit(weft.cross_entropy_multi)(y, t)
+    array([0.6931, 0.2877])
+    >>> weft.jit(lambda y, t: weft.cross_entropy_multi(y, t, usebits=True))(y, t)
+    array([1.   , 0.415])
     """
     y, t = predictions_and_targets("cross_entropy_multi", y, t, InexactOp)
     schema = y.find_schema(Softmax)
@@ -299,10 +335,32 @@ def cross_entropy_multi(
 
 
 def cross_entropy_binary_inner(y: TensorLike, t: TensorLike) -> TensorOp:
-    """Return the binary cross entropy ``-t log(y) - (1 - t) log(1 - y)``, elementwise.
+    """Return the elementwise binary cross entropy, ``-t log(y) - (1 - t) log(1 - y)``.
 
-    If y is a `sigmoid`, it is computed from the logits. Targets have the axes of y in any order, or
-    are scalars; otherwise AxesError is raised.
+    If y is a `sigmoid`, it is computed from the logits; otherwise by `safelog`.
+
+    Parameters
+    ----------
+    y
+        Predicted probabilities; integers count as float32.
+    t
+        Targets from 0 to 1 with the axes of y, named ones in any order, or a scalar.
+
+    Returns
+    -------
+    TensorOp
+        The losses, with the axes of y.
+
+    Raises
+    ------
+    AxesError
+        If the axes of both differ.
+
+    Examples
+    --------
+    >>> y, t = np.array([0.5, 0.75]), np.array([1.0, 0.0])
+    >>> weft.jit(weft.cross_entropy_binary_inner)(y, t)
+    array([0.6931, 1.3863])
     """
     return _binary_inner("cross_entropy_binary_inner", y, t)
 
@@ -315,9 +373,37 @@ def _binary_inner(function: str, y: TensorLike, t: TensorLike) -> TensorOp:
 
 
 def cross_entropy_binary(y: TensorLike, t: TensorLike, out_axes: OutAxes | None = None) -> TensorOp:
-    """Return the binary cross entropy summed over the default axes, or all but `out_axes`.
+    """Return the sum of the binary cross entropy, ``-t log(y) - (1 - t) log(1 - y)``.
 
-    Targets have the axes of y in any order, or are scalars; otherwise AxesError is raised.
+    If y is a `sigmoid`, it is computed from the logits; otherwise by `safelog`.
+    `binary_cross_entropy` has a mean and weights.
+
+    Parameters
+    ----------
+    y
+        Predicted probabilities; integers count as float32.
+    t
+        Targets from 0 to 1 with the axes of y, named ones in any order, or a scalar.
+    out_axes
+        The axes to keep; by default those named ``N`` and ``REC``.
+
+    Returns
+    -------
+    TensorOp
+        The sums, with the axes that are kept.
+
+    Raises
+    ------
+    AxesError
+        If the axes of both differ.
+
+    Examples
+    --------
+    >>> y, t = np.array([[0.5, 0.75], [0.5, 0.5]]), np.array([[1.0, 0.0], [1.0, 1.0]])
+    >>> weft.jit(weft.cross_entropy_binary)(y, t)
+    array(3.4657)
+    >>> weft.jit(lambda y, t: weft.cross_entropy_binary(y, t, out_axes=0))(y, t)
+    array([2.0794, 1.3863])
     """
     return reductions.sum(_binary_inner("cross_entropy_binary", y, t), out_axes=out_axes)
 
@@ -370,15 +456,50 @@ def nll_loss(
     axis: AxisKey | None = None,
     reduction: str = "mean",
 ) -> TensorOp:
-    """Return the negative log likelihood of labels.
+    """Return the negative log likelihood of labels: minus the log probability at each of them.
 
-    Classes are along `axis`, by default the axis named ``C`` or the last, as for `log_softmax`.
-    Labels are integers from 0, with all other axes. A call with a label out of range raises
-    IndexOutOfRange. A label equal to `ignore_index` is ignored.
+    Parameters
+    ----------
+    log_probabilities
+        The logarithms, as `log_softmax` returns them: (N, C) for N samples and C classes.
+    labels
+        Integers from 0 to C - 1, with the axes of the logarithms without that of the classes: (N,).
+    weights
+        A factor for each class, of the shape (C,); by default 1.
+    ignore_index
+        A label that is left out: its loss is 0, and a mean does not count it. By default there is
+        none.
+    axis
+        The axis of the classes, by position or name; by default that named ``C``, or the last.
+    reduction
+        ``"mean"`` divides the sum of the losses by the sum of the weights of the labels that are
+        not left out; it is NaN if there are none. ``"sum"`` does not divide. ``"none"`` returns the
+        loss of each label.
 
-    `weights`, one for each class, multiply the losses. `reduction` is ``"mean"``, which divides the
-    sum by the total weight of all labels that are not ignored (NaN if that is 0), ``"sum"``, or
-    ``"none"``.
+    Returns
+    -------
+    TensorOp
+        A scalar, or with ``"none"`` a loss for each label, in the dtype of the logarithms. Integers
+        count as float32; 16-bit floats are summed in float32.
+
+    Raises
+    ------
+    AxesError
+        If axes do not fit.
+    DTypeError
+        If labels are not integers.
+    ArgumentError
+        If the reduction is another word.
+    IndexOutOfRange
+        In a call, for a label that is not a class; negative ones are none.
+
+    Examples
+    --------
+    >>> logarithms, labels = np.log([[0.5, 0.5], [0.25, 0.75]]), np.array([0, 1])
+    >>> weft.jit(lambda x, t: weft.nll_loss(x, t, reduction="none"))(logarithms, labels)
+    array([0.6931, 0.2877])
+    >>> weft.jit(weft.nll_loss)(logarithms, labels)
+    array(0.4904)
     """
     labels = as_indices(labels)
     require_order("nll_loss", log_probabilities, labels)
@@ -401,13 +522,59 @@ def cross_entropy(
 ) -> TensorOp:
     """Return the cross entropy of targets and the softmax of logits along the axis of classes.
 
-    Integer targets are labels, as in `nll_loss` of the `log_softmax`. Float targets are class
-    probabilities, with the axes of the logits: the loss is ``-sum(t log softmax(x))``, with class
-    weights if given, and the mean divides by the number of losses. Probabilities are not
-    normalized; `ignore_index` is for labels only.
+    Integer targets are labels, as for `nll_loss` of the `log_softmax`. Float targets are
+    probabilities of classes: the loss is ``-sum(t * log_softmax(x))``. They are used as they are,
+    not normalized.
 
-    `label_smoothing` is the part of each target that is spread evenly over all classes (Szegedy and
-    others, 2016).
+    Parameters
+    ----------
+    logits
+        Scores (N, C) for N samples and C classes; integers count as float32.
+    targets
+        Labels from 0 to C - 1, with the axes of the logits without that of the classes: (N,). Or
+        probabilities, with all axes of the logits: (N, C).
+    weights
+        A factor for each class, of the shape (C,); by default 1.
+    ignore_index
+        A label that is left out: its loss is 0, and a mean does not count it. By default there is
+        none.
+    label_smoothing
+        The part of each target, from 0 to 1, that is spread evenly over all classes (Szegedy et
+        al., 2016).
+    axis
+        The axis of the classes, by position or name; by default that named ``C``, or the last.
+    reduction
+        ``"mean"``, ``"sum"`` or ``"none"``. A mean over labels divides by the sum of the weights of
+        those that are not left out, and is NaN if there are none; a mean over probabilities divides
+        by the number of samples.
+
+    Returns
+    -------
+    TensorOp
+        A scalar, or with ``"none"`` a loss for each sample, in the dtype of the logits. 16-bit
+        floats are computed in float32.
+
+    Raises
+    ------
+    AxesError
+        If axes do not fit.
+    DTypeError
+        If float targets have the axes of labels.
+    ArgumentError
+        If the reduction is another word, `label_smoothing` is out of range, or `ignore_index` is
+        given with probabilities.
+    IndexOutOfRange
+        In a call, for a label that is not a class; negative ones are none.
+
+    Examples
+    --------
+    >>> logits = np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
+    >>> weft.jit(lambda x, t: weft.cross_entropy(x, t, reduction="none"))(logits, np.array([2, 0]))
+    array([1.0986, 0.5514])
+    >>> weft.jit(lambda x, t: weft.cross_entropy(x, t, ignore_index=-1))(logits, np.array([2, -1]))
+    array(1.0986)
+    >>> weft.jit(weft.cross_entropy)(logits, np.array([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]]))
+    array(0.825)
     """
     function = "cross_entropy"
     targets = as_indices(targets)
@@ -441,11 +608,40 @@ def cross_entropy(
 def binary_cross_entropy(
     y: TensorLike, targets: TensorLike, weights: TensorLike | None = None, reduction: str = "mean"
 ) -> TensorOp:
-    """Return the binary cross entropy, ``-t log(y) - (1 - t) log(1 - y)``, for probabilities y.
+    """Return the binary cross entropy of probabilities, ``-t log(y) - (1 - t) log(1 - y)``.
 
     If y is a `sigmoid`, it is computed from the logits; otherwise logarithms are clipped to at
-    least -50, as by `safelog`. Weights are broadcast to the losses; the mean divides by the number
-    of losses.
+    least -50, as by `safelog`.
+
+    Parameters
+    ----------
+    y
+        Predicted probabilities; integers count as float32.
+    targets
+        Targets from 0 to 1 with the axes of y, named ones in any order, or a scalar.
+    weights
+        Factors of the losses, broadcast to them; by default 1.
+    reduction
+        ``"mean"`` divides the sum by the number of losses, whatever the weights; it is NaN if there
+        are none. ``"sum"`` does not divide, and ``"none"`` does not add up.
+
+    Returns
+    -------
+    TensorOp
+        A scalar, or with ``"none"`` the losses, with the axes of y.
+
+    Raises
+    ------
+    AxesError
+        If the axes of targets or weights do not fit.
+    ArgumentError
+        If the reduction is another word.
+
+    Examples
+    --------
+    >>> y, t = np.array([0.5, 0.75, 0.0]), np.array([1.0, 0.0, 1.0])
+    >>> weft.jit(lambda y, t: weft.binary_cross_entropy(y, t, reduction="none"))(y, t)
+    array([ 0.6931,  1.3863, 50.    ])
     """
     y, t = predictions_and_targets("binary_cross_entropy", y, targets)
     losses = _binary_inner("binary_cross_entropy", y, t)
@@ -459,10 +655,43 @@ def binary_cross_entropy_with_logits(
     weights: TensorLike | None = None,
     reduction: str = "mean",
 ) -> TensorOp:
-    """Return the `binary_cross_entropy` of the sigmoid of logits, finite for any finite logits.
+    """Return the `binary_cross_entropy` of the sigmoid of logits, finite for finite logits.
 
-    `pos_weight`, broadcast to the losses, multiplies the term of positive targets: above 1 it
-    raises recall, below 1 precision.
+    Parameters
+    ----------
+    logits
+        Scores; integers count as float32.
+    targets
+        Targets from 0 to 1 with the axes of the logits, named ones in any order, or a scalar.
+    pos_weight
+        The weight of positive targets, broadcast to the losses: it multiplies the term ``-t
+        log(y)``. Above 1 it raises recall, below 1 precision. By default 1.
+    weights
+        Factors of the losses, broadcast to them; by default 1.
+    reduction
+        ``"mean"`` divides the sum by the number of losses, whatever the weights; it is NaN if there
+        are none. ``"sum"`` does not divide, and ``"none"`` does not add up.
+
+    Returns
+    -------
+    TensorOp
+        A scalar, or with ``"none"`` the losses, with the axes of the logits.
+
+    Raises
+    ------
+    AxesError
+        If the axes of targets or weights do not fit.
+    ArgumentError
+        If the reduction is another word.
+
+    Examples
+    --------
+    >>> x, t = np.array([0.0, 100.0, -2.0]), np.array([1.0, 0.0, 0.0])
+    >>> loss = weft.binary_cross_entropy_with_logits
+    >>> weft.jit(lambda x, t: loss(x, t, reduction="none"))(x, t)
+    array([  0.6931, 100.    ,   0.1269])
+    >>> weft.jit(lambda x, t: loss(x, t, pos_weight=3.0, reduction="none"))(x, t)
+    array([  2.0794, 100.    ,   0.1269])
     """
     function = "binary_cross_entropy_with_logits"
     x, t = predictions_and_targets(function, logits, targets)
@@ -491,11 +720,43 @@ def sigmoid_focal_loss(
     gamma: float = 2.0,
     reduction: str = "mean",
 ) -> TensorOp:
-    """Return the focal loss: the binary cross entropy of logits times (1 - p)^gamma.
+    """Return the focal loss: the binary cross entropy of logits times ``(1 - p) ** gamma``.
 
-    p is the probability of the target, so easy examples count little. `alpha`, from 0 to 1 or None,
-    is the weight of targets 1, and 1 - alpha that of targets 0. If p is rounded to 1, the loss and
-    its gradient are 0. (Lin and others, 2017.)
+    Here p is the probability that the sigmoid of the logits gives to the target, so easy examples
+    count little. Where p is rounded to 1, the loss and its gradient are 0. (Lin et al., 2017.)
+
+    Parameters
+    ----------
+    logits
+        Scores; integers count as float32.
+    targets
+        Targets from 0 to 1 with the axes of the logits, named ones in any order, or a scalar.
+    alpha
+        The weight of targets 1, from 0 to 1; ``1 - alpha`` is that of targets 0. None for no
+        weights.
+    gamma
+        The exponent, at least 0; with 0 the loss is the weighted cross entropy.
+    reduction
+        ``"mean"``, over all losses, ``"sum"`` or ``"none"``.
+
+    Returns
+    -------
+    TensorOp
+        A scalar, or with ``"none"`` the losses, with the axes and the dtype of the logits. 16-bit
+        floats are computed in float32.
+
+    Raises
+    ------
+    AxesError
+        If the axes of both differ.
+    ArgumentError
+        If the reduction is another word, or `alpha` or `gamma` is out of range.
+
+    Examples
+    --------
+    >>> x, t = np.array([0.0, 1.0, -1.0]), np.array([1.0, 1.0, 1.0])
+    >>> weft.jit(lambda x, t: weft.sigmoid_focal_loss(x, t, reduction="none"))(x, t)
+    array([0.0433, 0.0057, 0.1755])
     """
     function = "sigmoid_focal_loss"
     x, t, dtype = loss_operands(function, logits, targets)
@@ -518,12 +779,40 @@ def kl_div(
     log_target: bool = False,
     reduction: str = "mean",
 ) -> TensorOp:
-    """Return the Kullback-Leibler divergence ``t (log(t) - x)`` of targets t and log predictions x.
+    """Return the Kullback-Leibler divergence, ``t * (log(t) - x)``, of targets and log predictions.
 
-    With `log_target` the targets are log probabilities too. The divergence is the sum over classes
-    (Kullback and Leibler, 1951). Besides the usual reductions there is ``"batchmean"``: the sum
-    divided by the length of the axis named ``N``, or of the first. A target of 0 gives loss 0 and
-    gradient 0.
+    The divergence of two distributions is the sum over their classes (Kullback and Leibler, 1951).
+    A target of 0 gives a loss of 0 with gradient 0.
+
+    Parameters
+    ----------
+    log_predictions
+        Log probabilities x; integers count as float32.
+    targets
+        Probabilities t with the axes of the predictions, named ones in any order, or a scalar.
+    log_target
+        Whether the targets are log probabilities, too.
+    reduction
+        ``"mean"`` divides by the number of elements, ``"batchmean"`` by the length of the axis
+        named ``N``, or of the first. ``"sum"`` does not divide, and ``"none"`` does not add up.
+
+    Returns
+    -------
+    TensorOp
+        A scalar, or with ``"none"`` the elements, with the axes and the dtype of the predictions.
+
+    Raises
+    ------
+    AxesError
+        If the axes of both differ.
+    ArgumentError
+        If the reduction is another word.
+
+    Examples
+    --------
+    >>> x, t = np.log([[0.5, 0.5], [0.25, 0.75]]), np.array([[1.0, 0.0], [0.25, 0.75]])
+    >>> weft.jit(lambda x, t: weft.kl_div(x, t, reduction="batchmean"))(x, t)
+    array(0.3466)
     """
     x, t, dtype = loss_operands("kl_div", log_predictions, targets)
     share = exp(t) if log_target else t
