@@ -219,16 +219,48 @@ def rnn_cell(
     activation: str = "tanh",
     **axes: Unpack[SequenceRoles],
 ) -> TensorOp:
-    """Return the next hidden state, ``activation(W x + b + U hidden + c)``.
+    """Return the next hidden state of an Elman network, ``activation(W x + b + U hidden + c)``.
 
-    Shapes: inputs (..., features), states (..., units), `input_weight` W (units, features),
-    `hidden_weight` U (units, units), biases (units,). The activation is ``tanh`` or ``relu``
-    (Elman: Finding structure in time, 1990).
+    (Elman: Finding structure in time, 1990.)
 
-    Named axes may be in any order. The axes of `x` are the `batch`, by default N, and the
-    `features`, all others. The axes of states are the batch and the `units`. Weights have the axis
-    of rows, called `gates`, and the features or units; or they are positional as above. The result
-    has the units in place of the features.
+    Parameters
+    ----------
+    x
+        The input, (batch, features), or with other axes than the last one.
+    hidden
+        The hidden state, (batch, units): the axes of x with the units in place of the features.
+    input_weight
+        The matrix W, (units, features).
+    hidden_weight
+        The matrix U, (units, units).
+    input_bias, hidden_bias
+        The vectors b and c, (units,); by default 0.
+    activation
+        ``"tanh"`` or ``"relu"``.
+    **axes
+        Which named axes play a role, for operands whose axes have names; they may then be in any
+        order. The axes of x are the ``batch=``, by default ``N``, and the ``features=``, all
+        others; those of the state the batch and the ``units=``. Weights have the axis of rows,
+        called ``gates=``, and the features or units, or are positional.
+
+    Returns
+    -------
+    TensorOp
+        The new state, (batch, units), in the promoted dtype; integers count as float32.
+
+    Raises
+    ------
+    AxesError
+        If the shape of an operand does not fit.
+    ArgumentError
+        If the activation is another word, or a role does not exist.
+
+    Examples
+    --------
+    >>> x, hidden = np.ones((1, 2)), np.zeros((1, 3))
+    >>> weights = np.full((3, 2), 0.5), np.zeros((3, 3))
+    >>> weft.jit(lambda *args: weft.rnn_cell(*args, activation="relu"))(x, hidden, *weights)
+    array([[1., 1., 1.]])
     """
     activation = checked_activation("rnn_cell", activation)
 
@@ -250,13 +282,48 @@ def gru_cell(
     linear_before_reset: bool = True,
     **axes: Unpack[SequenceRoles],
 ) -> TensorOp:
-    """Return the next hidden state of a gated recurrent unit.
+    """Return the next hidden state of a gated recurrent unit (GRU), ``(1 - z) * n + z * hidden``.
 
-    ``r = sigmoid(Wr x + br + Ur h + cr)``, z likewise, ``n = tanh(Wn x + bn + r * (Un h + cn))``;
-    the result is ``(1 - z) * n + z * h``. Without `linear_before_reset`, n contains
-    ``Un (r * h) + cn``, as in the paper (Cho and others: Learning phrase representations, 2014).
-    The rows of weights are those of r, then of z, then of n; for shapes see `rnn_cell`, with
-    3 * units rows.
+    The reset gate is ``r = sigmoid(Wr x + br + Ur hidden + cr)``, the update gate z likewise, and
+    the new state ``n = tanh(Wn x + bn + r * (Un hidden + cn))``. (Cho et al.: Learning phrase
+    representations, 2014.)
+
+    Parameters
+    ----------
+    x
+        The input, (batch, features), or with other axes than the last one.
+    hidden
+        The hidden state, (batch, units): the axes of x with the units in place of the features.
+    input_weight
+        The matrices W, (3 * units, features): the rows of r, then those of z, then those of n.
+    hidden_weight
+        The matrices U, (3 * units, units), in the same order.
+    input_bias, hidden_bias
+        The vectors b and c, (3 * units,), in the same order; by default 0.
+    linear_before_reset
+        Whether the reset gate acts after the product with Un, as above. Otherwise n contains ``Un
+        (r * hidden) + cn``, as in the paper.
+    **axes
+        The roles of named axes, as for `rnn_cell`: ``batch=``, ``features=``, ``units=`` and
+        ``gates=``.
+
+    Returns
+    -------
+    TensorOp
+        The new state, (batch, units), in the promoted dtype; integers count as float32.
+
+    Raises
+    ------
+    AxesError
+        If the shape of an operand does not fit.
+    ArgumentError
+        If `linear_before_reset` is not a bool, or a role does not exist.
+
+    Examples
+    --------
+    >>> x, hidden = np.zeros((1, 2)), np.ones((1, 3))
+    >>> weft.jit(weft.gru_cell)(x, hidden, np.zeros((9, 2)), np.zeros((9, 3)))
+    array([[0.5, 0.5, 0.5]])
     """
     check_flags("gru_cell", linear_before_reset=linear_before_reset)
 
@@ -278,12 +345,48 @@ def lstm_cell(
     hidden_bias: TensorLike | None = None,
     **axes: Unpack[SequenceRoles],
 ) -> LstmState:
-    """Return the next hidden and cell state of a long short-term memory, as a named tuple.
+    """Return the next hidden and cell state of a long short-term memory (LSTM), as a named tuple.
 
-    ``i = sigmoid(Wi x + bi + Ui h + ci)``, f and o likewise, g with tanh;
-    ``cell' = f * cell + i * g`` and ``hidden' = o * tanh(cell')`` (Hochreiter and Schmidhuber,
-    1997; Gers and others, 2000). The rows of weights are those of i, then of f, g and o; for shapes
-    see `rnn_cell`, with 4 * units rows.
+    The input gate is ``i = sigmoid(Wi x + bi + Ui hidden + ci)``, the forget gate f and the output
+    gate o likewise, and g likewise with tanh. Then ``cell = f * cell + i * g``, and ``hidden = o *
+    tanh(cell)`` of the new cell. (Hochreiter and Schmidhuber, 1997; Gers et al., 2000.)
+
+    Parameters
+    ----------
+    x
+        The input, (batch, features), or with other axes than the last one.
+    hidden, cell
+        The states, (batch, units): the axes of x with the units in place of the features.
+    input_weight
+        The matrices W, (4 * units, features): the rows of i, then those of f, g and o.
+    hidden_weight
+        The matrices U, (4 * units, units), in the same order.
+    input_bias, hidden_bias
+        The vectors b and c, (4 * units,), in the same order; by default 0.
+    **axes
+        The roles of named axes, as for `rnn_cell`: ``batch=``, ``features=``, ``units=`` and
+        ``gates=``.
+
+    Returns
+    -------
+    LstmState
+        The new states ``hidden`` and ``cell``, (batch, units), in the promoted dtype; integers
+        count as float32.
+
+    Raises
+    ------
+    AxesError
+        If the shape of an operand does not fit.
+    ArgumentError
+        If a role does not exist.
+
+    Examples
+    --------
+    >>> x, state = np.zeros((1, 2)), np.ones((1, 3))
+    >>> step = weft.jit(weft.lstm_cell)
+    >>> hidden, cell = step(x, state, state, np.zeros((12, 2)), np.zeros((12, 3)))
+    >>> hidden, cell
+    (array([[0.2311, 0.2311, 0.2311]]), array([[0.5, 0.5, 0.5]]))
     """
 
     def apply(x: Any, hidden: Any, cell: Any, *weights: Any) -> LstmState:

@@ -344,23 +344,64 @@ def ctc_loss(
     zero_infinity: bool = False,
     **axes: Unpack[LabelRoles],
 ) -> TensorOp:
-    """Return the CTC loss: the negative log probability of label sequences.
+    """Return the loss of connectionist temporal classification (CTC), for labels without alignment.
 
-    `log_probabilities` (T, N, C) are those of each class at each time, as `log_softmax` returns
-    them. The labels (N, L) are integers other than the blank. `input_lengths` and `label_lengths`
-    are the valid times and labels of each sample, by default all; the rest is ignored. Input
-    lengths above T count as T.
+    It is the negative log probability of all paths that give the labels, if repeats are merged and
+    blanks are dropped then. (Graves, Fernandez, Gomez and Schmidhuber, 2006.)
 
-    The loss is infinite, or with `zero_infinity` 0, and its gradient 0, if the labels need more
-    than T times, or the label length exceeds L. For ``"mean"`` each loss is divided by its label
-    length (1 for length 0); ``"sum"`` and ``"none"`` do not divide. A call with a label outside the
-    classes raises IndexOutOfRange.
+    Parameters
+    ----------
+    log_probabilities
+        The logarithms of the probabilities of C classes at each of T times, (T, N, C), as
+        `log_softmax` returns them. T is known at compilation: the recursion has a few ops for each
+        time.
+    labels
+        Integers other than the blank, (N, L), padded to a length L that is known at compilation.
+    input_lengths
+        The number of valid times of each sample, (N,), or one for all; by default T. More count as
+        T.
+    label_lengths
+        The number of valid labels of each sample, (N,), or one for all; by default L. Further
+        labels may be anything.
+    blank
+        The class that is the blank.
+    reduction
+        ``"mean"`` divides each loss by its number of labels, if that is not 0, and the sum by N.
+        ``"sum"`` and ``"none"`` do not divide.
+    zero_infinity
+        Whether infinite losses become 0, with gradient 0. A loss is infinite if the labels need
+        more times than there are, or a label length exceeds L.
+    **axes
+        Which named axes play a role, for operands whose axes have names; they may then be in any
+        order: ``time=``, by default ``REC``; ``batch=``, by default ``N``; ``classes=``, by default
+        ``Y`` or ``C``; and ``places=``, the remaining axis of the labels.
 
-    T and L must be known at compilation: the recursion has a few ops for each time. (Graves,
-    Fernandez, Gomez and Schmidhuber, 2006.)
+    Returns
+    -------
+    TensorOp
+        A scalar, or with ``"none"`` a loss for each sample, (N,), in the dtype of the logarithms;
+        integers count as float32.
 
-    Named axes may be in any order: `time`, by default REC, `batch`, by default N, `classes`, by
-    default Y or C, and `places` for the remaining axis of labels.
+    Raises
+    ------
+    AxesError
+        If the axes of operands do not fit, or T or L is unknown.
+    DTypeError
+        If labels or lengths are not integers.
+    ArgumentError
+        If the reduction is another word, `blank` is not an integer of at least 0, or a role does
+        not exist.
+    IndexOutOfRange
+        In a call, for a label that is not a class.
+
+    Examples
+    --------
+    The label 1 is given by the paths 11, 10 and 01, three of the four that are equally likely:
+
+    >>> logarithms, labels = np.log(np.full((2, 1, 2), 0.5)), np.array([[1]])
+    >>> loss = weft.jit(weft.ctc_loss)(logarithms, labels)
+    >>> np.exp(-loss).item()
+    0.75
     """
 
     def apply(x: Any, labels: Any, times: Any, counts: Any) -> TensorOp:

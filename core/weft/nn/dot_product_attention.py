@@ -253,23 +253,62 @@ def attention(
 ) -> TensorOp:
     """Return scaled dot-product attention, ``softmax(scale query keyᵀ + bias) value``.
 
-    Operands have the shape (..., heads, sequence, depth), or (sequence, depth) for one head;
-    leading axes broadcast. The number of heads of keys and values may be a divisor of the query's;
-    consecutive heads of the query then share a key. The result has the axes of the query, with the
-    depth of the value.
+    (Vaswani et al.: Attention is all you need, 2017; Ainslie et al.: GQA, 2023.)
 
-    `mask` is bool, True for keys to attend to, or floats that are added like a `bias`. Both
-    broadcast to (..., heads, queries, keys). `is_causal` masks later keys; the last query is
-    aligned with the last key, which suits a cache with more keys than queries. A query with all
-    keys masked gives 0. `scale` is by default 1 / sqrt(depth).
+    Parameters
+    ----------
+    query
+        Queries, (..., heads, sequence, depth), or (sequence, depth) for one head.
+    key, value
+        Keys and values, (..., heads, keys, depth); the depth of values may be another one. Leading
+        axes of the three broadcast. The number of heads may be a divisor of that of the queries:
+        consecutive heads of these then share keys.
+    mask
+        Bools, True for keys to attend to, or floats that are added like `bias`. It broadcasts to
+        (..., heads, sequence, keys).
+    bias
+        Floats that are added to the scores; it broadcasts as the mask does.
+    is_causal
+        Whether later keys are masked. The last query is aligned with the last key, which suits a
+        cache with more keys than queries.
+    scale
+        The factor of the products; by default ``1 / sqrt(depth)``.
+    **axes
+        Which named axes play a role, for operands whose axes have names; they may then be in any
+        order: the ``time=`` of queries, by default ``REC``; the sequence of ``keys=``, by default
+        of the same name; ``heads=``, if there is one; the ``features=``; and the ``depth=`` of
+        values, by default of the same name. The others are the ``batch=``, by default ``N``,
+        aligned by name.
 
-    Named axes may be in any order: the `time` of queries, by default REC; the sequence of `keys`,
-    by default of the same name; `heads`, if given; the `features`; and the `depth` of values, by
-    default of the same name. The others are the `batch`, by default N, aligned by name. The result
-    has the order of `query`.
+    Returns
+    -------
+    TensorOp
+        A weighted mean of the values for each query: the axes of the query, with the depth of
+        values. A query with all keys masked gives 0. Integers count as float32; 16-bit floats are
+        computed in float32.
 
-    Integers count as float32; 16-bit floats are computed in float32. Raises AxesError for shapes
-    that do not fit, DTypeError for masks of other dtypes, and ArgumentError for invalid options.
+    Raises
+    ------
+    AxesError
+        If shapes do not fit.
+    DTypeError
+        If a mask or bias has another dtype.
+    ArgumentError
+        If `is_causal` is not a bool, `scale` is not a finite number, or a role does not exist.
+
+    Examples
+    --------
+    >>> query, key = np.zeros((2, 4)), np.ones((2, 4))
+    >>> value = np.array([[1.0], [3.0]])
+    >>> weft.jit(weft.attention)(query, key, value)
+    array([[2.],
+           [2.]])
+    >>> weft.jit(lambda *args: weft.attention(*args, is_causal=True))(query, key, value)
+    array([[1.],
+           [2.]])
+    >>> weft.jit(weft.attention)(query, key, value, np.array([False, True]))
+    array([[3.],
+           [3.]])
     """
 
     def apply(query: Any, key: Any, value: Any, mask: Any, bias: Any) -> TensorOp:
@@ -334,10 +373,42 @@ def update_cache(
 ) -> TensorOp:
     """Write new slices into a state along an axis, starting at a position, and return the state.
 
-    The write happens in every computation that uses the result. `position` is an integer, or an
-    integer scalar such as a state. A position too close to the end is moved back, as by
-    `dynamic_update_slice`. Raises StateError unless the cache is a state, or a view of one that
-    `assign` takes.
+    The write happens in every computation that uses the result.
+
+    Parameters
+    ----------
+    cache
+        A state, such as a `persistent_tensor`, or a view of one that `assign` takes.
+    new
+        The slices, with the axes of the cache, of which that one is as long or shorter.
+    position
+        Where the first of them goes: an integer, or an integer scalar, such as a state. If it is
+        too close to the end it is moved back, as by `dynamic_update_slice`.
+    axis
+        The axis, by position or name; by default that of the sequence in (..., sequence, depth).
+
+    Returns
+    -------
+    TensorOp
+        The whole cache after the write.
+
+    Raises
+    ------
+    StateError
+        If the cache is not a state.
+    AxesError
+        If there is no such axis, the slices do not fit the cache, or the position is not a scalar.
+    ArgumentError
+        If the position is negative.
+
+    Examples
+    --------
+    >>> cache = weft.persistent_tensor((3, 2), "float64", 0)
+    >>> row = weft.update_cache(cache, np.array([[1.0, 2.0]]), 1)
+    >>> weft.make_transformer().computation(row)()
+    array([[0., 0.],
+           [1., 2.],
+           [0., 0.]])
     """
     new, at = as_op(new), _position("update_cache", position)
     held = WriteTarget("update_cache", cache).value
@@ -371,13 +442,51 @@ def attention_with_cache(
 ) -> TensorOp:
     """Return the causal `attention` of new queries, with keys and values cached in two states.
 
-    `update_cache` writes the new keys and values into the caches at `position`, the number of
-    earlier ones; there are as many new keys as queries. A query attends to all earlier keys and its
-    own. So one computation decodes token by token, with states of shape (..., heads, maximal
-    sequence, depth) as caches, and a state that counts the position.
+    The new keys and values are written into the caches by `update_cache`. A query attends to all
+    earlier keys and its own. So one computation decodes token by token.
 
-    For named axes see `attention`: `time` is the sequence of queries and new keys, `keys` that of
-    the caches.
+    Parameters
+    ----------
+    query, key, value
+        The new ones, (..., heads, sequence, depth), as for `attention`; there are as many keys as
+        queries.
+    key_cache, value_cache
+        States, (..., heads, longest sequence, depth).
+    position
+        How many keys are cached already, where the new ones go: an integer, or an integer scalar,
+        such as a state that counts them.
+    bias
+        Floats that are added to the scores; it broadcasts to (..., heads, sequence, longest
+        sequence).
+    scale
+        The factor of the products; by default ``1 / sqrt(depth)``.
+    **axes
+        The roles of named axes, as for `attention`: ``time=`` is the sequence of queries and new
+        keys, ``keys=`` that of the caches.
+
+    Returns
+    -------
+    TensorOp
+        The results for the new queries, with the axes of the query and the depth of values.
+
+    Raises
+    ------
+    AxesError, DTypeError, ArgumentError
+        As by `attention`, and for a position that is not an integer scalar.
+    StateError
+        If a cache is not a state.
+
+    Examples
+    --------
+    >>> keys, values = (weft.persistent_tensor((1, 8, 4), "float64", 0) for _ in range(2))
+    >>> token = weft.placeholder((1, 1, 4), "float64")
+    >>> position = weft.placeholder((), "int32")
+    >>> y = weft.attention_with_cache(token, token, token, keys, values, position)
+    >>> decode = weft.make_transformer().computation(y, token, position)
+    >>> decode(np.full((1, 1, 4), 1.0), 0)
+    array([[[1., 1., 1., 1.]]])
+    >>> decode(np.full((1, 1, 4), 0.0), 1)
+    array([[[0.5, 0.5, 0.5, 0.5]]])
     """
 
     def apply(query: Any, key: Any, value: Any, *rest: Any) -> TensorOp:
@@ -425,11 +534,58 @@ def multi_head_attention(
 ) -> TensorOp:
     """Return multi-head attention, with linear projections of query, key, value and result.
 
-    Operands have the shape (..., sequence, features). `weights` are the matrices for query, key,
-    value and result, of shape (output features, input features) as in PyTorch; `biases` are four
-    vectors or Nones. The projections are split evenly among the `heads`; keys and values may have
-    fewer heads, `key_heads`. For the rest and for named axes see `attention`; the weights may also
-    be positional.
+    (Vaswani et al.: Attention is all you need, 2017.)
+
+    Parameters
+    ----------
+    query
+        Inputs (..., sequence, features) of the queries.
+    key, value
+        Inputs (..., keys, features) of keys and values.
+    weights
+        Four matrices (outputs, inputs), for queries, keys, values and the result, as in PyTorch.
+        Queries have ``heads * depth`` outputs, keys and values ``key_heads * depth``.
+    heads
+        The number of heads, among which the projected queries are split evenly.
+    biases
+        Four vectors (outputs,) or Nones; by default none is added.
+    key_heads
+        The number of heads of keys and values, a divisor of `heads` and by default the same; each
+        is shared by consecutive heads of queries.
+    mask
+        Bools, True for keys to attend to, or floats to add. It broadcasts to (..., heads, sequence,
+        keys).
+    bias
+        Floats that are added to the scores; it broadcasts as the mask does.
+    is_causal
+        Whether later keys are masked; the last query is aligned with the last key.
+    scale
+        The factor of the products; by default ``1 / sqrt(depth)``.
+    **axes
+        The roles of named axes, as for `attention`: ``batch=``, ``time=``, ``keys=``, ``features=``
+        and ``projected=``, the axis of weights beside the features, or of the result's inputs.
+        Weights may also be positional.
+
+    Returns
+    -------
+    TensorOp
+        (..., sequence, outputs of the last matrix), in the promoted dtype.
+
+    Raises
+    ------
+    AxesError
+        If shapes do not fit, or outputs are not split evenly.
+    DTypeError
+        If a mask or bias has another dtype.
+    ArgumentError
+        If there are not four weights or biases, or an option is not what it should be.
+
+    Examples
+    --------
+    >>> x, weights = np.ones((2, 5, 8)), [np.eye(8)] * 4
+    >>> attend = weft.jit(lambda x, weights: weft.multi_head_attention(x, x, x, weights, heads=2))
+    >>> attend(x, weights).shape
+    (2, 5, 8)
     """
     count = checked_integer("multi_head_attention", "heads", heads, low=1)
     fewer = checked_integer("multi_head_attention", "key_heads", key_heads or heads, low=1)
@@ -485,9 +641,37 @@ def _split_heads(x: TensorOp, heads: int) -> TensorOp:
 def embedding(table: TensorLike, indices: TensorLike, padding_index: int | None = None) -> TensorOp:
     """Return the rows of a table at indices, whose axes replace the first axis of the table.
 
-    As `take` along that axis: indices are integers, and a call with one out of range raises
-    IndexOutOfRange. The gradient is summed into the rows taken; the row at `padding_index` gets
-    none.
+    It is `take` along that axis. The gradient is summed into the rows that were taken.
+
+    Parameters
+    ----------
+    table
+        The rows, (rows, features).
+    indices
+        Integers of any shape; negative ones count from the end.
+    padding_index
+        A row that gets no gradient; by default there is none.
+
+    Returns
+    -------
+    TensorOp
+        (*shape of the indices, features), in the dtype of the table.
+
+    Raises
+    ------
+    AxesError
+        If the table is a scalar, or `padding_index` is out of range.
+    DTypeError
+        If indices are not integers.
+    IndexOutOfRange
+        In a call, for an index out of range.
+
+    Examples
+    --------
+    >>> table = np.array([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]])
+    >>> weft.jit(weft.embedding)(table, np.array([2, 0]))
+    array([[4., 5.],
+           [0., 1.]])
     """
     rows, places = as_op(table), as_indices(indices)
     if not rows.axes:

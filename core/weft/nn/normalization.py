@@ -212,10 +212,37 @@ def _normalized(
 
 
 def standardize(x: TensorLike, axes: AxisKeys = -1, epsilon: float = 1e-5) -> TensorOp:
-    """Return x standardized over axes: (x - mean) / sqrt(variance + epsilon).
+    """Return x standardized over axes, ``(x - mean) / sqrt(variance + epsilon)``.
 
-    The result has mean 0 and, apart from epsilon, variance 1. Equal elements give 0, or NaN with
-    epsilon 0. Integers count as float32; 16-bit floats are computed in float32.
+    The result has mean 0 and, apart from epsilon, variance 1. It is `layer_norm` without a scale
+    and a bias.
+
+    Parameters
+    ----------
+    x
+        A tensor of floats; integers count as float32.
+    axes
+        The axes of mean and variance: axes, names or positions, one or a list.
+    epsilon
+        A number of at least 0. Equal elements give 0, or NaN with an epsilon of 0.
+
+    Returns
+    -------
+    TensorOp
+        Floats, with the axes of x. 16-bit floats are computed in float32.
+
+    Raises
+    ------
+    AxesError
+        If there is no such axis.
+    ArgumentError
+        If `epsilon` is out of range.
+
+    Examples
+    --------
+    >>> weft.jit(weft.standardize)(np.array([[1.0, 3.0], [5.0, 5.0]]))
+    array([[-1.,  1.],
+           [ 0.,  0.]])
     """
     return layer_norm(x, axes=axes, epsilon=epsilon)
 
@@ -229,8 +256,39 @@ def layer_norm(
 ) -> TensorOp:
     """Return the layer normalization of x: standardized over axes, times a scale, plus a bias.
 
-    `axes` are axes, names or positions. Scale and bias are optional; they have these axes, in the
-    order of x, or are scalars. See `standardize`. (Ba, Kiros and Hinton, 2016.)
+    It is ``(x - mean) / sqrt(variance + epsilon) * scale + bias``, with the biased variance. (Ba,
+    Kiros and Hinton, 2016.)
+
+    Parameters
+    ----------
+    x
+        A tensor of floats; integers count as float32.
+    scale, bias
+        Tensors of the shape of x along `axes`, in the order of x, or scalars; by default 1 and 0.
+    axes
+        The axes of mean and variance: axes, names or positions, one or a list. By default the last:
+        each row of (N, features) is normalized by itself.
+    epsilon
+        A number of at least 0. Equal elements give 0, or NaN with an epsilon of 0.
+
+    Returns
+    -------
+    TensorOp
+        Floats in the promoted dtype, with the axes of x. 16-bit floats are computed in float32.
+
+    Raises
+    ------
+    AxesError
+        If there is no such axis, or scale or bias have others.
+    ArgumentError
+        If `epsilon` is out of range.
+
+    Examples
+    --------
+    >>> x = np.array([[1.0, 3.0], [5.0, 5.0]])
+    >>> weft.jit(weft.layer_norm)(x, np.array([2.0, 2.0]), np.array([0.0, 1.0]))
+    array([[-2.,  3.],
+           [ 0.,  1.]])
     """
     (x,) = align(FloatOp, x)
     positions = tuple(sorted(explained("layer_norm", (x,), x.axes.positions, axes)))
@@ -242,9 +300,38 @@ def layer_norm(
 def rms_norm(
     x: TensorLike, scale: TensorLike | None = None, axes: AxisKeys = -1, epsilon: float = 1e-5
 ) -> TensorOp:
-    """Return the RMS normalization x / sqrt(mean(x²) + epsilon) over axes, times a scale.
+    """Return the RMS normalization of x, ``x / sqrt(mean(x**2) + epsilon)``, times a scale.
 
-    The scale is as for `layer_norm`. (Zhang and Sennrich, 2019.)
+    (Zhang and Sennrich, 2019.)
+
+    Parameters
+    ----------
+    x
+        A tensor of floats; integers count as float32.
+    scale
+        A tensor of the shape of x along `axes`, in the order of x, or a scalar; by default 1.
+    axes
+        The axes of the mean: axes, names or positions, one or a list.
+    epsilon
+        A number of at least 0.
+
+    Returns
+    -------
+    TensorOp
+        Floats in the promoted dtype, with the axes of x. 16-bit floats are computed in float32.
+
+    Raises
+    ------
+    AxesError
+        If there is no such axis, or the scale has others.
+    ArgumentError
+        If `epsilon` is out of range.
+
+    Examples
+    --------
+    >>> weft.jit(weft.rms_norm)(np.array([[1.0, 7.0], [2.0, 2.0]]))
+    array([[0.2, 1.4],
+           [1. , 1. ]])
     """
     (x,) = align(FloatOp, x)
     positions = tuple(sorted(explained("rms_norm", (x,), x.axes.positions, axes)))
@@ -265,19 +352,74 @@ def batch_norm(
 ) -> TensorOp:
     """Return the batch normalization of x: each channel standardized, times a scale, plus a bias.
 
-    `axis` is one or more channel axes, by default the axis named ``C``, or position 1. Scale, bias,
-    mean and variance have the channel axes, or are scalars.
+    It is ``(x - mean) / sqrt(variance + epsilon) * scale + bias``. (Ioffe and Szegedy, 2015.)
 
-    In training the statistics are the mean and the biased variance of x over all other axes. `mean`
-    and `variance` are then omitted, or are states of running averages, which become
-    ``(1 - momentum) * state + momentum * statistic`` whenever the result is computed, right after
-    it; that statistic is the unbiased variance. They are written as by `saved_user_deps`: other
-    computations do not perform them. Several results may share states if each depends on the one
-    before; otherwise they need a `sequential`, or StateError is raised for writes without an order.
-    They come from `persistent_tensor`: ArgumentError is raised for one made by `variable`, which an
-    optimizer would train as well.
-    With `across_ranks` the statistics are those of all ranks' x, which have the same shape.
-    (Ioffe and Szegedy, 2015.)
+    Parameters
+    ----------
+    x
+        A tensor of floats, as (N, C) or (N, C, H, W); integers count as float32.
+    scale, bias
+        Tensors of the shape (C,), or scalars; by default 1 and 0.
+    mean, variance
+        The statistics of each channel, of the shape (C,), or scalars. In training those of x are
+        used: these are then omitted, or are states of running averages, from `persistent_tensor`.
+    training
+        Whether the statistics are the mean and the biased variance of x over all axes but the
+        channels.
+    axis
+        The axis of the channels, or several: axes, names or positions. By default that named ``C``,
+        or position 1.
+    momentum
+        The weight of the newest statistics in the running averages, from 0 to 1.
+    epsilon
+        A number of at least 0, which is added to the variance.
+    across_ranks
+        Whether the statistics are those of all ranks' x, which have the same shape.
+
+    Returns
+    -------
+    TensorOp
+        Floats in the promoted dtype, with the axes of x. 16-bit floats are computed in float32.
+
+    Raises
+    ------
+    AxesError
+        If it is unclear which axis is that of the channels, nothing is left to take a mean over, or
+        another tensor has other axes.
+    ArgumentError
+        If only one of the statistics is given, or none without training; if a running average was
+        made by `variable`, which an optimizer would train as well; or if a number is out of range.
+    StateError
+        If a running average is no state, or writes of one have no order.
+
+    Notes
+    -----
+    Running averages become ``(1 - momentum) * state + momentum * statistic`` whenever the result is
+    computed, right after it; the statistic is the mean, or the unbiased variance. They are written
+    as by `saved_user_deps`: other computations do not perform them. Several results may share
+    states if each depends on the one before; otherwise they need a `sequential`. For parameters in
+    trees see `weft.nn.BatchNorm`.
+
+    Examples
+    --------
+    >>> x = np.array([[1.0, 10.0], [3.0, 30.0]])
+    >>> weft.jit(lambda x: weft.batch_norm(x, training=True))(x)
+    array([[-1., -1.],
+           [ 1.,  1.]])
+    >>> given = weft.jit(lambda x, mean, variance: weft.batch_norm(x, mean=mean, variance=variance))
+    >>> given(x, np.array([1.0, 10.0]), np.array([4.0, 400.0]))
+    array([[0., 0.],
+           [1., 1.]])
+
+    Running averages in states:
+
+    >>> mean, variance = (weft.persistent_tensor((2,), "float64", value) for value in (0, 1))
+    >>> y = weft.batch_norm(x, mean=mean, variance=variance, training=True)
+    >>> transformer = weft.make_transformer()
+    >>> train, averages = transformer.computation(y), transformer.computation([mean, variance])
+    >>> _ = train()
+    >>> averages()
+    (array([0.2, 2. ]), array([ 1.1, 20.9]))
     """
     (x,) = align(FloatOp, x)
     places = _channels("batch_norm", x, axis)
@@ -382,9 +524,40 @@ def instance_norm(
 ) -> TensorOp:
     """Return the instance normalization: each channel of each sample standardized, and scaled.
 
-    `axis` is the channel axis, by default the one named ``C``, or position 1; scale and bias have
-    it, or are scalars. The sample axes are position 0, or the axes named ``N`` and ``REC``.
     (Ulyanov, Vedaldi and Lempitsky, 2016.)
+
+    Parameters
+    ----------
+    x
+        A tensor of floats, as (N, C, H, W); integers count as float32. Mean and variance are over
+        all axes but the channels and the samples, which are position 0, or the axes named ``N`` and
+        ``REC``.
+    scale, bias
+        Tensors of the shape (C,), or scalars; by default 1 and 0.
+    axis
+        The axis of the channels, by position or name; by default that named ``C``, or position 1.
+    epsilon
+        A number of at least 0, which is added to the variance.
+
+    Returns
+    -------
+    TensorOp
+        Floats in the promoted dtype, with the axes of x. 16-bit floats are computed in float32.
+
+    Raises
+    ------
+    AxesError
+        If it is unclear which axis is that of the channels, nothing is left to take a mean over, or
+        scale or bias have other axes.
+    ArgumentError
+        If `epsilon` is out of range.
+
+    Examples
+    --------
+    >>> x = np.array([[[1.0, 3.0], [10.0, 30.0]]])
+    >>> weft.jit(weft.instance_norm)(x, np.array([1.0, 2.0]))
+    array([[[-1.,  1.],
+            [-2.,  2.]]])
     """
     (x,) = align(FloatOp, x)
     places = _channels("instance_norm", x, axis)
@@ -404,9 +577,41 @@ def group_norm(
 ) -> TensorOp:
     """Return the group normalization: each group of channels of a sample standardized, and scaled.
 
-    The channels are split into `groups` of consecutive ones. Mean and variance are over the
-    channels of a group and all axes but the samples. For the other arguments see `instance_norm`.
-    (Wu and He, 2018.)
+    Mean and variance are over the channels of a group and all axes but those of the samples, which
+    are position 0, or the axes named ``N`` and ``REC``. (Wu and He, 2018.)
+
+    Parameters
+    ----------
+    x
+        A tensor of floats, as (N, C, H, W); integers count as float32.
+    groups
+        The number of groups, of consecutive channels; it divides their number. With 1 all channels
+        are normalized together, with C each by itself.
+    scale, bias
+        Tensors of the shape (C,), or scalars; by default 1 and 0.
+    axis
+        The axis of the channels, by position or name; by default that named ``C``, or position 1.
+    epsilon
+        A number of at least 0, which is added to the variance.
+
+    Returns
+    -------
+    TensorOp
+        Floats in the promoted dtype, with the axes of x. 16-bit floats are computed in float32.
+
+    Raises
+    ------
+    AxesError
+        If the number of channels is unknown or not divided by that of the groups, or scale or bias
+        have other axes.
+    ArgumentError
+        If `groups` or `epsilon` is out of range.
+
+    Examples
+    --------
+    >>> x = np.array([[1.0, 3.0, 10.0, 30.0]])
+    >>> weft.jit(lambda x: weft.group_norm(x, 2))(x)
+    array([[-1.,  1., -1.,  1.]])
     """
     (x,) = align(FloatOp, x)
     groups = checked_integer("group_norm", "groups", groups, 1)
@@ -443,12 +648,40 @@ def local_response_norm(
     k: float = 1.0,
     axis: AxisKey | None = None,
 ) -> TensorOp:
-    """Return the local response normalization, x / (k + alpha mean(x²))^beta.
+    """Return the local response normalization, ``x / (k + alpha * mean(x**2)) ** beta``.
 
-    The mean is over a window of `size` channels around each, of which ``size // 2`` come before;
-    channels outside count as 0. `axis` is the channel axis, by default the one named ``C``, or
-    position 1. With k = 0 a window of zeros gives NaN. (Krizhevsky, Sutskever and Hinton, 2012,
-    with alpha divided by the size.)
+    The mean is over a window of channels around each; channels outside count as 0. With k = 0 a
+    window of zeros gives NaN. (Krizhevsky, Sutskever and Hinton, 2012, with alpha divided by the
+    size.)
+
+    Parameters
+    ----------
+    x
+        A tensor of floats, as (N, C, H, W); integers count as float32.
+    size
+        The number of channels in a window, of which ``size // 2`` come before.
+    alpha, beta, k
+        Numbers of at least 0 in the formula.
+    axis
+        The axis of the channels, by position or name; by default that named ``C``, or position 1.
+
+    Returns
+    -------
+    TensorOp
+        Floats, with the axes of x. 16-bit floats are computed in float32.
+
+    Raises
+    ------
+    AxesError
+        If it is unclear which axis is that of the channels.
+    ArgumentError
+        If `size` is not an integer of at least 1, or another number is out of range.
+
+    Examples
+    --------
+    >>> x = np.array([[1.0, 2.0, 2.0]])
+    >>> weft.jit(lambda x: weft.local_response_norm(x, 3, alpha=3.0, beta=1.0))(x)
+    array([[0.1667, 0.2   , 0.2222]])
     """
     (x,) = align(FloatOp, x)
     size = checked_integer("local_response_norm", "size", size, 1)
@@ -476,10 +709,41 @@ def local_response_norm(
 
 
 def normalize(x: TensorLike, p: float = 2, axes: AxisKeys = -1, epsilon: float = 1e-12) -> TensorOp:
-    """Return x divided by its p-norm over axes, or by epsilon if that is larger.
+    """Return x divided by its p-norm over axes, or by `epsilon` if that is larger.
 
-    `p` is at least 1, or infinity for the maximum norm. Zeros give 0, with gradient 1 / epsilon;
-    with epsilon 0 they give NaN. Integers count as float32; 16-bit floats are computed in float32.
+    Parameters
+    ----------
+    x
+        A tensor of floats; integers count as float32.
+    p
+        The order of the norm, at least 1; infinity for the maximum norm.
+    axes
+        The axes of the norm: axes, names or positions, one or a list.
+    epsilon
+        The least divisor, at least 0. Zeros give 0, with gradient ``1 / epsilon``, or NaN with an
+        epsilon of 0.
+
+    Returns
+    -------
+    TensorOp
+        Floats, with the axes of x. 16-bit floats are computed in float32.
+
+    Raises
+    ------
+    AxesError
+        If there is no such axis.
+    ArgumentError
+        If `p` or `epsilon` is out of range.
+
+    Examples
+    --------
+    >>> x = np.array([[3.0, 4.0], [0.0, 0.0]])
+    >>> weft.jit(weft.normalize)(x)
+    array([[0.6, 0.8],
+           [0. , 0. ]])
+    >>> weft.jit(lambda x: weft.normalize(x, p=1, axes=0))(x)
+    array([[1., 1.],
+           [0., 0.]])
     """
     (x,) = align(FloatOp, x)
     positions = tuple(sorted(explained("normalize", (x,), x.axes.positions, axes)))

@@ -341,23 +341,59 @@ def rnn(
     batch_first: bool = False,
     **axes: Unpack[SequenceRoles],
 ) -> Recurrence:
-    """Return the hidden states of an `rnn_cell` along a sequence, and the last, as a named tuple.
+    """Return the states of an Elman network along a sequence, and the last ones.
 
-    ``x`` has the shape (time, batch, features), or (batch, time, features) with `batch_first`, or
-    no batch axis. `weights` are a tuple (input_weight, hidden_weight) or (input_weight,
-    hidden_weight, input_bias, hidden_bias) of arrays or tensors; for several layers a list of such
-    tuples, each for the outputs of the layer before. With `bidirectional` there are two tuples for
-    each layer, forward and backward, whose outputs are concatenated. `reverse` runs backward only.
-    `initial`, by default 0, and the last states have the shape (layers * directions, batch, units).
-    Outputs have the order of x.
+    A step is that of `rnn_cell`. The sequence is unrolled, so its length must be known. The inputs
+    of all steps are projected in one product.
 
-    Named axes may be in any order: for `x` the `time`, by default REC, the `batch`, by default N,
-    and the `features`, all others; for weights see `rnn_cell`. Outputs have the units in place of
-    the features. Last states also have an axis called layers, or as given by `layers`, in place of
-    the time.
+    Parameters
+    ----------
+    x
+        The inputs, (time, batch, features), or (time, features).
+    weights
+        A tuple ``(input_weight, hidden_weight)`` or ``(input_weight, hidden_weight, input_bias,
+        hidden_bias)``, of the shapes (units, features), (units, units) and twice (units,). For
+        several layers it is a list of such tuples, each for the outputs of the layer before. With
+        `bidirectional` there are two for each layer, forward and backward.
+    initial
+        The states before the first step, (layers * directions, batch, units), or without the batch
+        if x has none; by default 0.
+    activation
+        ``"tanh"`` or ``"relu"``.
+    reverse
+        Whether the last input comes first; outputs stay beside their inputs.
+    bidirectional
+        Whether each layer runs in both directions and concatenates the outputs: deeper layers have
+        2 * units features.
+    batch_first
+        Whether x and the outputs are (batch, time, ...); states are not.
+    **axes
+        Which named axes play a role, for operands whose axes have names; they may then be in any
+        order. Those of x are the ``time=``, by default ``REC``, the ``batch=``, by default ``N``,
+        and the ``features=``, all others; for weights see `rnn_cell`. States have an axis
+        ``layers=``, by default called ``layers``, in place of the time.
 
-    The sequence is unrolled, so its length must be known; the inputs of all steps are projected in
-    one product. Integers count as float32.
+    Returns
+    -------
+    Recurrence
+        ``outputs``, (time, batch, directions * units), and the last states ``hidden``, (layers *
+        directions, batch, units), in the promoted dtype; integers count as float32.
+
+    Raises
+    ------
+    AxesError
+        If the length of the sequence is unknown or 0, or the shape of an operand does not fit.
+    ArgumentError
+        If `weights` have another form, an option is not what it should be, or options exclude each
+        other.
+
+    Examples
+    --------
+    >>> x, weights = np.ones((4, 1, 1)), (np.ones((1, 1)), np.ones((1, 1)))
+    >>> count = weft.jit(lambda x, weights: weft.rnn(x, weights, activation="relu"))
+    >>> outputs, hidden = count(x, weights)
+    >>> outputs.ravel(), hidden.ravel()
+    (array([1., 2., 3., 4.]), array([4.]))
     """
     activation = checked_activation("rnn", activation)
 
@@ -378,9 +414,58 @@ def gru(
     batch_first: bool = False,
     **axes: Unpack[SequenceRoles],
 ) -> Recurrence:
-    """Return the hidden states of a `gru_cell` along a sequence, and the last, as a named tuple.
+    """Return the states of a gated recurrent unit along a sequence, and the last ones.
 
-    See `rnn` for the arguments, with 3 * units rows of weights.
+    A step is that of `gru_cell`. The sequence is unrolled, so its length must be known. The inputs
+    of all steps are projected in one product.
+
+    Parameters
+    ----------
+    x
+        The inputs, (time, batch, features), or (time, features).
+    weights
+        A tuple ``(input_weight, hidden_weight)`` or ``(input_weight, hidden_weight, input_bias,
+        hidden_bias)``, of the shapes (3 * units, features), (3 * units, units) and twice (3 *
+        units,). The rows are those of the reset gate, then of the update gate, then of the new
+        state. For several layers it is a list of such tuples, each for the outputs of the layer
+        before. With `bidirectional` there are two for each layer, forward and backward.
+    initial
+        The states before the first step, (layers * directions, batch, units), or without the batch
+        if x has none; by default 0.
+    linear_before_reset
+        Whether the reset gate acts after the product with the recurrent weights; see `gru_cell`.
+    reverse
+        Whether the last input comes first; outputs stay beside their inputs.
+    bidirectional
+        Whether each layer runs in both directions and concatenates the outputs: deeper layers have
+        2 * units features.
+    batch_first
+        Whether x and the outputs are (batch, time, ...); states are not.
+    **axes
+        The roles of named axes, as for `rnn`: ``time=``, ``batch=``, ``features=``, ``units=``,
+        ``gates=`` and ``layers=``.
+
+    Returns
+    -------
+    Recurrence
+        ``outputs``, (time, batch, directions * units), and the last states ``hidden``, (layers *
+        directions, batch, units), in the promoted dtype; integers count as float32.
+
+    Raises
+    ------
+    AxesError
+        If the length of the sequence is unknown or 0, or the shape of an operand does not fit.
+    ArgumentError
+        If `weights` have another form, an option is not what it should be, or options exclude each
+        other.
+
+    Examples
+    --------
+    >>> x, weights = np.ones((5, 2, 3)), (np.zeros((12, 3)), np.zeros((12, 4)))
+    >>> both = weft.jit(lambda x, weights: weft.gru(x, [weights, weights], bidirectional=True))
+    >>> outputs, hidden = both(x, weights)
+    >>> outputs.shape, hidden.shape
+    ((5, 2, 8), (2, 2, 4))
     """
     check_flags("gru", linear_before_reset=linear_before_reset)
 
@@ -400,10 +485,56 @@ def lstm(
     batch_first: bool = False,
     **axes: Unpack[SequenceRoles],
 ) -> LstmRecurrence:
-    """Return the hidden states of an `lstm_cell` along a sequence, and the last of both states.
+    """Return the states of a long short-term memory along a sequence, and the last ones.
 
-    The result is a named tuple of outputs, hidden and cell. See `rnn` for the arguments, with
-    4 * units rows of weights; `initial` is a pair of hidden and cell state.
+    A step is that of `lstm_cell`. The sequence is unrolled, so its length must be known. The inputs
+    of all steps are projected in one product.
+
+    Parameters
+    ----------
+    x
+        The inputs, (time, batch, features), or (time, features).
+    weights
+        A tuple ``(input_weight, hidden_weight)`` or ``(input_weight, hidden_weight, input_bias,
+        hidden_bias)``, of the shapes (4 * units, features), (4 * units, units) and twice (4 *
+        units,). The rows are those of the input gate, then of the forget gate, of the new cell and
+        of the output gate. For several layers it is a list of such tuples, each for the outputs of
+        the layer before. With `bidirectional` there are two for each layer, forward and backward.
+    initial
+        A pair of the hidden and the cell states before the first step, each (layers * directions,
+        batch, units), or without the batch if x has none; by default 0.
+    reverse
+        Whether the last input comes first; outputs stay beside their inputs.
+    bidirectional
+        Whether each layer runs in both directions and concatenates the outputs: deeper layers have
+        2 * units features.
+    batch_first
+        Whether x and the outputs are (batch, time, ...); states are not.
+    **axes
+        The roles of named axes, as for `rnn`: ``time=``, ``batch=``, ``features=``, ``units=``,
+        ``gates=`` and ``layers=``.
+
+    Returns
+    -------
+    LstmRecurrence
+        ``outputs``, (time, batch, directions * units), and the last states ``hidden`` and ``cell``,
+        (layers * directions, batch, units), in the promoted dtype; integers count as float32.
+
+    Raises
+    ------
+    AxesError
+        If the length of the sequence is unknown or 0, or the shape of an operand does not fit.
+    ArgumentError
+        If `weights` have another form, `initial` is no pair, an option is not what it should be, or
+        options exclude each other.
+
+    Examples
+    --------
+    >>> x, weights = np.ones((2, 5, 3)), (np.zeros((16, 3)), np.zeros((16, 4)))
+    >>> run = weft.jit(lambda x, weights: weft.lstm(x, weights, batch_first=True))
+    >>> outputs, hidden, cell = run(x, weights)
+    >>> outputs.shape, hidden.shape, cell.shape
+    ((2, 5, 4), (1, 2, 4), (1, 2, 4))
     """
     if initial is None:
         initial = (None, None)

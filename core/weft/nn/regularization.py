@@ -102,12 +102,45 @@ def dropout(
 ) -> TensorOp:
     """Return x with each element set to 0 with probability `rate`, and the others scaled.
 
-    The kept elements are divided by ``1 - rate``, which preserves the mean. Without `training` x is
-    returned unchanged. Integers count as float32. The gradient drops the same elements. With
-    `by_rank` each rank drops other elements, by default all drop the same. With a `key` of
-    `weft.random` that decides which elements are dropped; without one these are new at every call,
-    and `seed` and `stream` are those of `random_bits`.
-    (Srivastava, Hinton, Krizhevsky, Sutskever and Salakhutdinov: Dropout, 2014.)
+    The kept elements are divided by ``1 - rate``, which preserves the mean. The gradient drops the
+    same elements. (Srivastava, Hinton, Krizhevsky, Sutskever and Salakhutdinov: Dropout, 2014.)
+
+    Parameters
+    ----------
+    x
+        A tensor of floats or complex numbers; integers count as float32.
+    rate
+        The probability of 0, a Python number from 0 to 1.
+    training
+        Whether elements are dropped; otherwise x is returned unchanged.
+    seed, stream
+        Without a key the elements are new at every call. `seed` is below 2³² and a given `stream`
+        below 2³¹; ops with the same of both drop the same elements. By default each op has a stream
+        of its own.
+    by_rank
+        Whether each rank drops other elements.
+    key
+        A key of `weft.random`, which decides what is dropped: the same key drops the same elements.
+        A function under `jit` needs one.
+
+    Returns
+    -------
+    TensorOp
+        Floats, with the axes of x. 16-bit floats are scaled in float32.
+
+    Raises
+    ------
+    ArgumentError
+        If the rate is out of range, `training` is not a bool, the key is no key, or a key comes
+        with a seed or a stream.
+
+    Examples
+    --------
+    >>> y = weft.jit(lambda x, key: weft.dropout(x, 0.5, key=key))(np.ones(8), weft.random.key(0))
+    >>> sorted(set(y.tolist()))
+    [0.0, 2.0]
+    >>> weft.jit(lambda x: weft.dropout(x, 0.5, training=False))(np.ones(4))
+    array([1., 1., 1., 1.])
     """
     if not isinstance(training, bool):
         problem = f"training must be True or False when the graph is built, not {training!r}"
