@@ -324,21 +324,64 @@ def conv(
 ) -> TensorOp:
     """Return the convolution of images with filters, in one to three dimensions.
 
-    Images `x` have the axes (N, C, spatial), filters `w` (O, C / groups, spatial) and the result
-    (N, O, windows). Dtypes are promoted; bool counts as int32. It is a cross-correlation: filters
-    are not flipped.
+    As usual in neural networks it is a cross-correlation: filters are not flipped. The result at a
+    window is the sum of its elements times those of the filter, over the channels of the group.
 
-    Named axes may be in any order. They are N, C, D, H, W and K by default; `batch`, `channels`,
-    `spatial` and `filters` name others. The result has the order of `x`, with the axis of filters
-    in place of the channels. The spatial axes of filters are D, H and W, or T, R and S.
+    Parameters
+    ----------
+    x
+        Images (N, C, spatial axes), with one to three spatial axes.
+    w
+        Filters (O, C / groups, spatial axes of the kernel), O of them.
+    stride
+        The step between windows: an integer for all spatial axes, or a list with one for each.
+    padding
+        Zeros around the image: a number for all sides; a list with, for each spatial axis, a number
+        or a pair (before, after); ``"valid"`` for none; ``"same"`` for ``ceil(length / stride)``
+        windows, where an odd zero comes after the image; ``"same_lower"`` likewise with the odd
+        zero before it.
+    dilation
+        The step between elements of a window: an integer, or a list with one for each spatial axis.
+    groups
+        The number of independent groups, into which channels and filters are split in order. As
+        many as channels make a depthwise convolution.
+    bias
+        A number that is added for each filter, (O,); by default none is.
+    **axes
+        Which named axes play a role, for operands whose axes have names; they may then be in any
+        order: ``batch=``, ``channels=``, ``spatial=`` and ``filters=``. By default they are ``N``,
+        ``C``, and ``D``, ``H``, ``W``; the axis of filters is ``K``, and the spatial axes of
+        filters are those of the images, or ``T``, ``R`` and ``S``.
 
-    `stride` (the step between windows) and `dilation` (the step between elements of a window) are
-    integers, or lists with one for each spatial axis. `padding` is the number of zeros around the
-    image: a number, or a list with a number or a pair (before, after) for each spatial axis.
-    ``valid`` is no padding. ``same`` pads so that the number of windows is the length divided by
-    the stride, rounded up; an odd zero comes after the image, for ``same_lower`` before it.
-    `groups` splits channels and filters into independent groups; as many groups as channels make a
-    depthwise convolution. `bias` has one number for each filter.
+    Returns
+    -------
+    TensorOp
+        (N, O, windows along each spatial axis). There are ``(length + padding - extent) // stride +
+        1`` windows along an axis, with the padding of both sides and the extent of a window,
+        ``dilation * (kernel - 1) + 1``. The order of named axes is that of x. The dtype is the
+        promoted one; bool gives int32, and 16-bit floats are summed in float32.
+
+    Raises
+    ------
+    AxesError
+        If ranks differ, channels do not fit, no window fits, or ``"same"`` with a stride needs a
+        length that is unknown.
+    ArgumentError
+        If an option has another form, or a role does not exist.
+
+    Examples
+    --------
+    >>> x = np.arange(5.0).reshape(1, 1, 5)
+    >>> w = np.array([[[1.0, 0.0, -1.0]]])
+    >>> weft.jit(weft.conv)(x, w)
+    array([[[-2., -2., -2.]]])
+    >>> weft.jit(lambda x, w: weft.conv(x, w, padding=1))(x, w)
+    array([[[-1., -2., -2., -2.,  3.]]])
+    >>> weft.jit(lambda x, w: weft.conv(x, w, stride=2, padding=[(0, 2)]))(x, w)
+    array([[[-2., -2.,  4.]]])
+    >>> same = weft.jit(lambda x, w: weft.conv(x, w, padding="same"))
+    >>> same(np.ones((1, 3, 8, 8)), np.ones((4, 3, 5, 5))).shape
+    (1, 4, 8, 8)
     """
     apply = _PositionalConvolution("conv", SPATIAL, stride, padding, dilation, groups)
     return by_roles("conv", _FORWARD, (x, w, bias), axes, apply)
@@ -354,7 +397,61 @@ def conv1d(
     bias: TensorLike | None = None,
     **axes: Unpack[FilterRoles],
 ) -> TensorOp:
-    """Return the convolution of images (N, C, W) with one spatial axis; see `conv`."""
+    """Return the convolution of images with filters, along one spatial axis.
+
+    It is a cross-correlation: filters are not flipped. `conv` does the same for any number of
+    spatial axes.
+
+    Parameters
+    ----------
+    x
+        Images (N, C, length).
+    w
+        Filters (O, C / groups, kernel), O of them.
+    stride
+        The step between windows: an integer for all spatial axes, or a list with one for each.
+    padding
+        Zeros around the image: a number for all sides; a list with, for each spatial axis, a number
+        or a pair (before, after); ``"valid"`` for none; ``"same"`` for ``ceil(length / stride)``
+        windows, where an odd zero comes after the image; ``"same_lower"`` likewise with the odd
+        zero before it.
+    dilation
+        The step between elements of a window: an integer, or a list with one for each spatial axis.
+    groups
+        The number of independent groups, into which channels and filters are split in order. As
+        many as channels make a depthwise convolution.
+    bias
+        A number that is added for each filter, (O,); by default none is.
+    **axes
+        Which named axes play a role, for operands whose axes have names; they may then be in any
+        order: ``batch=``, ``channels=``, ``spatial=`` and ``filters=``. By default they are ``N``,
+        ``C``, and ``D``, ``H``, ``W``; the axis of filters is ``K``, and the spatial axes of
+        filters are those of the images, or ``T``, ``R`` and ``S``.
+
+    Returns
+    -------
+    TensorOp
+        (N, O, windows). There are ``(length + padding - extent) // stride + 1`` windows along an
+        axis, with the padding of both sides and the extent of a window, ``dilation * (kernel - 1) +
+        1``. The order of named axes is that of x. The dtype is the promoted one; bool gives int32,
+        and 16-bit floats are summed in float32.
+
+    Raises
+    ------
+    AxesError
+        If ranks differ, x has not one spatial axis, channels do not fit, no window fits, or
+        ``"same"`` with a stride needs a length that is unknown.
+    ArgumentError
+        If an option has another form, or a role does not exist.
+
+    Examples
+    --------
+    >>> x, w = np.array([[[1.0, 2.0, 3.0, 4.0]]]), np.array([[[1.0, 1.0]]])
+    >>> weft.jit(weft.conv1d)(x, w)
+    array([[[3., 5., 7.]]])
+    >>> weft.jit(lambda x, w: weft.conv1d(x, w, dilation=2))(x, w)
+    array([[[4., 6.]]])
+    """
     apply = _PositionalConvolution("conv1d", (1,), stride, padding, dilation, groups)
     return by_roles("conv1d", _FORWARD, (x, w, bias), axes, apply)
 
@@ -369,7 +466,63 @@ def conv2d(
     bias: TensorLike | None = None,
     **axes: Unpack[FilterRoles],
 ) -> TensorOp:
-    """Return the convolution of images (N, C, H, W) with two spatial axes; see `conv`."""
+    """Return the convolution of images with filters, along two spatial axes.
+
+    It is a cross-correlation: filters are not flipped. `conv` does the same for any number of
+    spatial axes.
+
+    Parameters
+    ----------
+    x
+        Images (N, C, height, width).
+    w
+        Filters (O, C / groups, kernel height, kernel width), O of them.
+    stride
+        The step between windows: an integer for all spatial axes, or a list with one for each.
+    padding
+        Zeros around the image: a number for all sides; a list with, for each spatial axis, a number
+        or a pair (before, after); ``"valid"`` for none; ``"same"`` for ``ceil(length / stride)``
+        windows, where an odd zero comes after the image; ``"same_lower"`` likewise with the odd
+        zero before it.
+    dilation
+        The step between elements of a window: an integer, or a list with one for each spatial axis.
+    groups
+        The number of independent groups, into which channels and filters are split in order. As
+        many as channels make a depthwise convolution.
+    bias
+        A number that is added for each filter, (O,); by default none is.
+    **axes
+        Which named axes play a role, for operands whose axes have names; they may then be in any
+        order: ``batch=``, ``channels=``, ``spatial=`` and ``filters=``. By default they are ``N``,
+        ``C``, and ``D``, ``H``, ``W``; the axis of filters is ``K``, and the spatial axes of
+        filters are those of the images, or ``T``, ``R`` and ``S``.
+
+    Returns
+    -------
+    TensorOp
+        (N, O, windows along the height, windows along the width). There are ``(length + padding -
+        extent) // stride + 1`` windows along an axis, with the padding of both sides and the extent
+        of a window, ``dilation * (kernel - 1) + 1``. The order of named axes is that of x. The
+        dtype is the promoted one; bool gives int32, and 16-bit floats are summed in float32.
+
+    Raises
+    ------
+    AxesError
+        If ranks differ, x has not two spatial axes, channels do not fit, no window fits, or
+        ``"same"`` with a stride needs a length that is unknown.
+    ArgumentError
+        If an option has another form, or a role does not exist.
+
+    Examples
+    --------
+    >>> x, w = np.arange(9.0).reshape(1, 1, 3, 3), np.ones((1, 1, 2, 2))
+    >>> weft.jit(weft.conv2d)(x, w)
+    array([[[[ 8., 12.],
+             [20., 24.]]]])
+    >>> half = weft.jit(lambda x, w, bias: weft.conv2d(x, w, stride=2, padding=1, bias=bias))
+    >>> half(np.ones((8, 3, 32, 32)), np.ones((16, 3, 3, 3)), np.zeros(16)).shape
+    (8, 16, 16, 16)
+    """
     apply = _PositionalConvolution("conv2d", (2,), stride, padding, dilation, groups)
     return by_roles("conv2d", _FORWARD, (x, w, bias), axes, apply)
 
@@ -384,7 +537,59 @@ def conv3d(
     bias: TensorLike | None = None,
     **axes: Unpack[FilterRoles],
 ) -> TensorOp:
-    """Return the convolution of images (N, C, D, H, W) with three spatial axes; see `conv`."""
+    """Return the convolution of images with filters, along three spatial axes.
+
+    It is a cross-correlation: filters are not flipped. `conv` does the same for any number of
+    spatial axes.
+
+    Parameters
+    ----------
+    x
+        Images (N, C, depth, height, width).
+    w
+        Filters (O, C / groups, kernel depth, kernel height, kernel width), O of them.
+    stride
+        The step between windows: an integer for all spatial axes, or a list with one for each.
+    padding
+        Zeros around the image: a number for all sides; a list with, for each spatial axis, a number
+        or a pair (before, after); ``"valid"`` for none; ``"same"`` for ``ceil(length / stride)``
+        windows, where an odd zero comes after the image; ``"same_lower"`` likewise with the odd
+        zero before it.
+    dilation
+        The step between elements of a window: an integer, or a list with one for each spatial axis.
+    groups
+        The number of independent groups, into which channels and filters are split in order. As
+        many as channels make a depthwise convolution.
+    bias
+        A number that is added for each filter, (O,); by default none is.
+    **axes
+        Which named axes play a role, for operands whose axes have names; they may then be in any
+        order: ``batch=``, ``channels=``, ``spatial=`` and ``filters=``. By default they are ``N``,
+        ``C``, and ``D``, ``H``, ``W``; the axis of filters is ``K``, and the spatial axes of
+        filters are those of the images, or ``T``, ``R`` and ``S``.
+
+    Returns
+    -------
+    TensorOp
+        (N, O, windows along depth, height and width). There are ``(length + padding - extent) //
+        stride + 1`` windows along an axis, with the padding of both sides and the extent of a
+        window, ``dilation * (kernel - 1) + 1``. The order of named axes is that of x. The dtype is
+        the promoted one; bool gives int32, and 16-bit floats are summed in float32.
+
+    Raises
+    ------
+    AxesError
+        If ranks differ, x has not three spatial axes, channels do not fit, no window fits, or
+        ``"same"`` with a stride needs a length that is unknown.
+    ArgumentError
+        If an option has another form, or a role does not exist.
+
+    Examples
+    --------
+    >>> x, w = np.ones((1, 2, 4, 8, 8)), np.ones((6, 2, 1, 3, 3))
+    >>> weft.jit(lambda x, w: weft.conv3d(x, w, padding=[0, 1, 1]))(x, w).shape
+    (1, 6, 4, 8, 8)
+    """
     apply = _PositionalConvolution("conv3d", (3,), stride, padding, dilation, groups)
     return by_roles("conv3d", _FORWARD, (x, w, bias), axes, apply)
 
@@ -402,10 +607,63 @@ def conv_transpose(
 ) -> TensorOp:
     """Return the transposed convolution, the adjoint of `conv` in the images.
 
-    `x` has the axes (N, C, spatial), `w` (C, O / groups, spatial) and the result (N, O, spatial).
-    The spatial lengths of the result are ``(n - 1) * stride + dilation * (kernel - 1) + 1``, minus
-    the `padding`, plus `output_padding` at the end. `padding` is a number or a list as for `conv`;
-    `output_padding` is an integer below the stride, or a list. For named axes see `conv`.
+    Each element of an image adds the filters, times itself, to the result; neighbors are `stride`
+    apart. So the result is larger where the stride is above 1.
+
+    Parameters
+    ----------
+    x
+        Images (N, C, spatial axes), with one to three spatial axes.
+    w
+        Filters (C, O / groups, spatial axes of the kernel). Note the order of the first two, which
+        is that of a `conv` from the result to x.
+    stride
+        The step in the result between neighbors of x: an integer for all spatial axes, or a list
+        with one for each.
+    padding
+        How many elements are cut off at the ends of the result: a number for all sides, or a list
+        with, for each spatial axis, a number or a pair (before, after).
+    output_padding
+        How many elements the result is longer at the end, since several lengths give a `conv` the
+        same number of windows: an integer below the stride, or a list with one for each spatial
+        axis.
+    dilation
+        The step between elements of a filter: an integer, or a list with one for each spatial axis.
+    groups
+        The number of independent groups, into which the channels of x and of the result are split
+        in order.
+    bias
+        A number that is added for each channel of the result, (O,); by default none is.
+    **axes
+        Which named axes play a role, for operands whose axes have names; they may then be in any
+        order: ``batch=``, ``channels=``, ``spatial=`` and ``filters=``. By default they are ``N``,
+        ``C``, and ``D``, ``H``, ``W``; the axis of filters is ``K``, and the spatial axes of
+        filters are those of the images, or ``T``, ``R`` and ``S``.
+
+    Returns
+    -------
+    TensorOp
+        (N, O, spatial axes), of the lengths ``(n - 1) * stride + dilation * (kernel - 1) + 1``,
+        minus the padding of both sides, plus the `output_padding`. The order of named axes is that
+        of x. The dtype is the promoted one; bool gives int32.
+
+    Raises
+    ------
+    AxesError
+        If ranks differ, channels do not fit, or the padding leaves nothing.
+    ArgumentError
+        If an option has another form, `padding` is a word, or a role does not exist.
+
+    Examples
+    --------
+    >>> x, w = np.array([[[1.0, 10.0]]]), np.array([[[1.0, 2.0, 3.0]]])
+    >>> weft.jit(weft.conv_transpose)(x, w)
+    array([[[ 1., 12., 23., 30.]]])
+    >>> weft.jit(lambda x, w: weft.conv_transpose(x, w, stride=2))(x, w)
+    array([[[ 1.,  2., 13., 20., 30.]]])
+    >>> double = weft.jit(lambda x, w: weft.conv_transpose(x, w, 2, padding=1, output_padding=1))
+    >>> double(np.ones((1, 8, 16, 16)), np.ones((8, 4, 3, 3))).shape
+    (1, 4, 32, 32)
     """
 
     def apply(x: Any, w: Any, bias: Any) -> TensorOp:

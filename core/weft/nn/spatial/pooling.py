@@ -413,15 +413,60 @@ def max_pool(
     ceil_mode: bool = False,
     **axes: Unpack[ImageRoles],
 ) -> TensorOp:
-    """Return the maximum of each window over images; NaN if a window has NaN.
+    """Return the maximum of each window over images, or NaN if a window has one.
 
-    `x` has the axes (N, C, one to three spatial axes), or named axes in any order: N, C, D, H and
-    W, or those given as `batch`, `channels` and `spatial`. `kernel` (the length of a window),
-    `stride` (the step between windows, by default the kernel) and `dilation` (the step between
-    elements of a window) are integers, or lists with one for each spatial axis. `padding` is as for
-    `conv`; the padding value is never selected, and each window must contain an element of the
-    image. With `ceil_mode`, a window that starts in the image or the padding before it may extend
-    past the end. The gradient is split evenly among ties, as for `max`.
+    The gradient is split evenly among ties, as for `max`.
+
+    Parameters
+    ----------
+    x
+        Images (N, C, spatial axes), with one to three spatial axes.
+    kernel
+        The length of a window: an integer for all spatial axes, or a list with one for each.
+    stride
+        The step between windows, likewise; by default the kernel, so that windows touch.
+    padding
+        How many elements that are never chosen come around the image: a number for all sides; a
+        list with, for each spatial axis, a number or a pair (before, after); ``"valid"`` for none;
+        ``"same"`` for ``ceil(length / stride)`` windows, where an odd element comes after the
+        image; ``"same_lower"`` likewise with the odd element before it. Each window must contain an
+        element of the image.
+    dilation
+        The step between elements of a window, likewise.
+    ceil_mode
+        Whether a window that starts in the image, or in the padding before it, may reach past the
+        end: the number of windows is rounded up instead of down.
+    **axes
+        Which named axes play a role, for operands whose axes have names; they may then be in any
+        order: ``batch=``, ``channels=`` and ``spatial=``. By default they are ``N``, ``C``, and
+        ``D``, ``H``, ``W``.
+
+    Returns
+    -------
+    TensorOp
+        (N, C, windows along each spatial axis), in the dtype of x. There are ``(length + padding -
+        extent) // stride + 1`` windows along an axis, with the padding of both sides and the extent
+        of a window, ``dilation * (kernel - 1) + 1``.
+
+    Raises
+    ------
+    AxesError
+        If x has no one to three spatial axes, no window fits, or a window may contain nothing but
+        padding; or if a length is unknown that `ceil_mode` or ``"same"`` needs.
+    ArgumentError
+        If an option has another form, or a role does not exist.
+    DTypeError
+        If x is complex.
+
+    Examples
+    --------
+    >>> x = np.array([[[1.0, 5.0, 2.0, 4.0, 3.0]]])
+    >>> weft.jit(lambda x: weft.max_pool(x, 2))(x)
+    array([[[5., 4.]]])
+    >>> weft.jit(lambda x: weft.max_pool(x, 2, ceil_mode=True))(x)
+    array([[[5., 4., 3.]]])
+    >>> weft.jit(lambda x: weft.max_pool(x, 3, stride=1, padding=1))(x)
+    array([[[5., 5., 5., 4., 4.]]])
     """
 
     def apply(x: Any) -> TensorOp:
@@ -443,8 +488,53 @@ def max_pool_with_indices(
 ) -> tuple[TensorOp, TensorOp]:
     """Return the maximum of each window as `max_pool`, and its index for `max_unpool`.
 
-    The index is that of the first maximum, or of the first NaN, flattened in row-major order over
-    the spatial axes of `x`, as int64.
+    Parameters
+    ----------
+    x
+        Images (N, C, spatial axes), with one to three spatial axes.
+    kernel
+        The length of a window: an integer for all spatial axes, or a list with one for each.
+    stride
+        The step between windows, likewise; by default the kernel, so that windows touch.
+    padding
+        How many elements that are never chosen come around the image: a number for all sides; a
+        list with, for each spatial axis, a number or a pair (before, after); ``"valid"`` for none;
+        ``"same"`` for ``ceil(length / stride)`` windows, where an odd element comes after the
+        image; ``"same_lower"`` likewise with the odd element before it. Each window must contain an
+        element of the image.
+    dilation
+        The step between elements of a window, likewise.
+    ceil_mode
+        Whether a window that starts in the image, or in the padding before it, may reach past the
+        end: the number of windows is rounded up instead of down.
+    **axes
+        Which named axes play a role, for operands whose axes have names; they may then be in any
+        order: ``batch=``, ``channels=`` and ``spatial=``. By default they are ``N``, ``C``, and
+        ``D``, ``H``, ``W``.
+
+    Returns
+    -------
+    tuple[TensorOp, TensorOp]
+        The maxima, (N, C, windows along each spatial axis), and the index of the first maximum, or
+        of the first NaN, of each: int64, flattened in row-major order over the spatial axes of x.
+        There are ``(length + padding - extent) // stride + 1`` windows along an axis, with the
+        padding of both sides and the extent of a window, ``dilation * (kernel - 1) + 1``.
+
+    Raises
+    ------
+    AxesError
+        If x has no one to three spatial axes, no window fits, or a window may contain nothing but
+        padding; or if a length is unknown that `ceil_mode` or ``"same"`` needs.
+    ArgumentError
+        If an option has another form, or a role does not exist.
+    DTypeError
+        If x is complex.
+
+    Examples
+    --------
+    >>> x = np.array([[[1.0, 5.0, 2.0, 4.0]]])
+    >>> weft.jit(lambda x: weft.max_pool_with_indices(x, 2))(x)
+    (array([[[5., 4.]]]), array([[[1, 3]]]))
     """
 
     def apply(x: Any) -> tuple[TensorOp, TensorOp]:
@@ -467,10 +557,61 @@ def avg_pool(
     count_include_pad: bool = True,
     **axes: Unpack[ImageRoles],
 ) -> TensorOp:
-    """Return the mean of each window over images; integers give float32.
+    """Return the mean of each window over images.
 
-    The arguments are those of `max_pool`. Padding counts as zeros, or is ignored without
-    `count_include_pad`. The part of a window past the padding in `ceil_mode` is always ignored.
+    Parameters
+    ----------
+    x
+        Images (N, C, spatial axes), with one to three spatial axes; integers give float32.
+    kernel
+        The length of a window: an integer for all spatial axes, or a list with one for each.
+    stride
+        The step between windows, likewise; by default the kernel, so that windows touch.
+    padding
+        How many elements come around the image: a number for all sides; a list with, for each
+        spatial axis, a number or a pair (before, after); ``"valid"`` for none; ``"same"`` for
+        ``ceil(length / stride)`` windows, where an odd element comes after the image;
+        ``"same_lower"`` likewise with the odd element before it. Each window must contain an
+        element of the image.
+    dilation
+        The step between elements of a window, likewise.
+    ceil_mode
+        Whether a window that starts in the image, or in the padding before it, may reach past the
+        end: the number of windows is rounded up instead of down.
+    count_include_pad
+        Whether padding counts as zeros; otherwise the mean is over elements of the image only. What
+        is past the padding in `ceil_mode` never counts.
+    **axes
+        Which named axes play a role, for operands whose axes have names; they may then be in any
+        order: ``batch=``, ``channels=`` and ``spatial=``. By default they are ``N``, ``C``, and
+        ``D``, ``H``, ``W``.
+
+    Returns
+    -------
+    TensorOp
+        (N, C, windows along each spatial axis). There are ``(length + padding - extent) // stride +
+        1`` windows along an axis, with the padding of both sides and the extent of a window,
+        ``dilation * (kernel - 1) + 1``.
+
+    Raises
+    ------
+    AxesError
+        If x has no one to three spatial axes, no window fits, or a window may contain nothing but
+        padding; or if a length is unknown that `ceil_mode` or ``"same"`` needs.
+    ArgumentError
+        If an option has another form, or a role does not exist.
+    DTypeError
+        If x is complex.
+
+    Examples
+    --------
+    >>> x = np.array([[[1.0, 3.0, 5.0, 7.0]]])
+    >>> weft.jit(lambda x: weft.avg_pool(x, 2))(x)
+    array([[[2., 6.]]])
+    >>> weft.jit(lambda x: weft.avg_pool(x, 2, padding=1))(x)
+    array([[[0.5, 4. , 3.5]]])
+    >>> weft.jit(lambda x: weft.avg_pool(x, 2, padding=1, count_include_pad=False))(x)
+    array([[[1., 4., 7.]]])
     """
 
     def apply(x: Any) -> TensorOp:
@@ -493,10 +634,58 @@ def lp_pool(
     ceil_mode: bool = False,
     **axes: Unpack[ImageRoles],
 ) -> TensorOp:
-    """Return the p-norm of each window over images, (sum of abs(x) ** p) ** (1 / p), for p >= 1.
+    """Return the p-norm of each window over images, ``sum(abs(x) ** p) ** (1 / p)``.
 
-    The other arguments are those of `max_pool`; integers give float32. Powers do not overflow. The
-    gradient at a norm of 0 is 0.
+    Powers do not overflow. The gradient at a norm of 0 is 0.
+
+    Parameters
+    ----------
+    x
+        Images (N, C, spatial axes), with one to three spatial axes; integers give float32.
+    p
+        The order of the norm, a finite number of at least 1.
+    kernel
+        The length of a window: an integer for all spatial axes, or a list with one for each.
+    stride
+        The step between windows, likewise; by default the kernel, so that windows touch.
+    padding
+        How many elements of value 0 come around the image: a number for all sides; a list with, for
+        each spatial axis, a number or a pair (before, after); ``"valid"`` for none; ``"same"`` for
+        ``ceil(length / stride)`` windows, where an odd element comes after the image;
+        ``"same_lower"`` likewise with the odd element before it. Each window must contain an
+        element of the image.
+    dilation
+        The step between elements of a window, likewise.
+    ceil_mode
+        Whether a window that starts in the image, or in the padding before it, may reach past the
+        end: the number of windows is rounded up instead of down.
+    **axes
+        Which named axes play a role, for operands whose axes have names; they may then be in any
+        order: ``batch=``, ``channels=`` and ``spatial=``. By default they are ``N``, ``C``, and
+        ``D``, ``H``, ``W``.
+
+    Returns
+    -------
+    TensorOp
+        (N, C, windows along each spatial axis). There are ``(length + padding - extent) // stride +
+        1`` windows along an axis, with the padding of both sides and the extent of a window,
+        ``dilation * (kernel - 1) + 1``.
+
+    Raises
+    ------
+    AxesError
+        If x has no one to three spatial axes, no window fits, or a window may contain nothing but
+        padding; or if a length is unknown that `ceil_mode` or ``"same"`` needs.
+    ArgumentError
+        If an option has another form, or a role does not exist.
+    DTypeError
+        If x is complex.
+
+    Examples
+    --------
+    >>> x = np.array([[[3.0, 4.0, 0.0, -2.0]]])
+    >>> weft.jit(lambda x: weft.lp_pool(x, 2, 2))(x)
+    array([[[5., 2.]]])
     """
 
     def apply(x: Any) -> TensorOp:
@@ -509,17 +698,63 @@ def lp_pool(
 
 
 def global_avg_pool(x: TensorLike, keepdims: bool = True) -> TensorOp:
-    """Return the mean over the spatial axes: all but the first two, or all but N and C.
+    """Return the mean over the spatial axes.
 
-    With `keepdims` these are kept with length 1. Integers give float32.
+    Parameters
+    ----------
+    x
+        Images (N, C, spatial axes), with at least one spatial axis; of named axes all but ``N`` and
+        ``C`` are spatial. Integers give float32.
+    keepdims
+        Whether the spatial axes are kept, with length 1.
+
+    Returns
+    -------
+    TensorOp
+        (N, C), or (N, C, 1, ...) with `keepdims`.
+
+    Raises
+    ------
+    AxesError
+        If there is no spatial axis.
+
+    Examples
+    --------
+    >>> x = np.array([[[1.0, 3.0], [5.0, 5.0]]])
+    >>> weft.jit(lambda x: weft.global_avg_pool(x, keepdims=False))(x)
+    array([[2., 5.]])
+    >>> weft.jit(weft.global_avg_pool)(np.ones((8, 3, 32, 32))).shape
+    (8, 3, 1, 1)
     """
     return reduction.mean(x, _spatial("global_avg_pool", x), keepdims=keepdims)
 
 
 def global_max_pool(x: TensorLike, keepdims: bool = True) -> TensorOp:
-    """Return the maximum over the spatial axes: all but the first two, or all but N and C.
+    """Return the maximum over the spatial axes; the gradient is split evenly among ties.
 
-    With `keepdims` these are kept with length 1. The gradient is split evenly among ties.
+    Parameters
+    ----------
+    x
+        Images (N, C, spatial axes), with at least one spatial axis; of named axes all but ``N`` and
+        ``C`` are spatial.
+    keepdims
+        Whether the spatial axes are kept, with length 1.
+
+    Returns
+    -------
+    TensorOp
+        (N, C), or (N, C, 1, ...) with `keepdims`, in the dtype of x.
+
+    Raises
+    ------
+    AxesError
+        If there is no spatial axis.
+
+    Examples
+    --------
+    >>> x = np.array([[[1.0, 3.0], [5.0, 5.0]]])
+    >>> weft.jit(lambda x: weft.global_max_pool(x, keepdims=False))(x)
+    array([[3., 5.]])
     """
     return reduction.max(x, _spatial("global_max_pool", x), keepdims=keepdims)
 
@@ -540,10 +775,39 @@ def _spatial(function: str, x: TensorLike) -> tuple[int, ...]:
 def adaptive_avg_pool(x: TensorLike, lengths: PerAxis, **axes: Unpack[ImageRoles]) -> TensorOp:
     """Return means over windows that give the spatial axes these lengths.
 
-    `lengths` is an integer, or a list with one for each spatial axis of `x`, which has the axes (N,
-    C, one to three spatial axes), or named ones as for `max_pool`. Window i of m over n elements is
-    from ``floor(i n / m)`` up to, but not including, ``ceil((i + 1) n / m)``. Integers give
-    float32.
+    Window i of m over n elements is from ``floor(i * n / m)`` up to, but not including, ``ceil((i +
+    1) * n / m)``.
+
+    Parameters
+    ----------
+    x
+        Images (N, C, spatial axes), with one to three spatial axes, of known lengths; integers give
+        float32.
+    lengths
+        The lengths of the result: an integer for all spatial axes, or a list with one for each.
+        They may be larger than those of x.
+    **axes
+        Which named axes play a role, for operands whose axes have names; they may then be in any
+        order: ``batch=``, ``channels=`` and ``spatial=``. By default they are ``N``, ``C``, and
+        ``D``, ``H``, ``W``.
+
+    Returns
+    -------
+    TensorOp
+        (N, C, lengths).
+
+    Raises
+    ------
+    AxesError
+        If x has no one to three spatial axes, or their lengths are unknown or 0.
+    ArgumentError
+        If `lengths` have another form, or a role does not exist.
+
+    Examples
+    --------
+    >>> x = np.array([[[1.0, 2.0, 3.0, 4.0, 5.0]]])
+    >>> weft.jit(lambda x: weft.adaptive_avg_pool(x, 2))(x)
+    array([[[2., 4.]]])
     """
     return by_roles("adaptive_avg_pool", IMAGES, (x,), axes, lambda x: _adapted(x, lengths))
 

@@ -44,16 +44,49 @@ def roi_align(
 ) -> TensorOp:
     """Return features of boxes in images, averaged over a grid of bins (He et al., 2017).
 
-    `x` has the axes (N, C, H, W), `boxes` (R, 4) with rows x1, y1, x2, y2, and `batch_indices`, the
-    image index of each box, (R,). The result has the dtype of x and the axes
-    `(R, C, *output_size)`; `output_size` is the number of bins along H and W. `spatial_scale`
-    converts boxes to pixels. Each bin is the mean of `sampling_ratio` x `sampling_ratio` evenly
-    spaced samples. A sample is bilinearly interpolated, and 0 more than one pixel outside the
-    image. With `aligned` the center of the first pixel is at 0.5; otherwise it is at 0, and boxes
-    are at least one pixel long.
+    Each bin is the mean of evenly spaced samples. A sample is bilinearly interpolated, and 0 more
+    than one pixel outside the image.
 
-    A call with an image index out of range raises IndexOutOfRange. Raises AxesError for other axes
-    or unknown H and W, and DTypeError for image indices that are not integers.
+    Parameters
+    ----------
+    x
+        Images (N, C, H, W), of known height and width; integers count as float32.
+    boxes
+        Boxes (R, 4), with the rows x1, y1, x2, y2.
+    batch_indices
+        The number of the image of each box, (R,), integers.
+    output_size
+        The number of bins along H and W: an integer for both, or a list of two.
+    spatial_scale
+        What converts boxes to pixels of x: a number of at least 0.
+    sampling_ratio
+        The number of samples of a bin along each axis.
+    aligned
+        Whether the center of the first pixel is at 0.5. Otherwise it is at 0, and boxes are at
+        least one pixel long.
+
+    Returns
+    -------
+    TensorOp
+        (R, C, bins along H, bins along W), in the dtype of x.
+
+    Raises
+    ------
+    AxesError
+        If x, the boxes or their numbers have other axes, or H and W are unknown.
+    DTypeError
+        If `batch_indices` are not integers.
+    ArgumentError
+        If an option has another form.
+    IndexOutOfRange
+        In a call, for a number of no image.
+
+    Examples
+    --------
+    >>> x, boxes = np.arange(16.0).reshape(1, 1, 4, 4), np.array([[0.0, 0.0, 2.0, 2.0]])
+    >>> weft.jit(lambda x, boxes: weft.roi_align(x, boxes, np.array([0]), 2))(x, boxes)
+    array([[[[2.5, 3.5],
+             [6.5, 7.5]]]])
     """
     (x,) = align(FloatOp, x)
     boxes, images = as_op(boxes), as_indices(batch_indices)

@@ -15,6 +15,7 @@ from weft.ir import dtypes
 from weft.ir.axes import Axes, AxisKeys, make_axes
 from weft.ir.dtypes import Array, DType, accumulator_dtype
 from weft.ir.lengths import floor_divide, product
+from weft.ir.op import explained
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.nn.spatial.geometry import SPATIAL, Numbers, PerAxis, Use
@@ -169,21 +170,58 @@ def resize(
     antialias: bool = False,
     cubic_coefficient: float = -0.75,
 ) -> TensorOp:
-    """Return images resized to `lengths`, or by `scales`.
+    """Return images resized to lengths, or by scales.
 
-    Both are one number, or a list with one for each of the `axes`, which must have known lengths.
-    The default axes are those after the first two, or those named D, H and W. The length for a
-    scale is rounded down, and the coordinates use the scale itself.
+    Parameters
+    ----------
+    x
+        Images; by default (N, C, spatial axes), of which the spatial ones are resized.
+    lengths
+        The new lengths: an integer for all axes, or a list with one for each.
+    scales
+        Instead of lengths the factors, a number or a list. The new length is ``floor(length *
+        scale)``, and coordinates use the scale itself.
+    mode
+        ``"nearest"``, ``"linear"`` or ``"cubic"`` (Keys, 1981), separable by axis: bilinear and
+        bicubic in two dimensions. The edge element is repeated past the ends.
+    coordinates
+        Where among n elements the element i of m is: ``"half_pixel"`` at (i + 0.5) / scale - 0.5;
+        ``"pytorch_half_pixel"`` likewise, but a single element at 0; ``"align_corners"`` at i (n -
+        1) / (m - 1), so that ends come from ends; ``"asymmetric"`` at i / scale.
+    axes
+        The axes to resize, by position or name; by default those after the first two, or those
+        named ``D``, ``H`` and ``W``. Their lengths are known.
+    rounding
+        What ``"nearest"`` selects: ``"half_up"`` or ``"half_down"`` for ties, or always ``"floor"``
+        or ``"ceil"``.
+    antialias
+        Whether downsampling widens the kernel in proportion, so that no element is skipped.
+    cubic_coefficient
+        The coefficient of the cubic kernel.
 
-    `mode` is ``nearest``, ``linear`` or ``cubic`` (Keys, 1981, with `cubic_coefficient`), separable
-    by axis; the edge element is repeated past the ends. `coordinates` maps element i of m to a
-    coordinate among the n elements: ``half_pixel`` to (i + 0.5) / scale - 0.5,
-    ``pytorch_half_pixel`` the same, but a single element to 0, ``align_corners`` to
-    i (n - 1) / (m - 1), which maps ends to ends, and ``asymmetric`` to i / scale. `rounding`
-    selects the nearest element: ``half_up`` or ``half_down`` for ties, or always ``floor`` or
-    ``ceil``. `antialias` widens the kernel in proportion when downsampling.
+    Returns
+    -------
+    TensorOp
+        The images, with the new lengths. ``"nearest"`` keeps the dtype; otherwise integers give
+        float32.
 
-    ``nearest`` keeps the dtype; otherwise integers give float32.
+    Raises
+    ------
+    AxesError
+        If there is nothing to resize, a length is unknown or 0, or a scale leaves nothing.
+    ArgumentError
+        If not just one of lengths and scales is given, an option is another word, or `antialias`
+        comes with ``"nearest"``.
+
+    Examples
+    --------
+    >>> x = np.array([[[0.0, 4.0]]])
+    >>> weft.jit(lambda x: weft.resize(x, 4))(x)
+    array([[[0., 1., 3., 4.]]])
+    >>> weft.jit(lambda x: weft.resize(x, 4, coordinates="align_corners"))(x)
+    array([[[0.    , 1.3333, 2.6667, 4.    ]]])
+    >>> weft.jit(lambda x: weft.resize(x, scales=2.0, mode="nearest"))(x)
+    array([[[0., 0., 4., 4.]]])
     """
     (x,) = (as_op(x),) if mode == "nearest" else align(InexactOp, x)
     use = Use("resize", (x,))
@@ -225,7 +263,7 @@ def _require_choice(use: Use, what: str, value: object, choices: Iterable[str]) 
 def _resized_axes(use: Use, axes: AxisKeys | None) -> Numbers:
     own = use.operands[0].axes
     if axes is not None:
-        found = own.positions(axes)
+        found = explained(use.function, use.operands, own.positions, axes)
     elif own.is_named:
         found = own.positions(own.spatial_axes())
     else:
@@ -372,14 +410,43 @@ def grid_sample(
 ) -> TensorOp:
     """Return images sampled at the points of a grid.
 
-    `x` has the axes (N, C, one to three spatial axes), `grid` (N, spatial, coordinates) and the
-    result (N, C, spatial axes of the grid), all positional. Coordinates are from -1 to 1, in the
-    reverse order of the axes: x, y, z. With `align_corners`, -1 and 1 are the centers of the first
-    and the last element, else their outer edges. `mode` is ``bilinear`` or ``nearest``, with ties
-    to even. `padding` selects the values outside: ``zeros``, the nearest element (``border``), or
-    the reflected image (``reflection``). Integers give float32.
+    The gradient of the grid is one-sided at elements, and 0 for ``"nearest"`` and outside.
 
-    The gradient of the grid is one-sided at elements, and 0 for ``nearest`` and outside.
+    Parameters
+    ----------
+    x
+        Images (N, C, spatial axes), with one to three spatial axes of known lengths; integers count
+        as float32.
+    grid
+        Points (N, spatial axes of the result, coordinates). The last axis has as many coordinates,
+        from -1 to 1, as x has spatial axes, in reverse order: (x, y) for images (N, C, H, W).
+    mode
+        ``"bilinear"``, or ``"nearest"``, with ties to even.
+    padding
+        The value of what is outside of the image: ``"zeros"``; ``"border"`` for the nearest
+        element; or ``"reflection"`` for the reflected image.
+    align_corners
+        Whether -1 and 1 are the centers of the first and the last element; otherwise their outer
+        edges.
+
+    Returns
+    -------
+    TensorOp
+        (N, C, spatial axes of the grid), in the promoted dtype. 16-bit floats are computed in
+        float32.
+
+    Raises
+    ------
+    AxesError
+        If axes do not fit, have names, or have unknown lengths.
+    ArgumentError
+        If an option is another word.
+
+    Examples
+    --------
+    >>> x, grid = np.array([[[[1.0, 2.0], [3.0, 4.0]]]]), np.array([[[[0.0, 0.0], [0.5, -0.5]]]])
+    >>> weft.jit(weft.grid_sample)(x, grid)
+    array([[[[2.5, 2. ]]]])
     """
     dtype = FloatOp.operand_dtype(common_dtype((x, grid)))
     x, grid = cast(as_op(x), dtype), cast(as_op(grid), dtype)
@@ -391,10 +458,36 @@ def grid_sample(
 
 
 def affine_grid(theta: TensorLike, lengths: PerAxis, align_corners: bool = False) -> TensorOp:
-    """Return the grid of affine transforms, one for each image, for `grid_sample`.
+    """Return the grid of an affine transform for each image, for `grid_sample`.
 
-    `theta` has the axes (N, n, n + 1) for n spatial `lengths`, one to three; the last column is the
-    translation. The result has the axes (N, spatial, n). Integers give float32.
+    Parameters
+    ----------
+    theta
+        Matrices (N, n, n + 1) for n spatial axes, one to three; the last column is the translation.
+        The order of rows and columns is that of coordinates, x first. Integers count as float32.
+    lengths
+        The n spatial lengths of the grid: a list, or an integer for one.
+    align_corners
+        Whether -1 and 1 are the centers of the first and the last element; otherwise their outer
+        edges.
+
+    Returns
+    -------
+    TensorOp
+        (N, lengths, n). 16-bit floats are computed in float32.
+
+    Raises
+    ------
+    AxesError
+        If `theta` does not fit the lengths.
+    ArgumentError
+        If the lengths have another form.
+
+    Examples
+    --------
+    >>> theta = np.array([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])
+    >>> weft.jit(lambda theta: weft.affine_grid(theta, [2, 2]))(theta).tolist()
+    [[[[-0.5, -0.5], [0.5, -0.5]], [[-0.5, 0.5], [0.5, 0.5]]]]
     """
     (theta,) = align(FloatOp, theta)
     use = Use("affine_grid", (theta,))
@@ -420,10 +513,39 @@ _BLOCKS = RoleSignature("batch? channels spatial*", results=["batch? channels sp
 
 
 def pixel_shuffle(x: TensorLike, factor: int, **axes: Unpack[ImageRoles]) -> TensorOp:
-    """Return images enlarged by `factor` along each spatial axis, from groups of channels.
+    """Return images enlarged by a factor along each spatial axis, from groups of channels.
 
-    The axes (N, C * factor ** n, n spatial axes) become (N, C, n longer ones): the channels of a
-    group form a block, in row-major order. For named axes see `max_pool`.
+    The channels of a group form a block of pixels, in row-major order (Shi et al., 2016).
+
+    Parameters
+    ----------
+    x
+        Images (N, C * factor ** n, n spatial axes), with n from one to three.
+    factor
+        The length of a block along each spatial axis.
+    **axes
+        Which named axes play a role, for operands whose axes have names; they may then be in any
+        order: ``batch=``, ``channels=`` and ``spatial=``. By default they are ``N``, ``C``, and
+        ``D``, ``H``, ``W``.
+
+    Returns
+    -------
+    TensorOp
+        (N, C, n spatial axes), each `factor` times as long, in the dtype of x.
+
+    Raises
+    ------
+    AxesError
+        If the blocks do not divide the channels, or x has other axes.
+    ArgumentError
+        If the factor is not an integer of at least 1, or a role does not exist.
+
+    Examples
+    --------
+    >>> x = np.array([[[[1, 5]], [[2, 6]], [[3, 7]], [[4, 8]]]])
+    >>> weft.jit(lambda x: weft.pixel_shuffle(x, 2))(x)
+    array([[[[1, 2, 5, 6],
+             [3, 4, 7, 8]]]])
     """
     return by_roles("pixel_shuffle", _BLOCKS, (x,), axes, lambda x: _in_blocks(as_op(x), factor))
 
@@ -443,10 +565,38 @@ def _in_blocks(x: TensorOp, factor: int) -> TensorOp:
 
 
 def pixel_unshuffle(x: TensorLike, factor: int, **axes: Unpack[ImageRoles]) -> TensorOp:
-    """Return images reduced by `factor` along each spatial axis, with blocks as channels.
+    """Return images reduced by a factor along each spatial axis, with blocks of pixels as channels.
 
-    It is the inverse of `pixel_shuffle`: the axes (N, C, n spatial axes) become (N,
-    C * factor ** n, n shorter ones). For named axes see `max_pool`.
+    It is the inverse of `pixel_shuffle`.
+
+    Parameters
+    ----------
+    x
+        Images (N, C, n spatial axes), with n from one to three.
+    factor
+        The length of a block along each spatial axis; it divides their lengths.
+    **axes
+        Which named axes play a role, for operands whose axes have names; they may then be in any
+        order: ``batch=``, ``channels=`` and ``spatial=``. By default they are ``N``, ``C``, and
+        ``D``, ``H``, ``W``.
+
+    Returns
+    -------
+    TensorOp
+        (N, C * factor ** n, n spatial axes), each `factor` times shorter, in the dtype of x.
+
+    Raises
+    ------
+    AxesError
+        If the blocks do not divide the lengths, or x has other axes.
+    ArgumentError
+        If the factor is not an integer of at least 1, or a role does not exist.
+
+    Examples
+    --------
+    >>> x = np.array([[[[1, 2, 5, 6], [3, 4, 7, 8]]]])
+    >>> weft.jit(lambda x: weft.pixel_unshuffle(x, 2))(x).tolist()
+    [[[[1, 5]], [[2, 6]], [[3, 7]], [[4, 8]]]]
     """
     return by_roles(
         "pixel_unshuffle", _BLOCKS, (x,), axes, lambda x: _as_channels(as_op(x), factor)

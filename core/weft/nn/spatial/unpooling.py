@@ -32,12 +32,43 @@ _PAIR = RoleSignature(_IMAGES, _IMAGES, results=[_IMAGES])
 def max_unpool(
     x: TensorLike, indices: TensorLike, lengths: PerAxis, **axes: Unpack[ImageRoles]
 ) -> TensorOp:
-    """Return images of spatial `lengths` with the elements of x at their indices, else zeros.
+    """Return images with the elements of x at their indices, else zeros.
 
-    `x` and `indices` are results of `max_pool_with_indices`, `lengths` the spatial lengths of its
-    images. Of elements with the same index, which overlapping windows may have, the last one in
-    row-major order wins, and gets the gradient. For named axes see `max_pool`. A call with an index
-    out of range raises IndexOutOfRange.
+    Of elements with the same index, which overlapping windows may have, the last one in row-major
+    order wins, and gets the gradient.
+
+    Parameters
+    ----------
+    x
+        Maxima (N, C, windows along each spatial axis), as from `max_pool_with_indices`.
+    indices
+        Their indices, with the same axes: integers, flattened over the spatial axes of the result.
+    lengths
+        The spatial lengths of the result: an integer for all axes, or a list with one for each.
+    **axes
+        Which named axes play a role, for operands whose axes have names; they may then be in any
+        order: ``batch=``, ``channels=`` and ``spatial=``. By default they are ``N``, ``C``, and
+        ``D``, ``H``, ``W``.
+
+    Returns
+    -------
+    TensorOp
+        (N, C, lengths), in the dtype of x.
+
+    Raises
+    ------
+    AxesError
+        If the axes of x and the indices differ, or x has no one to three spatial axes.
+    ArgumentError
+        If the lengths have another form, or a role does not exist.
+    IndexOutOfRange
+        In a call, for an index out of range.
+
+    Examples
+    --------
+    >>> x, indices = np.array([[[5.0, 4.0]]]), np.array([[[1, 3]]])
+    >>> weft.jit(lambda x, indices: weft.max_unpool(x, indices, 4))(x, indices)
+    array([[[0., 5., 0., 4.]]])
     """
     return by_roles(
         "max_unpool", _PAIR, (x, indices), axes, lambda *both: _put(both[0], both[1], lengths)
@@ -64,12 +95,44 @@ def avg_unpool(
     lengths: PerAxis | None = None,
     **axes: Unpack[ImageRoles],
 ) -> TensorOp:
-    """Return images with each window filled with the element of x, its mean.
+    """Return images with each window filled with an element of x, its mean.
 
-    It is a right inverse of `avg_pool` with the same `kernel` and `stride`: pooling the result
-    gives `x`. Windows must not overlap, so the stride (by default the kernel) must be at least the
-    kernel; elements between windows are 0. `lengths` are the spatial lengths, by default the least.
-    For named axes see `max_pool`.
+    It is a right inverse of `avg_pool` with the same windows: pooling the result gives x.
+
+    Parameters
+    ----------
+    x
+        Means (N, C, windows along each spatial axis), with one to three spatial axes.
+    kernel
+        The length of a window: an integer for all spatial axes, or a list with one for each.
+    stride
+        The step between windows, likewise, at least the kernel, which is the default. Elements
+        between windows are 0.
+    lengths
+        The spatial lengths of the result, likewise; by default the least that hold the windows.
+    **axes
+        Which named axes play a role, for operands whose axes have names; they may then be in any
+        order: ``batch=``, ``channels=`` and ``spatial=``. By default they are ``N``, ``C``, and
+        ``D``, ``H``, ``W``.
+
+    Returns
+    -------
+    TensorOp
+        (N, C, lengths), in the dtype of x.
+
+    Raises
+    ------
+    AxesError
+        If the lengths do not have as many windows, or x has other axes.
+    ArgumentError
+        If windows overlap, an option has another form, or a role does not exist.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.avg_unpool(x, 2))(np.array([[[2.0, 6.0]]]))
+    array([[[2., 2., 6., 6.]]])
+    >>> weft.jit(lambda x: weft.avg_unpool(x, 2, stride=3, lengths=6))(np.array([[[2.0, 6.0]]]))
+    array([[[2., 2., 0., 6., 6., 0.]]])
     """
 
     def apply(x: Any) -> TensorOp:
@@ -86,11 +149,46 @@ def lp_unpool(
     lengths: PerAxis | None = None,
     **axes: Unpack[ImageRoles],
 ) -> TensorOp:
-    """Return images with each window filled with its p-norm, an element of x, / count ** (1 / p).
+    """Return images with each window filled so that its p-norm is an element of x.
 
-    The count is the number of elements of a window. It is a right inverse of `lp_pool`: pooling the
-    result gives the absolute value of `x`. The arguments are those of `avg_unpool`; integers give
-    float32.
+    That is ``x / count ** (1 / p)`` for a window of `count` elements. It is a right inverse of
+    `lp_pool`: pooling the result gives the absolute value of x.
+
+    Parameters
+    ----------
+    x
+        Norms (N, C, windows along each spatial axis), with one to three spatial axes; integers give
+        float32.
+    p
+        The order of the norm, a finite number of at least 1.
+    kernel
+        The length of a window: an integer for all spatial axes, or a list with one for each.
+    stride
+        The step between windows, likewise, at least the kernel, which is the default. Elements
+        between windows are 0.
+    lengths
+        The spatial lengths of the result, likewise; by default the least that hold the windows.
+    **axes
+        Which named axes play a role, for operands whose axes have names; they may then be in any
+        order: ``batch=``, ``channels=`` and ``spatial=``. By default they are ``N``, ``C``, and
+        ``D``, ``H``, ``W``.
+
+    Returns
+    -------
+    TensorOp
+        (N, C, lengths).
+
+    Raises
+    ------
+    AxesError
+        If the lengths do not have as many windows, or x has other axes.
+    ArgumentError
+        If windows overlap, an option has another form, or a role does not exist.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.lp_unpool(x, 2, 4))(np.array([[[2.0, 6.0]]]))
+    array([[[1., 1., 1., 1., 3., 3., 3., 3.]]])
     """
 
     def apply(x: Any) -> TensorOp:

@@ -16,6 +16,7 @@ from weft.ir.axes import Axes, AxesLike, Axis, AxisKeys, make_axes
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import Array, DType, accumulator_dtype
 from weft.ir.lengths import Length, floor_divide, product
+from weft.ir.op import explained
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.nn.spatial.geometry import SPATIAL, Padding, Pairs, PerAxis, Sliding, Span, Use
@@ -277,19 +278,50 @@ def sliding_windows(
 ) -> TensorOp:
     """Return the sliding windows along axes as a view, with their elements along new last axes.
 
-    `lengths` are the numbers of elements of a window along the `axes`, by default the last ones.
-    `stride` is the step between windows, `dilation` the step between elements of a window. The new
-    axes of a named tensor need names, as in ``make_axis(3, "K")``.
+    Parameters
+    ----------
+    x
+        A tensor of any rank.
+    lengths
+        The number of elements of a window along each of the `axes`: an integer, or a tuple. The new
+        axes of a named tensor need names, as in ``make_axis(3, "K")``.
+    axes
+        The axes along which windows slide, by position or name; by default the last ones.
+    stride
+        The step between windows: an integer for all, or a list with one for each.
+    dilation
+        The step between elements of a window, likewise.
 
-    >>> import weft
-    >>> weft.sliding_windows(weft.constant([1, 2, 3, 4]), 3).shape
-    (2, 3)
+    Returns
+    -------
+    TensorOp
+        The axes of x, with the number of windows as the length of those along which they slide, and
+        the axes of a window's elements.
+
+    Raises
+    ------
+    AxesError
+        If no window fits, there is no such axis, or names are missing.
+    ArgumentError
+        If an option has another form.
+
+    Examples
+    --------
+    >>> x = np.array([1, 2, 3, 4, 5])
+    >>> weft.jit(lambda x: weft.sliding_windows(x, 3))(x)
+    array([[1, 2, 3],
+           [2, 3, 4],
+           [3, 4, 5]])
+    >>> weft.jit(lambda x: weft.sliding_windows(x, 2, stride=2))(x)
+    array([[1, 2],
+           [3, 4]])
     """
     x, sizes = as_op(x), make_axes(lengths)
     use = Use("sliding_windows", (x,))
     if axes is None and len(sizes) > x.rank:
         raise use.refusal(f"{len(sizes)} lengths for the axes {x.axes}", AxesError)
-    places = range(x.rank - len(sizes), x.rank) if axes is None else x.axes.positions(axes)
+    last = range(x.rank - len(sizes), x.rank)
+    places = last if axes is None else explained(use.function, (x,), x.axes.positions, axes)
     if len(places) != len(sizes):
         raise use.refusal(f"{len(sizes)} lengths for {len(places)} axes", AxesError)
     if sizes and x.axes.is_named != sizes.is_named:
@@ -311,9 +343,43 @@ def unfold(
 ) -> TensorOp:
     """Return the windows of images as columns, over all channels (im2col).
 
-    The axes (N, C, one to three spatial axes) become (N, C * elements of a window, number of
-    windows), both in row-major order. The padding value is 0; `kernel`, `stride`, `padding` and
-    `dilation` are as for `conv`.
+    Parameters
+    ----------
+    x
+        Images (N, C, spatial axes), with one to three spatial axes.
+    kernel
+        The length of a window: an integer for all spatial axes, or a list with one for each.
+    stride
+        The step between windows, likewise.
+    padding
+        Zeros around the image: a number for all sides; a list with, for each spatial axis, a number
+        or a pair (before, after); ``"valid"`` for none; ``"same"`` for ``ceil(length / stride)``
+        windows, where an odd zero comes after the image; ``"same_lower"`` likewise with the odd
+        zero before it.
+    dilation
+        The step between elements of a window, likewise.
+
+    Returns
+    -------
+    TensorOp
+        (N, C * elements of a window, number of windows), in the dtype of x. Rows are ordered by
+        channel, then by element of the window; both these and the windows are in row-major order.
+
+    Raises
+    ------
+    AxesError
+        If x has no one to three spatial axes, or no window fits.
+    ArgumentError
+        If an option has another form.
+
+    Examples
+    --------
+    >>> x = np.arange(9).reshape(1, 1, 3, 3)
+    >>> weft.jit(lambda x: weft.unfold(x, 2))(x)
+    array([[[0, 1, 3, 4],
+            [1, 2, 4, 5],
+            [3, 4, 6, 7],
+            [4, 5, 7, 8]]])
     """
     x = as_op(x)
     use = Use("unfold", (x,))
@@ -333,11 +399,47 @@ def fold(
     padding: Padding = 0,
     dilation: PerAxis = 1,
 ) -> TensorOp:
-    """Return images of spatial `lengths` as the sum of columns of `unfold` (col2im).
+    """Return images as the sum of columns of `unfold` (col2im).
 
     It is the adjoint of `unfold`, not its inverse: elements in several windows are summed, elements
-    in no window are 0, and those on the padding are dropped. Bool counts as int32; 16-bit floats
-    are summed in float32.
+    in no window are 0, and those on the padding are dropped.
+
+    Parameters
+    ----------
+    x
+        Columns (N, C * elements of a window, number of windows), in the order of `unfold`.
+    lengths
+        The spatial lengths of the images: a list of one to three, or an integer for one.
+    kernel
+        The length of a window: an integer for all spatial axes, or a list with one for each.
+    stride
+        The step between windows, likewise.
+    padding
+        Zeros around the image: a number for all sides; a list with, for each spatial axis, a number
+        or a pair (before, after); ``"valid"`` for none; ``"same"`` for ``ceil(length / stride)``
+        windows, where an odd zero comes after the image; ``"same_lower"`` likewise with the odd
+        zero before it.
+    dilation
+        The step between elements of a window, likewise.
+
+    Returns
+    -------
+    TensorOp
+        (N, C, lengths), in the dtype of x; bool gives int32, and 16-bit floats are summed in
+        float32.
+
+    Raises
+    ------
+    AxesError
+        If the numbers of rows and columns do not fit the windows, or none fits.
+    ArgumentError
+        If an option has another form.
+
+    Examples
+    --------
+    >>> columns = np.array([[[1, 2, 3], [10, 20, 30]]])
+    >>> weft.jit(lambda x: weft.fold(x, 4, 2))(columns)
+    array([[[ 1, 12, 23, 30]]])
     """
     x = as_op(x)
     x = cast(x, dtypes.int32) if dtypes.is_bool(x.dtype) else x

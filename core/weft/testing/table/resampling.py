@@ -330,6 +330,8 @@ def _resize_refusals() -> list[Refusal]:
 REFUSALS: tuple[Refusal, ...] = (
     *_resize_refusals(),
     Refusal("resize", "no-space", lambda: weft.resize(_images(2, 3), 2), AxesError, "no spatial"),
+    Refusal("resize", "no-axis", lambda: weft.resize(_images(1, 2, 3), 2, axes=5),
+            AxesError, "resize: dimension 5"),
     Refusal("resize", "named", lambda: weft.resize(_images(N, C), 2), AxesError, "no spatial"),
     Refusal("resize", "unknown", lambda: weft.resize(_images(1, 2, weft.symbol("n")), 2),
             AxesError, "must be known"),

@@ -138,6 +138,8 @@ REFUSALS: tuple[Refusal, ...] = (
             AxesError, "2 lengths for"),
     Refusal("sliding_windows", "axes", lambda: weft.sliding_windows(_images(3, 4), 2, axes=(0, 1)),
             AxesError, "1 lengths for 2 axes"),
+    Refusal("sliding_windows", "no-axis", lambda: weft.sliding_windows(_images(3), 2, axes=5),
+            AxesError, "sliding_windows: dimension 5"),
     Refusal("sliding_windows", "same-axis",
             lambda: weft.sliding_windows(_images(3, 4), (2, 2), axes=(0, 0)), AxesError, "twice"),
     Refusal("sliding_windows", "no-name", lambda: weft.sliding_windows(_images(N, H), 2),
