@@ -20,13 +20,35 @@ from weft.support.backports import override
 
 @dataclass(frozen=True)
 class MultiHeadAttention(Layer):
-    """Multi-head attention over inputs (..., sequence, features); see `weft.multi_head_attention`.
+    """Multi-head attention over inputs (..., sequence, features), by `weft.multi_head_attention`.
 
-    It attends to the input itself, or to ``memory=`` (..., keys, features), where ``mask=`` allows;
-    `key_heads` heads of keys and values are shared among the `heads`. Parameters:
-    ``in_proj_weight`` (features + 2 * width, features), the rows for queries, keys and values in
-    this order, where the width is ``features / heads * key_heads``; ``in_proj_bias``; and
-    ``out_proj`` with ``weight`` (features, features) and ``bias``.
+    It attends to the input itself, or to ``memory=`` (..., keys, features), where ``mask=`` allows:
+    bools, True for keys to attend to, that broadcast to (..., heads, sequence, keys). Its
+    parameters are ``in_proj_weight`` (features + 2 * width, features), the rows for queries, keys
+    and values in this order, where the width is ``features / heads * key_heads``; ``in_proj_bias``
+    (features + 2 * width,); and ``out_proj`` with ``weight`` (features, features) and ``bias``
+    (features,).
+
+    Parameters
+    ----------
+    heads
+        The number of heads; it divides the features.
+    key_heads
+        The number of heads of keys and values, a divisor of `heads` and by default the same; each
+        is shared by consecutive heads of queries.
+    is_causal
+        Whether later keys are masked.
+    bias
+        Whether there are biases.
+
+    Examples
+    --------
+    >>> layer = weft.nn.MultiHeadAttention(heads=2, is_causal=True)
+    >>> params = layer.init(weft.random.key(0), (1, 5, 8))
+    >>> params["in_proj_weight"].shape, params["out_proj"]["weight"].shape
+    ((24, 8), (8, 8))
+    >>> weft.jit(layer)(params, np.ones((1, 5, 8), "float32")).shape
+    (1, 5, 8)
     """
 
     heads: int
@@ -89,12 +111,40 @@ class MultiHeadAttention(Layer):
 class TransformerBlock(Layer):
     """A block of a transformer: self-attention and two dense layers, each added to its input.
 
-    ``x += self_attn(norm1(x))``, then ``x += linear2(activation(linear1(norm2(x))))``; without
-    `norm_first` sums are normalized instead, as in the paper (Vaswani and others: Attention is all
-    you need, 2017; Xiong and others: On layer normalization in the transformer architecture, 2020).
-    Dropout applies to both terms and after the activation. Inputs are (..., sequence, features);
-    ``mask=`` is that of `MultiHeadAttention`. Parameters: those of ``self_attn``, ``linear1`` with
-    `hidden` outputs, ``linear2``, ``norm1`` and ``norm2``.
+    Inputs and outputs are (..., sequence, features). With `norm_first` it is ``x +=
+    self_attn(norm1(x))``, then ``x += linear2(activation(linear1(norm2(x))))``. Otherwise the sums
+    are normalized, as in the paper. (Vaswani et al.: Attention is all you need, 2017; Xiong et al.:
+    On layer normalization in the transformer architecture, 2020.) Dropout applies to both terms and
+    after the activation. ``mask=`` is that of `MultiHeadAttention`.
+
+    Its parameters are those of ``self_attn``, a `MultiHeadAttention`; of ``linear1`` with `hidden`
+    outputs and ``linear2``, each a `Dense`; and of ``norm1`` and ``norm2``, each a `LayerNorm`.
+
+    Parameters
+    ----------
+    heads
+        The number of heads; it divides the features.
+    hidden
+        The number of features between the dense layers.
+    activation
+        The function between the dense layers.
+    dropout
+        The probability that dropout sets an element to 0 in training.
+    norm_first
+        Whether inputs of the layers are normalized; otherwise the sums.
+    is_causal
+        Whether later keys are masked.
+    epsilon
+        What is added to variances.
+
+    Examples
+    --------
+    >>> block = weft.nn.TransformerBlock(heads=2, hidden=32, is_causal=True)
+    >>> params = block.init(weft.random.key(0), (1, 5, 8))
+    >>> sorted(params)
+    ['linear1', 'linear2', 'norm1', 'norm2', 'self_attn']
+    >>> weft.jit(block)(params, np.ones((1, 5, 8), "float32")).shape
+    (1, 5, 8)
     """
 
     heads: int

@@ -46,6 +46,15 @@ class Layer:
 
     Parameters are a dict of arrays, and of such dicts for the layers inside of it, with the names
     and layouts that they have in the ``state_dict`` of PyTorch. A layer holds none of them.
+
+    Examples
+    --------
+    >>> layer, x = weft.nn.Dense(1), np.ones((8, 3), "float32")
+    >>> params = layer.init(weft.random.key(0), x.shape)
+    >>> loss = weft.jit(lambda params: weft.mean(weft.square(layer(params, x))))
+    >>> gradients = weft.grad(loss)(params)
+    >>> gradients["weight"].shape
+    (1, 3)
     """
 
     input_dtype: DTypeLike = dtypes.DEFAULT
@@ -81,11 +90,29 @@ class Layer:
     # What a user calls
 
     def init(self, key: Any, shape: Shape, dtype: DTypeLike = dtypes.DEFAULT) -> dict[str, Any]:
-        """Return initial parameters for inputs of a shape, which includes the batch axis.
+        """Return initial parameters for inputs of a shape.
 
-        `key` is a key of `weft.random`, or a `numpy.random.Generator`. Arrays give arrays; a key
-        that is traced gives ops. The distributions are those of PyTorch's layers, but biases of the
-        result of attention are not zero. Raises AxesError for a shape that the layer does not take.
+        The distributions are those of PyTorch's layers, but biases of the result of attention are
+        not zero.
+
+        Parameters
+        ----------
+        key
+            A key of `weft.random`, or a `numpy.random.Generator`.
+        shape
+            The shape of an input, with the batch axis.
+        dtype
+            The dtype of the parameters.
+
+        Returns
+        -------
+        dict
+            The parameters, arrays by name; ops if the key is traced.
+
+        Raises
+        ------
+        AxesError
+            If the layer does not take inputs of that shape.
         """
 
         def made(key: Any) -> dict[str, Any]:
@@ -100,6 +127,18 @@ class Layer:
 
         It is an empty dict for layers without any, which are all but `BatchNorm` and those that
         contain one.
+
+        Parameters
+        ----------
+        shape
+            The shape of an input, with the batch axis.
+        dtype
+            The dtype of the state.
+
+        Returns
+        -------
+        dict
+            The state, arrays by name.
         """
         return self._made(None, shape, dtype, lambda layer: layer.statistics)
 
@@ -115,9 +154,33 @@ class Layer:
     ) -> Any:
         """Return the output for parameters and an input; with a state, a pair with the new one.
 
-        In training (`train`) batch normalization uses the statistics of the batch, and dropout
-        drops elements, which takes a `key` of `weft.random`. Raises ArgumentError for parameters
-        with other names, AxesError if their shapes do not fit the input, which they name.
+        Parameters
+        ----------
+        params
+            The parameters, as from `init`.
+        x
+            The input.
+        state
+            The state, as from `init_state`, or None.
+        train
+            Whether batch normalization uses the statistics of the batch, and dropout drops
+            elements.
+        key
+            A key of `weft.random` for dropout in training.
+        **options
+            What the layer takes besides, such as the ``mask=`` of attention.
+
+        Returns
+        -------
+        TensorOp or tuple
+            The output, and with a state the new state.
+
+        Raises
+        ------
+        ArgumentError
+            If parameters have other names, a state is missing, or dropout has no key in training.
+        AxesError
+            If the shapes of parameters do not fit the input.
         """
         op = as_op(x)
         if not isinstance(train, bool):

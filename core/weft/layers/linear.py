@@ -29,14 +29,30 @@ def _affine(weight: Shape, bias: bool) -> dict[str, Parameter]:
 
 @dataclass(frozen=True)
 class Dense(Layer):
-    """A linear layer: ``activation(x @ weight.T + bias)``, over the last axis.
+    """A linear layer over the last axis, ``activation(x @ weight.T + bias)``.
 
-    Parameters: ``weight`` (features, inputs) and, with `bias`, ``bias`` (features,).
+    Inputs are (..., inputs), outputs (..., features_out). Its parameters are ``weight``
+    (features_out, inputs) and ``bias`` (features_out,). Both are uniform within ``1 /
+    sqrt(inputs)`` at first.
 
-    >>> import weft
-    >>> layer = weft.nn.Dense(16, activation=weft.relu)
-    >>> layer.output_shape((8, 3))
-    (8, 16)
+    Parameters
+    ----------
+    features_out
+        The number of outputs.
+    activation
+        A function of the result, such as `weft.relu`; by default none.
+    bias
+        Whether there is a bias.
+
+    Examples
+    --------
+    >>> layer = weft.nn.Dense(2, activation=weft.relu)
+    >>> params = layer.init(weft.random.key(0), (8, 3))
+    >>> params["weight"].shape, params["bias"].shape
+    ((2, 3), (2,))
+    >>> params = {"weight": np.array([[1.0, 1.0, 0.0], [0.0, 0.0, -1.0]]), "bias": np.zeros(2)}
+    >>> weft.jit(layer)(params, np.array([[1.0, 2.0, 3.0]]))
+    array([[3., 0.]])
     """
 
     features_out: int
@@ -56,14 +72,40 @@ class Dense(Layer):
 
 @dataclass(frozen=True)
 class Conv(Layer):
-    """A convolution of images (N, C, spatial axes), in one to three dimensions; see `weft.conv`.
+    """A convolution of images, in one to three dimensions, by `weft.conv`.
 
-    `kernel` is a length, or a tuple with one for each spatial axis. Parameters: ``weight``
-    (channels, C / groups, kernel) and, with `bias`, ``bias`` (channels,).
+    Inputs are (N, C, spatial axes), outputs (N, channels, spatial axes). Its parameters are
+    ``weight`` (channels, C / groups, kernel) and ``bias`` (channels,). Both are uniform at first,
+    within 1 over the root of the number of weights of a channel.
 
-    >>> import weft
-    >>> weft.nn.Conv(8, 3, stride=2, padding=1).output_shape((1, 3, 32, 32))
+    Parameters
+    ----------
+    channels
+        The number of channels of the outputs.
+    kernel
+        The length of a filter: an integer for all spatial axes, or a tuple with one for each.
+    stride
+        The step between windows, likewise.
+    padding
+        Zeros around the image, in the forms of `weft.conv`: a number, pairs (before, after) by
+        axis, or ``"same"``.
+    dilation
+        The step between elements of a filter: an integer, or a tuple with one for each spatial
+        axis.
+    groups
+        The number of independent groups of channels.
+    activation
+        A function of the result; by default none.
+    bias
+        Whether there is a bias.
+
+    Examples
+    --------
+    >>> layer = weft.nn.Conv(8, 3, stride=2, padding=1)
+    >>> layer.output_shape((1, 3, 32, 32))
     (1, 8, 16, 16)
+    >>> layer.init(weft.random.key(0), (1, 3, 32, 32))["weight"].shape
+    (8, 3, 3, 3)
     """
 
     channels: int
@@ -105,13 +147,29 @@ class Conv(Layer):
 
 @dataclass(frozen=True)
 class Embedding(Layer):
-    """A table whose rows are taken at integer inputs; see `weft.embedding`.
+    """A table whose rows are taken at integer inputs, by `weft.embedding`.
 
-    Parameter: ``weight`` (rows, features), normal with variance 1.
+    Inputs are integers of any shape, outputs (..., features_out). Its parameter is ``weight``
+    (rows, features_out), normal with variance 1 at first.
 
-    >>> import weft
-    >>> weft.nn.Embedding(1000, 64).output_shape((8, 20))
+    Parameters
+    ----------
+    rows
+        The number of rows.
+    features_out
+        The length of a row.
+    padding_index
+        A row that gets no gradient; by default there is none.
+
+    Examples
+    --------
+    >>> layer = weft.nn.Embedding(1000, 64)
+    >>> layer.output_shape((8, 20))
     (8, 20, 64)
+    >>> params = {"weight": np.array([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]])}
+    >>> weft.jit(weft.nn.Embedding(3, 2))(params, np.array([2, 0]))
+    array([[4., 5.],
+           [0., 1.]])
     """
 
     rows: int

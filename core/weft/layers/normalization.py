@@ -15,9 +15,25 @@ from weft.support.backports import override
 
 @dataclass(frozen=True)
 class LayerNorm(Layer):
-    """Layer normalization over the last axis; see `weft.layer_norm`.
+    """Layer normalization over the last axis, by `weft.layer_norm`.
 
-    Parameters: ``weight`` (features,), the scale, and, with `bias`, ``bias`` (features,).
+    Its parameters are ``weight`` (features,), the scale, ones at first, and ``bias`` (features,),
+    zeros at first.
+
+    Parameters
+    ----------
+    epsilon
+        What is added to the variance.
+    bias
+        Whether there is a bias.
+
+    Examples
+    --------
+    >>> layer, x = weft.nn.LayerNorm(), np.array([[1.0, 3.0], [5.0, 5.0]])
+    >>> params = layer.init(weft.random.key(0), x.shape, "float64")
+    >>> weft.jit(layer)(params, x)
+    array([[-1.,  1.],
+           [ 0.,  0.]])
     """
 
     epsilon: float = 1e-5
@@ -36,9 +52,22 @@ class LayerNorm(Layer):
 
 @dataclass(frozen=True)
 class RMSNorm(Layer):
-    """RMS normalization over the last axis; see `weft.rms_norm`.
+    """RMS normalization over the last axis, by `weft.rms_norm`.
 
-    Parameter: ``weight`` (features,), the scale.
+    Its parameter is ``weight`` (features,), the scale, ones at first.
+
+    Parameters
+    ----------
+    epsilon
+        What is added to the mean square.
+
+    Examples
+    --------
+    >>> layer, x = weft.nn.RMSNorm(), np.array([[1.0, 7.0], [2.0, 2.0]])
+    >>> params = layer.init(weft.random.key(0), x.shape, "float64")
+    >>> weft.jit(layer)(params, x)
+    array([[0.2, 1.4],
+           [1. , 1. ]])
     """
 
     epsilon: float = 1e-5
@@ -54,20 +83,31 @@ class RMSNorm(Layer):
 
 @dataclass(frozen=True)
 class BatchNorm(Layer):
-    """Batch normalization of inputs (N, C, ...) in each channel; see `weft.batch_norm`.
+    """Batch normalization of inputs (N, C, ...) in each channel, by `weft.batch_norm`.
 
-    Parameters: ``weight`` (C,), the scale, and ``bias`` (C,). The state has ``running_mean`` and
-    ``running_var`` (C,), which become ``(1 - momentum) * old + momentum * statistic`` in training,
-    with the unbiased variance of the batch. Outside of training they take the place of the
-    statistics of the batch, so a state has to be given.
+    Its parameters are ``weight`` (C,), the scale, ones at first, and ``bias`` (C,), zeros at first.
+    Its state has ``running_mean`` and ``running_var`` (C,), zeros and ones at first. In training
+    they become ``(1 - momentum) * old + momentum * statistic``, with the unbiased variance of the
+    batch. Outside of training they take the place of the statistics of the batch, so a state has to
+    be given.
 
-    >>> import numpy as np, weft
-    >>> layer, x = weft.nn.BatchNorm(), np.float32([[1], [3]])
-    >>> params, state = layer.init(np.random.default_rng(0), x.shape), layer.init_state(x.shape)
+    Parameters
+    ----------
+    momentum
+        The weight of the newest statistics in the state.
+    epsilon
+        What is added to the variance.
+
+    Examples
+    --------
+    >>> layer, x = weft.nn.BatchNorm(), np.array([[1.0], [3.0]])
+    >>> params = layer.init(weft.random.key(0), x.shape, "float64")
+    >>> state = layer.init_state(x.shape, "float64")
     >>> step = weft.jit(lambda params, x, state: layer(params, x, state, train=True))
     >>> y, state = step(params, x, state)
-    >>> state["running_mean"].round(2).tolist() == [np.float32(0.2)]
-    True
+    >>> y, state["running_mean"]
+    (array([[-1.],
+           [ 1.]]), array([0.2]))
     """
 
     momentum: float = 0.1

@@ -14,10 +14,24 @@ from weft.support.backports import override
 
 @dataclass(frozen=True)
 class Dropout(Layer):
-    """Dropout in training: elements become 0 with probability `rate`; see `weft.dropout`.
+    """Dropout in training, by `weft.dropout`: elements become 0, and the others are scaled.
 
-    It has no parameters. In training it needs a `key` of `weft.random`: the same key drops the same
-    elements.
+    It has no parameters. In training it needs a ``key=`` of `weft.random`: the same key drops the
+    same elements.
+
+    Parameters
+    ----------
+    rate
+        The probability of 0.
+
+    Examples
+    --------
+    >>> layer = weft.nn.Dropout(0.5)
+    >>> train = weft.jit(lambda x, key: layer({}, x, train=True, key=key))
+    >>> sorted(set(train(np.ones(8), weft.random.key(0)).tolist()))
+    [0.0, 2.0]
+    >>> weft.jit(layer)({}, np.ones(4))
+    array([1., 1., 1., 1.])
     """
 
     rate: float = 0.5

@@ -30,9 +30,23 @@ class Sequential(Layer):
 
     Parameters and state are dicts by the number of a layer as text, without layers that have none.
 
-    >>> import weft
-    >>> weft.nn.Sequential(weft.nn.Conv(8, 3), weft.relu).output_shape((1, 3, 32, 32))
-    (1, 8, 30, 30)
+    Parameters
+    ----------
+    *members
+        The layers and functions in order.
+
+    Raises
+    ------
+    ArgumentError
+        If a member is neither.
+
+    Examples
+    --------
+    >>> model = weft.nn.Sequential(weft.nn.Conv(8, 3), weft.relu, weft.nn.Conv(1, 1))
+    >>> model.output_shape((1, 3, 32, 32))
+    (1, 1, 30, 30)
+    >>> sorted(model.init(weft.random.key(0), (1, 3, 32, 32)))
+    ['0', '2']
     """
 
     members: tuple[Layer, ...]
