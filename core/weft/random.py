@@ -73,16 +73,8 @@ Shape = AxesLike | TensorOp
 def key(seed: TensorLike) -> Any:
     """Return the key of a seed: its lower and its upper 32 bits, as uint32.
 
-    Parameters
-    ----------
-    seed
-        An integer from -2**63 to below 2**64, or a traced integer scalar; negative ones count from
-        2**64.
-
-    Returns
-    -------
-    ndarray or TensorOp
-        An array of two words; an op if the seed is one.
+    The result is an array, or an op if the seed is one. A seed is an integer from -2**63 to below
+    2**64, or a traced integer scalar; negative ones count from 2**64.
 
     Raises
     ------
@@ -91,7 +83,6 @@ def key(seed: TensorLike) -> Any:
 
     Examples
     --------
-    >>> import weft
     >>> weft.random.key(2**32 + 7)
     array([7, 1], dtype=uint32)
     """
@@ -135,10 +126,11 @@ def split(key: TensorLike, num: SupportsIndex | tuple[SupportsIndex, ...] = 2) -
 
     Examples
     --------
-    >>> import weft
     >>> key, other = weft.random.split(weft.random.key(0))
     >>> key.tolist() != other.tolist()
     True
+    >>> weft.random.split(key, (4, 3)).shape
+    (4, 3, 2)
     """
     several = num if isinstance(num, tuple) else (num,)
     counts = [checked_integer("split", "num", count, low=0) for count in several]
@@ -167,9 +159,10 @@ def fold_in(key: TensorLike, data: TensorLike) -> Any:
 
     Examples
     --------
-    >>> import weft
     >>> key = weft.random.key(0)
     >>> keys = [weft.random.fold_in(key, step) for step in range(3)]
+    >>> keys[0].shape
+    (2,)
     """
     if isinstance(data, TensorOp):
         if not dtypes.is_integer(data.dtype) or data.axes:
@@ -195,9 +188,34 @@ def _made_of(
 
 
 def bits(key: TensorLike, shape: Shape = (), dtype: DTypeLike = dtypes.uint32) -> TensorOp:
-    """Return random bits as unsigned integers of 8, 16, 32 or 64 bits.
+    """Return random bits as unsigned integers.
 
-    Raises DTypeError for another dtype.
+    Parameters
+    ----------
+    key
+        A key.
+    shape
+        The lengths or axes of the result, or a tensor that has them.
+    dtype
+        An unsigned dtype of 8, 16, 32 or 64 bits.
+
+    Returns
+    -------
+    TensorOp
+        Integers, of which each value is equally likely.
+
+    Raises
+    ------
+    ArgumentError
+        If the key is no key.
+    DTypeError
+        If the dtype is another one.
+
+    Examples
+    --------
+    >>> draw = weft.jit(lambda key: weft.random.bits(key, (3,), "uint8"))
+    >>> draw(weft.random.key(0))
+    array([229,  63, 236], dtype=uint8)
     """
     kind, axes, draw = dtypes.as_dtype(dtype), axes_of(shape), bits_from("bits", key)
     if kind.kind != "u":
@@ -216,17 +234,24 @@ def uniform(
 ) -> TensorOp:
     """Return uniformly distributed numbers in [minval, maxval).
 
+    The resolution is 2⁻²⁴ of the interval, or less for dtypes with fewer digits. Where that is
+    finer than the resolution of the dtype near `maxval`, rounding can give `maxval` itself.
+
     Parameters
     ----------
     key
         A key.
     shape
-        The lengths or axes of the result.
+        The lengths or axes of the result, or a tensor that has them.
     dtype
         A dtype of floats.
     minval, maxval
-        Numbers, or tensors that broadcast to the shape; the gradient flows to them. See
-        `weft.uniform` for the resolution.
+        Numbers, or tensors that broadcast to the shape; the gradient flows to them.
+
+    Returns
+    -------
+    TensorOp
+        Floats, the same for the same key on every backend.
 
     Raises
     ------
@@ -235,10 +260,9 @@ def uniform(
 
     Examples
     --------
-    >>> import weft
-    >>> noise = weft.jit(lambda key: weft.random.uniform(key, (2, 3)))
-    >>> noise(weft.random.key(0)).shape
-    (2, 3)
+    >>> noise = weft.jit(lambda key: weft.random.uniform(key, (3,)))
+    >>> noise(weft.random.key(0))
+    array([0.1789, 0.0753, 0.9882], dtype=float32)
     """
     bounds = {"minval": minval, "maxval": maxval}
     return sample_uniform(bits_from("uniform", key), shape, bounds, dtype)
@@ -251,18 +275,68 @@ def normal(
     loc: TensorLike = 0.0,
     scale: TensorLike = 1.0,
 ) -> TensorOp:
-    """Return normally distributed numbers of a mean `loc` and a standard deviation `scale`.
+    """Return normally distributed numbers, by the method of Box and Muller (1958).
 
-    Both may be tensors that broadcast to the shape; the gradient flows to them. By the method of
-    Box and Muller (1958).
+    Parameters
+    ----------
+    key
+        A key.
+    shape
+        The lengths or axes of the result, or a tensor that has them.
+    dtype
+        A dtype of floats.
+    loc, scale
+        The mean and the standard deviation: numbers, or tensors that broadcast to the shape; the
+        gradient flows to them.
+
+    Returns
+    -------
+    TensorOp
+        Floats.
+
+    Raises
+    ------
+    ArgumentError, AxesError, DTypeError
+        If the key is no key, a parameter does not fit, or the dtype is none of floats.
+
+    Examples
+    --------
+    >>> noise = weft.jit(lambda key: weft.random.normal(key, (1000,), loc=5.0))(weft.random.key(0))
+    >>> round(float(noise.mean()), 1), round(float(noise.std()), 1)
+    (5.0, 1.0)
     """
     return sample_normal(bits_from("normal", key), shape, loc, scale, dtype)
 
 
 def bernoulli(key: TensorLike, p: TensorLike = 0.5, shape: Shape | None = None) -> TensorOp:
-    """Return bools that are True with probability `p`, a number or a tensor.
+    """Return bools that are True with a probability.
 
-    `p` is broadcast to the shape, by default its own; see `weft.bernoulli`.
+    Parameters
+    ----------
+    key
+        A key.
+    p
+        The probability, a number from 0 to 1, or a tensor of floats, which are clipped to that
+        range. It has a resolution of 2⁻³² and no gradient.
+    shape
+        The lengths or axes of the result, or a tensor that has them; `p` broadcasts to it. By
+        default that of `p`.
+
+    Returns
+    -------
+    TensorOp
+        Bools.
+
+    Raises
+    ------
+    ArgumentError, AxesError, DTypeError
+        If the key is no key, the probability is out of range, does not fit or is no float.
+
+    Examples
+    --------
+    >>> coins = weft.jit(lambda key: weft.random.bernoulli(key, 0.5, (4,)))
+    >>> coins(weft.random.key(0))
+    array([ True,  True, False, False])
     """
     return distributions.sample_bernoulli(bits_from("bernoulli", key), p, shape, dtypes.bool_)
 
@@ -276,8 +350,36 @@ def randint(
 ) -> TensorOp:
     """Return uniformly distributed integers from `minval` to ``maxval - 1``.
 
-    There may be 2**32 of them, which fit the dtype; see `weft.randint`. Raises ArgumentError for
-    bounds that do not fit, and DTypeError for a dtype of floats.
+    The error of each probability is at most 2⁻⁶⁴.
+
+    Parameters
+    ----------
+    key
+        A key.
+    shape
+        The lengths or axes of the result, or a tensor that has them.
+    minval, maxval
+        Integers. There may be 2**32 different results.
+    dtype
+        A dtype of integers that holds all of them.
+
+    Returns
+    -------
+    TensorOp
+        Integers, the same for the same key on every backend.
+
+    Raises
+    ------
+    ArgumentError
+        If the key is no key, or the bounds do not fit.
+    DTypeError
+        If the dtype is none of integers.
+
+    Examples
+    --------
+    >>> dice = weft.jit(lambda key: weft.random.randint(key, (8,), 1, 7))
+    >>> dice(weft.random.key(0)).tolist()
+    [2, 1, 6, 4, 6, 2, 3, 4]
     """
     bounds = {"minval": minval, "maxval": maxval}
     return distributions.sample_integers(bits_from("randint", key), shape, bounds, dtype)
@@ -286,24 +388,38 @@ def randint(
 def categorical(
     key: TensorLike, logits: TensorLike, axis: AxisKey = -1, shape: AxesLike | None = None
 ) -> TensorOp:
-    """Return indices along an axis, drawn with the probabilities ``softmax(logits)``, as int64.
+    """Return indices along an axis, drawn with the probabilities ``softmax(logits)``.
 
     Parameters
     ----------
     key
         A key.
     logits
-        Unnormalized logarithms of probabilities; they have no gradient.
+        Unnormalized logarithms of probabilities; they have no gradient. An index of minus infinity
+        is drawn only if all are.
     axis
-        The axis of the classes.
+        The axis of the classes, by position or name.
     shape
         The lengths or axes of the result. It ends with those of the logits without `axis`, by
         default there are no others; further ones in front are independent draws.
 
+    Returns
+    -------
+    TensorOp
+        Indices, int64.
+
     Raises
     ------
+    ArgumentError
+        If the key is no key.
     AxesError
         If there is no such axis, or the shape ends otherwise.
+
+    Examples
+    --------
+    >>> draw = weft.jit(lambda key, x: weft.random.categorical(key, x, shape=(5,)))
+    >>> draw(weft.random.key(0), np.log([0.0625, 0.875, 0.0625]))
+    array([2, 1, 1, 1, 1])
     """
     draw, op = bits_from("categorical", key), as_op(logits)
     rest = list(op.axes)
@@ -317,10 +433,42 @@ def categorical(
 
 
 def permutation(key: TensorLike, x: TensorLike | Axis | Length, axis: AxisKey = 0) -> TensorOp:
-    """Return the integers below x, or the slices of a tensor along an axis, in random order.
+    """Return the integers below a number, or the slices of a tensor, in random order.
 
-    `x` is a number or an axis, of which the integers are int64, or a tensor, to which the gradient
-    flows. See `weft.permutation`.
+    All permutations are equally likely.
+
+    Parameters
+    ----------
+    key
+        A key.
+    x
+        A number, or an axis, of whose length the integers are; or a tensor, to which the gradient
+        flows.
+    axis
+        The axis of a tensor along which slices are taken, by position or name; all other axes share
+        one permutation.
+
+    Returns
+    -------
+    TensorOp
+        The integers as int64, or a tensor like x; the same for the same key on every backend.
+
+    Raises
+    ------
+    ArgumentError
+        If the key is no key.
+    AxesError
+        If there is no such axis.
+
+    Examples
+    --------
+    >>> weft.jit(lambda key: weft.random.permutation(key, 5))(weft.random.key(0))
+    array([1, 0, 3, 4, 2])
+    >>> rows = np.array([[1, 2], [3, 4], [5, 6]])
+    >>> weft.jit(weft.random.permutation)(weft.random.key(0), rows)
+    array([[3, 4],
+           [1, 2],
+           [5, 6]])
     """
     draw = bits_from("permutation", key)
     if isinstance(x, int | Axis | Length) and not isinstance(x, bool):
@@ -354,14 +502,28 @@ def choice(
         the largest logarithms plus Gumbel noise. (Efraimidis, Spirakis: Weighted random sampling
         with a reservoir, 2006.)
     axis
-        The axis of a tensor.
+        The axis of a tensor, by position or name.
+
+    Returns
+    -------
+    TensorOp
+        Elements, slices or integers.
 
     Raises
     ------
     ArgumentError
-        If there is nothing to take, or too little to take without replacement.
+        If the key is no key, there is nothing to take, or too little to take without replacement.
     AxesError, DTypeError
-        If `p` is no vector of floats of the right length.
+        If `p` is no vector of floats of the right length, or there is no such axis.
+
+    Examples
+    --------
+    >>> key = weft.random.key(0)
+    >>> weft.jit(lambda key: weft.random.choice(key, 5, (3,), replace=False))(key)
+    array([1, 0, 3])
+    >>> draw = weft.jit(lambda key, a, p: weft.random.choice(key, a, (4,), p=p))
+    >>> draw(key, np.array([10, 20, 30]), np.array([0.5, 0.0, 0.5]))
+    array([10, 10, 30, 30])
     """
     is_number = isinstance(a, int) and not isinstance(a, bool)
     op = None if is_number else as_op(a)
@@ -411,7 +573,35 @@ def exponential(
     dtype: DTypeLike = dtypes.DEFAULT,
     scale: TensorLike = 1.0,
 ) -> TensorOp:
-    """Return exponentially distributed samples of mean `scale`; see `weft.exponential`."""
+    """Return exponentially distributed numbers.
+
+    Parameters
+    ----------
+    key
+        A key.
+    shape
+        The lengths or axes of the result, or a tensor that has them.
+    dtype
+        A dtype of floats.
+    scale
+        The mean: a number, or a tensor that broadcasts to the shape; the gradient flows to it.
+
+    Returns
+    -------
+    TensorOp
+        Floats of at least 0.
+
+    Raises
+    ------
+    ArgumentError, AxesError, DTypeError
+        If the key is no key, the mean does not fit, or the dtype is none of floats.
+
+    Examples
+    --------
+    >>> waits = weft.jit(lambda key: weft.random.exponential(key, (1000,), scale=2.0))
+    >>> round(float(waits(weft.random.key(0)).mean()))
+    2
+    """
     draw, standard = bits_from("exponential", key), distributions.standard_exponential
     return distributions.sample("exponential", draw, standard, shape, 0.0, scale, dtype)
 
@@ -423,7 +613,38 @@ def gumbel(
     loc: TensorLike = 0.0,
     scale: TensorLike = 1.0,
 ) -> TensorOp:
-    """Return Gumbel-distributed samples; see `weft.gumbel`."""
+    """Return Gumbel-distributed numbers.
+
+    Their mean is ``loc + 0.5772 * scale``, their variance ``(pi * scale)**2 / 6``.
+
+    Parameters
+    ----------
+    key
+        A key.
+    shape
+        The lengths or axes of the result, or a tensor that has them.
+    dtype
+        A dtype of floats.
+    loc, scale
+        The mode and the scale: numbers, or tensors that broadcast to the shape; the gradient flows
+        to them.
+
+    Returns
+    -------
+    TensorOp
+        Floats.
+
+    Raises
+    ------
+    ArgumentError, AxesError, DTypeError
+        If the key is no key, a parameter does not fit, or the dtype is none of floats.
+
+    Examples
+    --------
+    >>> noise = weft.jit(lambda key: weft.random.gumbel(key, (1000,)))(weft.random.key(0))
+    >>> abs(float(noise.mean()) - 0.5772) < 0.1
+    True
+    """
     draw, standard = bits_from("gumbel", key), distributions.standard_gumbel
     return distributions.sample("gumbel", draw, standard, shape, loc, scale, dtype)
 
@@ -435,7 +656,38 @@ def laplace(
     loc: TensorLike = 0.0,
     scale: TensorLike = 1.0,
 ) -> TensorOp:
-    """Return Laplace-distributed samples; see `weft.laplace`."""
+    """Return Laplace-distributed numbers.
+
+    Their mean is `loc`, their variance ``2 * scale**2``.
+
+    Parameters
+    ----------
+    key
+        A key.
+    shape
+        The lengths or axes of the result, or a tensor that has them.
+    dtype
+        A dtype of floats.
+    loc, scale
+        The mean and the scale: numbers, or tensors that broadcast to the shape; the gradient flows
+        to them.
+
+    Returns
+    -------
+    TensorOp
+        Floats.
+
+    Raises
+    ------
+    ArgumentError, AxesError, DTypeError
+        If the key is no key, a parameter does not fit, or the dtype is none of floats.
+
+    Examples
+    --------
+    >>> noise = weft.jit(lambda key: weft.random.laplace(key, (1000,)))(weft.random.key(0))
+    >>> abs(float(noise.mean())) < 0.2, abs(float(noise.var()) - 2) < 0.4
+    (True, True)
+    """
     draw, standard = bits_from("laplace", key), distributions.standard_laplace
     return distributions.sample("laplace", draw, standard, shape, loc, scale, dtype)
 
@@ -449,9 +701,38 @@ def truncated_normal(
     loc: TensorLike = 0.0,
     scale: TensorLike = 1.0,
 ) -> TensorOp:
-    """Return samples of the truncated normal distribution; see `weft.truncated_normal`.
+    """Return samples of a normal distribution that is truncated to an interval.
 
-    The bounds `lower` and `upper` are in standard deviations `scale` from `loc`.
+    Parameters
+    ----------
+    key
+        A key.
+    lower, upper
+        The bounds, Python numbers, in standard deviations `scale` from `loc`; they may be infinite.
+    shape
+        The lengths or axes of the result, or a tensor that has them.
+    dtype
+        A dtype of floats.
+    loc, scale
+        The mean and the standard deviation before the truncation: numbers, or tensors that
+        broadcast to the shape; the gradient flows to them.
+
+    Returns
+    -------
+    TensorOp
+        Floats.
+
+    Raises
+    ------
+    ArgumentError, AxesError, DTypeError
+        If the key is no key, a bound is no number, a parameter does not fit, or the dtype is none
+        of floats.
+
+    Examples
+    --------
+    >>> noise = weft.jit(lambda key: weft.random.truncated_normal(key, shape=(1000,)))
+    >>> bool(np.all(np.abs(noise(weft.random.key(0))) <= 2))
+    True
     """
     draw = bits_from("truncated_normal", key)
     standard = distributions.standard_truncated_normal({"lower": lower, "upper": upper})
