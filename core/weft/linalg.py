@@ -46,7 +46,38 @@ __all__ = [
 def vector_norm(
     x: TensorLike, *, axis: AxisKeys | None = None, keepdims: bool = False, ord: float = 2
 ) -> TensorOp:
-    """Return `weft.norm` over axes, by default over all."""
+    """Return the norm of order `ord` over axes, as `weft.norm`.
+
+    Parameters
+    ----------
+    x
+        A tensor of floats or complex numbers; integers count as float32.
+    axis
+        The axes of the vectors, by position or name, one or a list; by default all.
+    keepdims
+        Whether the axes are kept, with length 1.
+    ord
+        The order: a number, or infinity for the largest and minus infinity for the smallest
+        absolute value; 0 counts what is not zero.
+
+    Returns
+    -------
+    TensorOp
+        The norms, real.
+
+    Raises
+    ------
+    AxesError
+        If there is no such axis.
+    ArgumentError
+        If the order is no number.
+
+    Examples
+    --------
+    >>> x = np.array([[3.0, 4.0], [6.0, 8.0]])
+    >>> weft.jit(lambda x: weft.linalg.vector_norm(x, axis=-1))(x)
+    array([ 5., 10.])
+    """
     return norm(x, ord, axis, keepdims=keepdims)
 
 
@@ -55,9 +86,35 @@ def matrix_norm(
 ) -> TensorOp:
     """Return the norm of matrices in the last two axes.
 
-    That is the Frobenius norm, or for the orders 1 and -1 the largest and the smallest sum of the
-    absolute values in a column, for infinity and minus infinity of those in a row. Raises
-    ArgumentError for the orders that need singular values: 2, -2 and ``"nuc"``.
+    Parameters
+    ----------
+    x
+        Matrices (..., rows, columns) of floats or complex numbers; integers count as float32.
+    keepdims
+        Whether the last two axes are kept, with length 1.
+    ord
+        ``"fro"`` or None for the Frobenius norm; 1 and -1 for the largest and the smallest sum of
+        absolute values in a column, infinity and minus infinity for those in a row.
+
+    Returns
+    -------
+    TensorOp
+        The norms, real.
+
+    Raises
+    ------
+    AxesError
+        If x has fewer than two axes.
+    ArgumentError
+        If the order is another one: 2, -2 and ``"nuc"`` need singular values.
+
+    Examples
+    --------
+    >>> x = np.array([[3.0, 4.0], [0.0, 12.0]])
+    >>> weft.jit(weft.linalg.matrix_norm)(x)
+    array(13.)
+    >>> weft.jit(lambda x: weft.linalg.matrix_norm(x, ord=1))(x)
+    array(16.)
     """
     x = as_op(x)
     require_matrices("matrix_norm", x)

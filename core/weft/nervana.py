@@ -22,16 +22,54 @@ __all__ = [
 
 
 def transformer_choices() -> list[str]:
-    """Return the names of the installed backends, without importing any."""
+    """Return the names of the installed backends, without importing any.
+
+    Examples
+    --------
+    >>> "numpy" in weft.transformer_choices()
+    True
+    """
     return plugins.names(plugins.BACKENDS)
 
 
 def make_transformer_factory(name: Chosen, **options: Any) -> Callable[[], Transformer]:
-    """Return a function that makes transformers of a backend; raises for an unknown name."""
+    """Return a function that makes transformers of a backend.
+
+    Parameters
+    ----------
+    name
+        The name of the backend, or its class.
+    **options
+        Its options, as for `make_transformer`.
+
+    Returns
+    -------
+    Callable
+        A function without arguments.
+
+    Raises
+    ------
+    UnknownPluginError
+        If nothing installed has the name.
+
+    Examples
+    --------
+    >>> factory = weft.make_transformer_factory("numpy")
+    >>> factory().computation(weft.constant(2.0) + 3.0)()
+    array(5., dtype=float32)
+    """
     _factory.require(name)
     return lambda: make_transformer(name, **options)
 
 
 def set_transformer_factory(factory: Callable[[], Transformer] | None) -> None:
-    """Make `make_transformer` without a name use a factory; None undoes it."""
+    """Make `make_transformer` without a name use a factory; None undoes it.
+
+    Examples
+    --------
+    >>> weft.set_transformer_factory(weft.make_transformer_factory("numpy"))
+    >>> type(weft.make_transformer()).__name__
+    'NumPyTransformer'
+    >>> weft.set_transformer_factory(None)
+    """
     _factory.set_default(factory)

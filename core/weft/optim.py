@@ -201,12 +201,30 @@ def _alike(
 def clip_by_global_norm(tree: Any, limit: float) -> Any:
     """Return a tree of gradients, scaled down by one factor to a joint norm of at most `limit`.
 
-    It runs for arrays and builds ops in a function that is traced, as `Optimizer` says. See
-    `weft.clip_by_global_norm`.
+    It runs for arrays, and builds ops in a function that is traced. (Pascanu, Mikolov and Bengio,
+    2013.)
 
-    >>> import numpy as np, weft
-    >>> weft.optim.clip_by_global_norm({"w": np.float32([3, 4])}, 2.5)["w"].round(3).tolist()
-    [1.5, 2.0]
+    Parameters
+    ----------
+    tree
+        The gradients; their dtypes are kept.
+    limit
+        A Python number above 0.
+
+    Returns
+    -------
+    Any
+        A tree like the given one.
+
+    Raises
+    ------
+    ArgumentError
+        If the limit is out of range.
+
+    Examples
+    --------
+    >>> weft.optim.clip_by_global_norm({"w": np.array([3.0, 4.0])}, 2.5)
+    {'w': array([1.5, 2. ])}
     """
     return _clipped(tree, limit)
 
@@ -227,9 +245,41 @@ def adadelta(
     epsilon: float = 1e-6,
     weight_decay: float = 0.0,
 ) -> Optimizer:
-    """Return Adadelta; for the formula see `weft.adadelta`.
+    """Return Adadelta (Zeiler, 2012).
 
-    The rate is as in `sgd`.
+    For the gradient g the step is ``d = g * sqrt(u + epsilon) / sqrt(v + epsilon)``, with moving
+    averages v of g**2 and u of d**2, the latter before the step; then ``w -= learning_rate * d``.
+
+    Parameters
+    ----------
+    learning_rate
+        A number, a scalar op, or a schedule: a function of the number of earlier steps, as in
+        ``lambda step: weft.cosine_decay(step, 0.1, steps=1000)``.
+    decay
+        The decay of the moving averages, from 0 to below 1.
+    epsilon
+        A number of at least 0, against division by 0; it decides the size of the first steps.
+    weight_decay
+        What times the parameter is added to its gradient; at least 0.
+
+    Returns
+    -------
+    Optimizer
+        The functions ``init`` and ``update``.
+
+    Raises
+    ------
+    ArgumentError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> params = {"w": np.array([1.0, -2.0])}
+    >>> optimizer = weft.optim.adadelta(epsilon=0.25)
+    >>> state = optimizer.init(params)
+    >>> params, state = optimizer.update({"w": np.array([2.0, -4.0])}, state, params)
+    >>> params["w"]
+    array([-0.2403, -0.5296])
     """
     rule = update_rules.adadelta(decay, epsilon, weight_decay)
     return _optimizer("adadelta", learning_rate, rule)
@@ -240,9 +290,38 @@ def adagrad(
     epsilon: float = 1e-10,
     weight_decay: float = 0.0,
 ) -> Optimizer:
-    """Return Adagrad; for the formula see `weft.adagrad`.
+    """Return Adagrad (Duchi, Hazan and Singer, 2011).
 
-    The rate is as in `sgd`.
+    For the gradient g a step is ``s += g**2; w -= learning_rate * g / (sqrt(s) + epsilon)``.
+
+    Parameters
+    ----------
+    learning_rate
+        A number, a scalar op, or a schedule: a function of the number of earlier steps, as in
+        ``lambda step: weft.cosine_decay(step, 0.1, steps=1000)``.
+    epsilon
+        A number of at least 0, against division by 0.
+    weight_decay
+        What times the parameter is added to its gradient; at least 0.
+
+    Returns
+    -------
+    Optimizer
+        The functions ``init`` and ``update``.
+
+    Raises
+    ------
+    ArgumentError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> params = {"w": np.array([1.0, -2.0])}
+    >>> optimizer = weft.optim.adagrad(0.25)
+    >>> state = optimizer.init(params)
+    >>> params, state = optimizer.update({"w": np.array([2.0, -4.0])}, state, params)
+    >>> params["w"]
+    array([ 0.75, -1.75])
     """
     rule = update_rules.adagrad(epsilon, weight_decay)
     return _optimizer("adagrad", learning_rate, rule)
@@ -255,9 +334,41 @@ def adam(
     epsilon: float = 1e-8,
     weight_decay: float = 0.0,
 ) -> Optimizer:
-    """Return Adam; for the formula see `weft.adam`.
+    """Return Adam (Kingma and Ba, 2015).
 
-    The rate is as in `sgd`.
+    A step is ``w -= learning_rate * m / (sqrt(v) + epsilon)``, with bias-corrected moving averages
+    m of the gradient and v of its square.
+
+    Parameters
+    ----------
+    learning_rate
+        A number, a scalar op, or a schedule: a function of the number of earlier steps, as in
+        ``lambda step: weft.cosine_decay(step, 0.1, steps=1000)``.
+    beta1, beta2
+        The decays of the moving averages of the gradient and of its square, from 0 to below 1.
+    epsilon
+        A number of at least 0, against division by 0.
+    weight_decay
+        What times the parameter is added to its gradient; at least 0.
+
+    Returns
+    -------
+    Optimizer
+        The functions ``init`` and ``update``.
+
+    Raises
+    ------
+    ArgumentError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> params = {"w": np.array([1.0, -2.0])}
+    >>> optimizer = weft.optim.adam(0.25)
+    >>> state = optimizer.init(params)
+    >>> params, state = optimizer.update({"w": np.array([2.0, -4.0])}, state, params)
+    >>> params["w"]
+    array([ 0.75, -1.75])
     """
     rule = update_rules.adam(beta1, beta2, epsilon, weight_decay)
     return _optimizer("adam", learning_rate, rule)
@@ -270,9 +381,41 @@ def adamw(
     epsilon: float = 1e-8,
     weight_decay: float = 0.01,
 ) -> Optimizer:
-    """Return AdamW: Adam with decoupled weight decay; for the formula see `weft.adamw`.
+    """Return AdamW: Adam with decoupled weight decay (Loshchilov and Hutter, 2019).
 
-    The rate is as in `sgd`.
+    A step is ``w -= learning_rate * (m / (sqrt(v) + epsilon) + weight_decay * w)``, with
+    bias-corrected moving averages m of the gradient and v of its square.
+
+    Parameters
+    ----------
+    learning_rate
+        A number, a scalar op, or a schedule: a function of the number of earlier steps, as in
+        ``lambda step: weft.cosine_decay(step, 0.1, steps=1000)``.
+    beta1, beta2
+        The decays of the moving averages of the gradient and of its square, from 0 to below 1.
+    epsilon
+        A number of at least 0, against division by 0.
+    weight_decay
+        What times the parameter is added to the step, apart from the moving averages; at least 0.
+
+    Returns
+    -------
+    Optimizer
+        The functions ``init`` and ``update``.
+
+    Raises
+    ------
+    ArgumentError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> params = {"w": np.array([1.0, -2.0])}
+    >>> optimizer = weft.optim.adamw(0.25, weight_decay=0.5)
+    >>> state = optimizer.init(params)
+    >>> params, state = optimizer.update({"w": np.array([2.0, -4.0])}, state, params)
+    >>> params["w"]
+    array([ 0.625, -1.5  ])
     """
     rule = update_rules.adamw(beta1, beta2, epsilon, weight_decay)
     return _optimizer("adamw", learning_rate, rule)
@@ -285,9 +428,41 @@ def lamb(
     epsilon: float = 1e-6,
     weight_decay: float = 0.01,
 ) -> Optimizer:
-    """Return LAMB: AdamW with a trust ratio for each parameter; for the formula see `weft.lamb`.
+    """Return LAMB: AdamW with a trust ratio for each parameter (You et al., 2020).
 
-    The rate is as in `sgd`.
+    The step of `adamw` is multiplied by the norm of the parameter divided by that of the step, or
+    by 1 if either is 0.
+
+    Parameters
+    ----------
+    learning_rate
+        A number, a scalar op, or a schedule: a function of the number of earlier steps, as in
+        ``lambda step: weft.cosine_decay(step, 0.1, steps=1000)``.
+    beta1, beta2
+        The decays of the moving averages of the gradient and of its square, from 0 to below 1.
+    epsilon
+        A number of at least 0, against division by 0.
+    weight_decay
+        What times the parameter is added to the step, apart from the moving averages; at least 0.
+
+    Returns
+    -------
+    Optimizer
+        The functions ``init`` and ``update``.
+
+    Raises
+    ------
+    ArgumentError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> params = {"w": np.array([1.0, -2.0])}
+    >>> optimizer = weft.optim.lamb(0.5)
+    >>> state = optimizer.init(params)
+    >>> params, state = optimizer.update({"w": np.array([2.0, -4.0])}, state, params)
+    >>> params["w"]
+    array([ 0.2133, -1.2055])
     """
     rule = update_rules.lamb(beta1, beta2, epsilon, weight_decay)
     return _optimizer("lamb", learning_rate, rule)
@@ -299,9 +474,39 @@ def lion(
     beta2: float = 0.99,
     weight_decay: float = 0.0,
 ) -> Optimizer:
-    """Return Lion, by the sign of a moving average; for the formula see `weft.lion`.
+    """Return Lion, by the sign of a moving average (Chen et al., 2023).
 
-    The rate is as in `sgd`.
+    A step is ``w -= learning_rate * (sign(beta1 * m + (1 - beta1) * g) + weight_decay * w)`` for
+    the gradient g, and then ``m = beta2 * m + (1 - beta2) * g``.
+
+    Parameters
+    ----------
+    learning_rate
+        A number, a scalar op, or a schedule: a function of the number of earlier steps, as in
+        ``lambda step: weft.cosine_decay(step, 0.1, steps=1000)``.
+    beta1, beta2
+        The weight of the moving average in the step, and its decay, from 0 to below 1.
+    weight_decay
+        What times the parameter is added to the step; at least 0.
+
+    Returns
+    -------
+    Optimizer
+        The functions ``init`` and ``update``.
+
+    Raises
+    ------
+    ArgumentError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> params = {"w": np.array([1.0, -2.0])}
+    >>> optimizer = weft.optim.lion(0.25)
+    >>> state = optimizer.init(params)
+    >>> params, state = optimizer.update({"w": np.array([2.0, -4.0])}, state, params)
+    >>> params["w"]
+    array([ 0.75, -1.75])
     """
     rule = update_rules.lion(beta1, beta2, weight_decay)
     return _optimizer("lion", learning_rate, rule)
@@ -315,9 +520,45 @@ def rmsprop(
     centered: bool = False,
     weight_decay: float = 0.0,
 ) -> Optimizer:
-    """Return RMSprop; for the formula see `weft.rmsprop`.
+    """Return RMSprop (Tieleman and Hinton, 2012).
 
-    The rate is as in `sgd`.
+    For the gradient g a step is ``v = decay * v + (1 - decay) * g**2; w -= learning_rate * g /
+    (sqrt(v) + epsilon)``.
+
+    Parameters
+    ----------
+    learning_rate
+        A number, a scalar op, or a schedule: a function of the number of earlier steps, as in
+        ``lambda step: weft.cosine_decay(step, 0.1, steps=1000)``.
+    decay
+        The decay of the moving average v, from 0 to below 1.
+    epsilon
+        A number of at least 0, against division by 0.
+    momentum
+        The decay of a velocity in which the steps accumulate; with 0 there is none.
+    centered
+        Whether the variance of the gradient takes the place of v (Graves, 2013).
+    weight_decay
+        What times the parameter is added to its gradient; at least 0.
+
+    Returns
+    -------
+    Optimizer
+        The functions ``init`` and ``update``.
+
+    Raises
+    ------
+    ArgumentError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> params = {"w": np.array([1.0, -2.0])}
+    >>> optimizer = weft.optim.rmsprop(0.25, decay=0.75)
+    >>> state = optimizer.init(params)
+    >>> params, state = optimizer.update({"w": np.array([2.0, -4.0])}, state, params)
+    >>> params["w"]
+    array([ 0.5, -1.5])
     """
     rule = update_rules.rmsprop(decay, epsilon, momentum, centered, weight_decay)
     return _optimizer("rmsprop", learning_rate, rule)
@@ -330,10 +571,44 @@ def sgd(
     weight_decay: float = 0.0,
     dampening: float = 0.0,
 ) -> Optimizer:
-    """Return gradient descent, optionally with momentum; for the formula see `weft.sgd`.
+    """Return gradient descent, optionally with momentum.
 
-    The `learning_rate` of every optimizer is a number, a scalar op, or a schedule: a function of
-    the number of earlier steps, as in ``lambda step: weft.cosine_decay(step, 0.1, steps=1000)``.
+    For a gradient g a step is ``g += weight_decay * w; v = momentum * v + (1 - dampening) * g; w -=
+    learning_rate * v``, with the velocity v 0 at first. With `nesterov` the last term is ``g +
+    momentum * v`` instead of v.
+
+    Parameters
+    ----------
+    learning_rate
+        A number, a scalar op, or a schedule: a function of the number of earlier steps, as in
+        ``lambda step: weft.cosine_decay(step, 0.1, steps=1000)``.
+    momentum
+        The decay of the velocity, at least 0; with 0 there is none, and v is g.
+    nesterov
+        Whether the gradient looks ahead; this needs a momentum and no dampening.
+    weight_decay
+        What times the parameter is added to its gradient; at least 0.
+    dampening
+        The part of the gradient that the velocity leaves out, also in the first step.
+
+    Returns
+    -------
+    Optimizer
+        The functions ``init`` and ``update``.
+
+    Raises
+    ------
+    ArgumentError
+        If a number is out of range, or `nesterov` comes without momentum or with dampening.
+
+    Examples
+    --------
+    >>> params = {"w": np.array([1.0, -2.0])}
+    >>> optimizer = weft.optim.sgd(0.5)
+    >>> state = optimizer.init(params)
+    >>> params, state = optimizer.update({"w": np.array([2.0, -4.0])}, state, params)
+    >>> params["w"]
+    array([0., 0.])
     """
     rule = update_rules.sgd(momentum, nesterov, weight_decay, dampening)
     return _optimizer("sgd", learning_rate, rule)

@@ -65,9 +65,34 @@ def asarray(
 ) -> TensorOp:
     """Return a tensor as it is, anything else as a constant that holds a copy.
 
-    Python integers become int64, floats float32, complex numbers complex64; arrays keep their
-    dtype. A tensor never changes, so `copy` makes no difference. Raises DTypeError if a value does
-    not fit the dtype.
+    Parameters
+    ----------
+    obj
+        A tensor, a number, an array, or nested lists of numbers.
+    dtype
+        What elements are cast to. By default Python integers become int64, floats float32, complex
+        numbers complex64; arrays keep their dtype.
+    copy
+        Makes no difference, since a tensor never changes.
+    device
+        None: the backend decides.
+
+    Returns
+    -------
+    TensorOp
+        The tensor.
+
+    Raises
+    ------
+    DTypeError
+        If a value does not fit the dtype.
+    ArgumentError
+        If a device is given.
+
+    Examples
+    --------
+    >>> weft.asarray([1, 2]).dtype, weft.asarray([1.5, 2]).dtype
+    (dtype('int64'), dtype('float32'))
     """
     if isinstance(obj, Op | Length):
         op = as_op(obj)
@@ -86,7 +111,34 @@ def _are_integers(value: Any) -> builtins.bool:
 
 @also_takes(device=None)
 def astype(x: TensorLike, dtype: DTypeLike, *, copy: builtins.bool = True) -> TensorOp:
-    """Return `weft.cast` of a tensor; `copy` makes no difference, since a tensor never changes."""
+    """Return a tensor with its elements cast to another dtype, as `weft.cast`.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    dtype
+        The new dtype.
+    copy
+        Makes no difference, since a tensor never changes.
+    device
+        None: the backend decides.
+
+    Returns
+    -------
+    TensorOp
+        A tensor with the axes of x.
+
+    Raises
+    ------
+    ArgumentError
+        If a device is given.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.astype(x, "int32"))(np.array([1.0, -2.5]))
+    array([ 1, -2], dtype=int32)
+    """
     return cast(x, dtype)
 
 
@@ -94,13 +146,45 @@ def astype(x: TensorLike, dtype: DTypeLike, *, copy: builtins.bool = True) -> Te
 def from_dlpack(x: Any, *, copy: builtins.bool | None = None) -> TensorOp:
     """Return a constant that holds a copy of an array of another library, which is on the host.
 
-    A tensor is returned as it is. Raises BufferError if the array is on another device.
+    Parameters
+    ----------
+    x
+        An array with ``__dlpack__``; a tensor is returned as it is.
+    copy
+        Makes no difference, since a tensor never changes.
+    device
+        None: the backend decides.
+
+    Returns
+    -------
+    TensorOp
+        A constant with the shape and the dtype of the array.
+
+    Raises
+    ------
+    BufferError
+        If the array is on another device.
+    ArgumentError
+        If a device is given.
+
+    Examples
+    --------
+    >>> weft.from_dlpack(np.arange(3)).shape
+    (3,)
     """
     return as_op(x) if isinstance(x, Op) else constant(np.from_dlpack(x))
 
 
 def broadcast_shapes(*shapes: Sequence[int | Length]) -> tuple[Any, ...]:
-    """Return the shape that several shapes are broadcast to; raises AxesError if there is none."""
+    """Return the shape that several shapes are broadcast to, by NumPy's rules.
+
+    Raises AxesError if there is none.
+
+    Examples
+    --------
+    >>> weft.broadcast_shapes((3, 1), (4,), ())
+    (3, 4)
+    """
     return reduce(broadcast_axes, map(make_axes, shapes), Axes()).lengths
 
 
@@ -114,6 +198,11 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
     """Return the dtype of the result of an operation on tensors, dtypes and Python numbers.
 
     Python numbers are weakly typed, as in operators. Raises DTypeError if there is none.
+
+    Examples
+    --------
+    >>> weft.result_type("int8", "int32"), weft.result_type("float32", 2)
+    (dtype('int32'), dtype('float32'))
     """
     weak: list[Any] = []
     strong: list[DType] = []
@@ -131,7 +220,25 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
 
 
 def can_cast(from_: Typed, to: DTypeLike) -> builtins.bool:
-    """Return whether the promotion of two dtypes gives the second: no value is out of its range."""
+    """Return whether the promotion of two dtypes gives the second: no value is out of its range.
+
+    Parameters
+    ----------
+    from_
+        A dtype, or an array that stands for its own.
+    to
+        The other dtype.
+
+    Returns
+    -------
+    bool
+        Whether one can be cast to the other.
+
+    Examples
+    --------
+    >>> weft.can_cast("int8", "int32"), weft.can_cast("float32", "int32")
+    (True, False)
+    """
     target = dtypes.as_dtype(to)
     try:
         return dtypes.promote(_dtype_of(from_), target) == target
@@ -154,8 +261,29 @@ KINDS = {
 def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> builtins.bool:
     """Return whether a dtype is another one, or of a kind, or any of several of these.
 
-    The kinds are ``bool``, ``signed integer``, ``unsigned integer``, ``integral``,
-    ``real floating``, ``complex floating`` and ``numeric``.
+    Parameters
+    ----------
+    dtype
+        The dtype.
+    kind
+        A dtype, or a kind: ``"bool"``, ``"signed integer"``, ``"unsigned integer"``,
+        ``"integral"``, ``"real floating"``, ``"complex floating"`` or ``"numeric"``; or a tuple of
+        them.
+
+    Returns
+    -------
+    bool
+        Whether it is one of these.
+
+    Raises
+    ------
+    DTypeError
+        If something is neither a dtype nor a kind.
+
+    Examples
+    --------
+    >>> weft.isdtype("float32", "real floating"), weft.isdtype("float32", ("integral", "bool"))
+    (True, False)
     """
     found = dtypes.as_dtype(dtype)
     if isinstance(kind, tuple):
@@ -190,7 +318,16 @@ class IntegerLimits(NamedTuple):
 
 
 def finfo(type: Typed, /) -> FloatLimits:
-    """Return the limits of a float dtype, of the parts of a complex one, or of a tensor's dtype."""
+    """Return the limits of a float dtype, of the parts of a complex one, or of a tensor's dtype.
+
+    Raises DTypeError for another dtype.
+
+    Examples
+    --------
+    >>> limits = weft.finfo("float32")
+    >>> limits.bits, limits.eps == 2**-23
+    (32, True)
+    """
     dtype = _dtype_of(type)
     if not dtypes.is_inexact(dtype):
         raise DTypeError(f"finfo takes a float or complex dtype, not {dtype}: see iinfo")
@@ -212,7 +349,15 @@ def finfo(type: Typed, /) -> FloatLimits:
 
 
 def iinfo(type: Typed, /) -> IntegerLimits:
-    """Return the limits of an integer dtype, or of a tensor's dtype."""
+    """Return the limits of an integer dtype, or of a tensor's dtype.
+
+    Raises DTypeError for another dtype.
+
+    Examples
+    --------
+    >>> weft.iinfo("int8").min, weft.iinfo("int8").max
+    (-128, 127)
+    """
     dtype = _dtype_of(type)
     if not dtypes.is_integer(dtype):
         raise DTypeError(f"iinfo takes an integer dtype, not {dtype}: see finfo")
@@ -224,7 +369,13 @@ def _refused(name: str) -> Callable[[TensorLike], NoReturn]:
     """Return a function of the standard whose result has as many elements as are distinct."""
 
     def function(x: TensorLike) -> NoReturn:
-        """Raise AxesError, which names `weft.unique`: its result has a given size."""
+        """Raise AxesError, which names `weft.unique`: its result has a given size.
+
+        Examples
+        --------
+        >>> weft.jit(lambda x: weft.unique(x, size=4).values)(np.array([3, 1, 3]))
+        array([1, 3, 0, 0])
+        """
         problem = "how many elements are distinct is known only at a call: weft.unique(x, size=...)"
         raise AxesError(explain(name, f"{problem} pads them to a length", (as_op(x),)))
 
