@@ -25,9 +25,31 @@ __all__ = ["clip_by_global_norm", "clip_by_norm", "clip_by_value"]
 
 
 def clip_by_value(x: TensorLike, low: TensorLike, high: TensorLike) -> TensorOp:
-    """Return a gradient or other tensor, clipped elementwise to the range from `low` to `high`.
+    """Return a gradient or other tensor, clipped elementwise to a range.
 
     The gradient is 1 where x is within the bounds, else 0. NaN is kept.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    low, high
+        The bounds: numbers, or tensors that broadcast with x.
+
+    Returns
+    -------
+    TensorOp
+        The clipped tensor.
+
+    Raises
+    ------
+    ArgumentError
+        If both bounds are Python numbers and `low` is above `high`.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.clip_by_value(x, -1.0, 1.0))(np.array([-3.0, 0.5, 2.0]))
+    array([-1. ,  0.5,  1. ])
     """
     if isinstance(low, int | float) and isinstance(high, int | float) and not low <= high:
         problem = f"low must not be above high, as {low!r} is above {high!r}"
@@ -38,7 +60,30 @@ def clip_by_value(x: TensorLike, low: TensorLike, high: TensorLike) -> TensorOp:
 def clip_by_norm(x: TensorLike, limit: float) -> TensorOp:
     """Return a gradient or other tensor, scaled down to a Euclidean norm of at most `limit`.
 
-    The norm is over all elements; it may exceed the range of the dtype.
+    Parameters
+    ----------
+    x
+        A tensor of floats; integers count as float32.
+    limit
+        A Python number above 0.
+
+    Returns
+    -------
+    TensorOp
+        A tensor like x, unchanged if its norm, over all elements, is below the limit. The norm may
+        exceed the range of the dtype.
+
+    Raises
+    ------
+    ArgumentError
+        If the limit is out of range.
+    DTypeError
+        If x is complex.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.clip_by_norm(x, 2.5))(np.array([3.0, 4.0]))
+    array([1.5, 2. ])
     """
     return _clipped("clip_by_norm", [x], limit)[0]
 
@@ -46,8 +91,33 @@ def clip_by_norm(x: TensorLike, limit: float) -> TensorOp:
 def clip_by_global_norm(gradients: Sequence[Any], limit: float) -> list[TensorOp]:
     """Return a list of gradients, scaled down by one factor to a joint norm of at most `limit`.
 
-    The norm is over all elements of all gradients, those of other ranks too where they are shards.
     (Pascanu, Mikolov and Bengio: On the difficulty of training recurrent neural networks, 2013.)
+
+    Parameters
+    ----------
+    gradients
+        A list of tensors of floats. The norm is over all elements of all of them, those of other
+        ranks too where they are shards.
+    limit
+        A Python number above 0.
+
+    Returns
+    -------
+    list[TensorOp]
+        Tensors like the gradients, in their order and dtypes.
+
+    Raises
+    ------
+    ArgumentError
+        If the limit is out of range, or the gradients are no list.
+    DTypeError
+        If a gradient is complex.
+
+    Examples
+    --------
+    >>> x, y = np.array([3.0, 0.0]), np.array([4.0])
+    >>> weft.jit(lambda x, y: weft.clip_by_global_norm([x, y], 2.5))(x, y)
+    [array([1.5, 0. ]), array([2.])]
     """
     if isinstance(gradients, Op) or not isinstance(gradients, Sequence):
         problem = f"takes a list of gradients, not {gradients!r}"

@@ -93,13 +93,51 @@ def variance_scaling(
 ) -> TensorOp:
     """Return random weights of mean 0 and variance ``scale / fan``.
 
-    The `mode` selects the fan: ``fan_in``, ``fan_out``, or their mean ``fan_avg``. The
-    `distribution` is ``uniform``, ``normal``, or ``truncated_normal``, which is truncated at two
-    standard deviations and scaled to the same variance.
+    All initializers but `orthogonal` are this one, with their scale, mode and distribution.
+    ``functools.partial`` sets options of one that is an initial value.
 
-    `in_axes` and `out_axes` are axes, names, positions or lists of them. The default output axis is
-    the first that is not an input, the default input axis the first that is not an output. For
-    `seed` and `stream` see `random_bits`.
+    Parameters
+    ----------
+    axes
+        The axes or lengths of the weights; they are known. Or a tensor that has them.
+    scale
+        The numerator of the variance, at least 0.
+    mode
+        What the variance is divided by: ``"fan_in"``, the number of inputs that each output sums
+        up; ``"fan_out"``, the number of outputs that each input goes to; or ``"fan_avg"``, their
+        mean.
+    distribution
+        ``"uniform"``, ``"normal"``, or ``"truncated_normal"``, which is truncated at two standard
+        deviations and scaled to the same variance.
+    in_axes, out_axes
+        The axes of inputs and of outputs: axes, names, positions or lists of them. By default the
+        output axis is the first that is no input, and the input axis the first that is no output,
+        as in (outputs, inputs, kernel).
+    dtype
+        A dtype of floats.
+    seed, stream
+        What tells random numbers apart, as for `random_bits`.
+
+    Returns
+    -------
+    TensorOp
+        The weights, new at every call; as the initial value of a variable they are drawn once.
+
+    Raises
+    ------
+    AxesError
+        If the axes have unknown lengths, or not both inputs and outputs.
+    ArgumentError
+        If the scale is out of range, or the mode or the distribution is another word.
+    DTypeError
+        If the dtype is none of floats.
+
+    Examples
+    --------
+    >>> w = weft.variable((64, 32), initial_value=weft.variance_scaling)
+    >>> value = weft.make_transformer().computation(w)()
+    >>> value.shape, abs(float(value.var()) * 32 - 1) < 0.2
+    ((64, 32), True)
     """
     return _scaled(
         "variance_scaling", axes, scale, mode, distribution, in_axes, out_axes, dtype, seed, stream
@@ -152,7 +190,44 @@ def glorot_uniform(
     """Return weights drawn uniformly from ``±gain * sqrt(6 / (fan_in + fan_out))``.
 
     Also called Xavier initialization (Glorot and Bengio: Understanding the difficulty of training
-    deep feedforward neural networks, 2010, equation 16). See `variance_scaling` for the rest.
+    deep feedforward neural networks, 2010, equation 16). The fans are the numbers of inputs that
+    each output sums up, and of outputs that each input goes to.
+
+    Parameters
+    ----------
+    axes
+        The axes or lengths of the weights; they are known. Or a tensor that has them.
+    gain
+        A factor of the weights, at least 0.
+    in_axes, out_axes
+        The axes of inputs and of outputs: axes, names, positions or lists of them. By default the
+        output axis is the first that is no input, and the input axis the first that is no output,
+        as in (outputs, inputs, kernel).
+    dtype
+        A dtype of floats.
+    seed, stream
+        What tells random numbers apart, as for `random_bits`.
+
+    Returns
+    -------
+    TensorOp
+        The weights, new at every call; as the initial value of a variable they are drawn once.
+
+    Raises
+    ------
+    AxesError
+        If the axes have unknown lengths, or not both inputs and outputs.
+    ArgumentError
+        If the gain is out of range.
+    DTypeError
+        If the dtype is none of floats.
+
+    Examples
+    --------
+    >>> w = weft.variable((64, 32), initial_value=weft.glorot_uniform)
+    >>> value = weft.make_transformer().computation(w)()
+    >>> value.shape, bool(np.abs(value).max() <= (6 / 96) ** 0.5)
+    ((64, 32), True)
     """
     scale = checked_number("glorot_uniform", "gain", gain) ** 2
     return _scaled("glorot_uniform", axes, scale, "fan_avg", "uniform", in_axes, out_axes, dtype,
@@ -170,7 +245,44 @@ def glorot_normal(
 ) -> TensorOp:
     """Return normal weights of standard deviation ``gain * sqrt(2 / (fan_in + fan_out))``.
 
-    Glorot and Bengio, 2010, equation 12. See `variance_scaling` for the rest.
+    Also called Xavier initialization (Glorot and Bengio, 2010, equation 12). The fans are the
+    numbers of inputs that each output sums up, and of outputs that each input goes to.
+
+    Parameters
+    ----------
+    axes
+        The axes or lengths of the weights; they are known. Or a tensor that has them.
+    gain
+        A factor of the weights, at least 0.
+    in_axes, out_axes
+        The axes of inputs and of outputs: axes, names, positions or lists of them. By default the
+        output axis is the first that is no input, and the input axis the first that is no output,
+        as in (outputs, inputs, kernel).
+    dtype
+        A dtype of floats.
+    seed, stream
+        What tells random numbers apart, as for `random_bits`.
+
+    Returns
+    -------
+    TensorOp
+        The weights, new at every call; as the initial value of a variable they are drawn once.
+
+    Raises
+    ------
+    AxesError
+        If the axes have unknown lengths, or not both inputs and outputs.
+    ArgumentError
+        If the gain is out of range.
+    DTypeError
+        If the dtype is none of floats.
+
+    Examples
+    --------
+    >>> w = weft.variable((64, 32), initial_value=weft.glorot_normal)
+    >>> value = weft.make_transformer().computation(w)()
+    >>> value.shape, abs(float(value.std()) - (2 / 96) ** 0.5) < 0.02
+    ((64, 32), True)
     """
     scale = checked_number("glorot_normal", "gain", gain) ** 2
     return _scaled("glorot_normal", axes, scale, "fan_avg", "normal", in_axes, out_axes, dtype,
@@ -187,11 +299,50 @@ def he_uniform(
     seed: int = 0,
     stream: int | None = None,
 ) -> TensorOp:
-    """Return weights drawn uniformly from ``±sqrt(6 / ((1 + slope²) fan))``.
+    """Return weights drawn uniformly from ``±sqrt(6 / ((1 + slope**2) * fan))``.
 
-    Also called Kaiming initialization, for `relu`, or `leaky_relu` with that `slope` (He, Zhang,
-    Ren and Sun: Delving deep into rectifiers, 2015, equations 10, 14 and 15). See
-    `variance_scaling` for the rest.
+    Also called Kaiming initialization, for `relu` and `leaky_relu` (He, Zhang, Ren and Sun: Delving
+    deep into rectifiers, 2015, equations 10, 14 and 15).
+
+    Parameters
+    ----------
+    axes
+        The axes or lengths of the weights; they are known. Or a tensor that has them.
+    slope
+        The slope of `leaky_relu` below 0; 0 for `relu`.
+    mode
+        What the variance is divided by: ``"fan_in"``, the number of inputs that each output sums
+        up; ``"fan_out"``, the number of outputs that each input goes to; or ``"fan_avg"``, their
+        mean.
+    in_axes, out_axes
+        The axes of inputs and of outputs: axes, names, positions or lists of them. By default the
+        output axis is the first that is no input, and the input axis the first that is no output,
+        as in (outputs, inputs, kernel).
+    dtype
+        A dtype of floats.
+    seed, stream
+        What tells random numbers apart, as for `random_bits`.
+
+    Returns
+    -------
+    TensorOp
+        The weights, new at every call; as the initial value of a variable they are drawn once.
+
+    Raises
+    ------
+    AxesError
+        If the axes have unknown lengths, or not both inputs and outputs.
+    ArgumentError
+        If the slope is out of range, or the mode is another word.
+    DTypeError
+        If the dtype is none of floats.
+
+    Examples
+    --------
+    >>> w = weft.variable((64, 32), initial_value=weft.he_uniform)
+    >>> value = weft.make_transformer().computation(w)()
+    >>> value.shape, bool(np.abs(value).max() <= (6 / 32) ** 0.5)
+    ((64, 32), True)
     """
     scale = 2 / (1 + checked_number("he_uniform", "slope", slope) ** 2)
     return _scaled("he_uniform", axes, scale, mode, "uniform", in_axes, out_axes, dtype, seed,
@@ -208,9 +359,49 @@ def he_normal(
     seed: int = 0,
     stream: int | None = None,
 ) -> TensorOp:
-    """Return normal weights of standard deviation ``sqrt(2 / ((1 + slope²) fan))``.
+    """Return normal weights of standard deviation ``sqrt(2 / ((1 + slope**2) * fan))``.
 
-    Also called Kaiming initialization; see `he_uniform`.
+    Also called Kaiming initialization, for `relu` and `leaky_relu` (He, Zhang, Ren and Sun, 2015).
+
+    Parameters
+    ----------
+    axes
+        The axes or lengths of the weights; they are known. Or a tensor that has them.
+    slope
+        The slope of `leaky_relu` below 0; 0 for `relu`.
+    mode
+        What the variance is divided by: ``"fan_in"``, the number of inputs that each output sums
+        up; ``"fan_out"``, the number of outputs that each input goes to; or ``"fan_avg"``, their
+        mean.
+    in_axes, out_axes
+        The axes of inputs and of outputs: axes, names, positions or lists of them. By default the
+        output axis is the first that is no input, and the input axis the first that is no output,
+        as in (outputs, inputs, kernel).
+    dtype
+        A dtype of floats.
+    seed, stream
+        What tells random numbers apart, as for `random_bits`.
+
+    Returns
+    -------
+    TensorOp
+        The weights, new at every call; as the initial value of a variable they are drawn once.
+
+    Raises
+    ------
+    AxesError
+        If the axes have unknown lengths, or not both inputs and outputs.
+    ArgumentError
+        If the slope is out of range, or the mode is another word.
+    DTypeError
+        If the dtype is none of floats.
+
+    Examples
+    --------
+    >>> w = weft.variable((64, 32), initial_value=weft.he_normal)
+    >>> value = weft.make_transformer().computation(w)()
+    >>> value.shape, abs(float(value.std()) - 0.25) < 0.02
+    ((64, 32), True)
     """
     scale = 2 / (1 + checked_number("he_normal", "slope", slope) ** 2)
     return _scaled("he_normal", axes, scale, mode, "normal", in_axes, out_axes, dtype, seed,
@@ -227,8 +418,42 @@ def lecun_uniform(
 ) -> TensorOp:
     """Return weights drawn uniformly from ``±sqrt(3 / fan_in)``.
 
-    LeCun, Bottou, Orr and Müller: Efficient BackProp, 1998, section 4.6. See `variance_scaling` for
-    the rest.
+    The fan is the number of inputs that each output sums up. (LeCun, Bottou, Orr and Müller:
+    Efficient BackProp, 1998, section 4.6.)
+
+    Parameters
+    ----------
+    axes
+        The axes or lengths of the weights; they are known. Or a tensor that has them.
+    in_axes, out_axes
+        The axes of inputs and of outputs: axes, names, positions or lists of them. By default the
+        output axis is the first that is no input, and the input axis the first that is no output,
+        as in (outputs, inputs, kernel).
+    dtype
+        A dtype of floats.
+    seed, stream
+        What tells random numbers apart, as for `random_bits`.
+
+    Returns
+    -------
+    TensorOp
+        The weights, new at every call; as the initial value of a variable they are drawn once.
+
+    Raises
+    ------
+    AxesError
+        If the axes have unknown lengths, or not both inputs and outputs.
+    ArgumentError
+        If the seed or the stream is out of range.
+    DTypeError
+        If the dtype is none of floats.
+
+    Examples
+    --------
+    >>> w = weft.variable((64, 32), initial_value=weft.lecun_uniform)
+    >>> value = weft.make_transformer().computation(w)()
+    >>> value.shape, bool(np.abs(value).max() <= (3 / 32) ** 0.5)
+    ((64, 32), True)
     """
     return _scaled("lecun_uniform", axes, 1.0, "fan_in", "uniform", in_axes, out_axes, dtype, seed,
                    stream)  # fmt: skip
@@ -244,8 +469,42 @@ def lecun_normal(
 ) -> TensorOp:
     """Return normal weights of standard deviation ``sqrt(1 / fan_in)``, for `selu`.
 
-    LeCun and others, 1998; Klambauer and others: Self-normalizing neural networks, 2017. See
-    `variance_scaling` for the rest.
+    The fan is the number of inputs that each output sums up. (LeCun et al., 1998; Klambauer et al.:
+    Self-normalizing neural networks, 2017.)
+
+    Parameters
+    ----------
+    axes
+        The axes or lengths of the weights; they are known. Or a tensor that has them.
+    in_axes, out_axes
+        The axes of inputs and of outputs: axes, names, positions or lists of them. By default the
+        output axis is the first that is no input, and the input axis the first that is no output,
+        as in (outputs, inputs, kernel).
+    dtype
+        A dtype of floats.
+    seed, stream
+        What tells random numbers apart, as for `random_bits`.
+
+    Returns
+    -------
+    TensorOp
+        The weights, new at every call; as the initial value of a variable they are drawn once.
+
+    Raises
+    ------
+    AxesError
+        If the axes have unknown lengths, or not both inputs and outputs.
+    ArgumentError
+        If the seed or the stream is out of range.
+    DTypeError
+        If the dtype is none of floats.
+
+    Examples
+    --------
+    >>> w = weft.variable((64, 32), initial_value=weft.lecun_normal)
+    >>> value = weft.make_transformer().computation(w)()
+    >>> value.shape, abs(float(value.std()) - (1 / 32) ** 0.5) < 0.02
+    ((64, 32), True)
     """
     return _scaled("lecun_normal", axes, 1.0, "fan_in", "normal", in_axes, out_axes, dtype, seed,
                    stream)  # fmt: skip
@@ -261,10 +520,44 @@ def orthogonal(
 ) -> TensorOp:
     """Return `gain` times a random matrix with orthonormal rows, or columns if these are fewer.
 
-    The rows are the output axes, by default the first; the columns are all other axes. The
-    distribution is uniform over such matrices (Saxe, McClelland and Ganguli: Exact solutions to the
-    nonlinear dynamics of learning in deep linear neural networks, 2014; Mezzadri: How to generate
-    random matrices from the classical compact groups, 2007).
+    The distribution is uniform over such matrices (Saxe, McClelland and Ganguli: Exact solutions to
+    the nonlinear dynamics of learning in deep linear neural networks, 2014; Mezzadri: How to
+    generate random matrices from the classical compact groups, 2007).
+
+    Parameters
+    ----------
+    axes
+        The axes or lengths of the weights; they are known. Or a tensor that has them.
+    gain
+        A factor of the weights, at least 0.
+    out_axes
+        The axes that are the rows: axes, names, positions or lists of them; by default the first.
+        The columns are all others.
+    dtype
+        A dtype of floats.
+    seed, stream
+        What tells random numbers apart, as for `random_bits`.
+
+    Returns
+    -------
+    TensorOp
+        The weights, new at every call; as the initial value of a variable they are drawn once.
+
+    Raises
+    ------
+    AxesError
+        If the axes have unknown lengths, or not both rows and columns.
+    ArgumentError
+        If the gain is out of range.
+    DTypeError
+        If the dtype is none of floats.
+
+    Examples
+    --------
+    >>> w = weft.variable((2, 3), initial_value=weft.orthogonal)
+    >>> value = weft.make_transformer().computation(w)()
+    >>> np.allclose(value @ value.T, np.eye(2), atol=1e-5)
+    True
     """
     target = axes_of(axes)
     gain = checked_number("orthogonal", "gain", gain)

@@ -233,14 +233,54 @@ def sgd(
 ) -> Op:
     """Return an op that performs a step of gradient descent, optionally with momentum.
 
-    ``g += weight_decay * w; v = momentum * v + (1 - dampening) * g; w -= learning_rate * v``;
-    with `nesterov` the last term is ``g + momentum * v`` instead of v. (Polyak, 1964; Sutskever,
-    Martens, Dahl and Hinton: On the importance of initialization and momentum, 2013.) The velocity
-    v starts at 0, so `dampening` applies to the first step too.
+    ``g += weight_decay * w; v = momentum * v + (1 - dampening) * g; w -= learning_rate * v``; with
+    `nesterov` the last term is ``g + momentum * v`` instead of v. (Polyak, 1964; Sutskever,
+    Martens, Dahl and Hinton: On the importance of initialization and momentum, 2013.)
 
-    Every optimizer takes a scalar loss, and `variables`, by default all that the loss depends on;
-    or a list of gradients and a list of their variables. `learning_rate` is a number or a scalar
-    op, such as a state or a schedule. Only a computation of the op writes the variables.
+    Parameters
+    ----------
+    loss_or_gradients
+        A scalar loss, or a list of gradients.
+    variables
+        The variables that are updated: a list; for gradients one for each, in their order. By
+        default all that the loss depends on.
+    learning_rate
+        A number or a scalar op, such as a state or a schedule.
+    momentum
+        The decay of the velocity v, which is 0 at first; at least 0. With 0 there is none, and v is
+        g.
+    nesterov
+        Whether the gradient looks ahead; this needs a momentum and no dampening.
+    weight_decay
+        What times the variable is added to its gradient; at least 0.
+    dampening
+        The part of the gradient that the velocity leaves out, also in the first step.
+
+    Returns
+    -------
+    Op
+        The step. Only a computation of it writes the variables, with all gradients and new values
+        computed from the values before.
+
+    Raises
+    ------
+    ArgumentError
+        If the loss depends on no variable, what is given is no list of different variables with a
+        gradient for each, a number is out of range, or `nesterov` comes without momentum or with
+        dampening.
+    GradientError
+        If the loss is no scalar, or has no gradient.
+    AxesError, DTypeError
+        If a gradient does not fit its variable, or a variable holds no floats.
+
+    Examples
+    --------
+    >>> w = weft.variable((2,), "float64", np.array([1.0, -2.0]))
+    >>> step = weft.sgd(weft.sum(weft.square(w)), learning_rate=0.25)
+    >>> transformer = weft.make_transformer()
+    >>> transformer.computation(step)()
+    >>> transformer.computation(w)()
+    array([ 0.5, -1. ])
     """
     rule = update_rules.sgd(momentum, nesterov, weight_decay, dampening)
     return _optimized("sgd", loss_or_gradients, variables, learning_rate, rule)
@@ -257,10 +297,50 @@ def adam(
 ) -> Op:
     """Return an op that performs a step of Adam.
 
-    ``w -= learning_rate * m̂ / (sqrt(v̂) + epsilon)`` with bias-corrected moving averages m̂ of the
-    gradient and v̂ of its square (Kingma and Ba: Adam, 2015). `weight_decay` adds
-    ``weight_decay * w`` to the gradient; for decoupled weight decay see `adamw`. For the first
-    three arguments see `sgd`. Only a computation of the op writes the variables.
+    ``w -= learning_rate * m / (sqrt(v) + epsilon)`` with bias-corrected moving averages m of the
+    gradient and v of its square (Kingma and Ba: Adam, 2015). For decoupled weight decay see
+    `adamw`.
+
+    Parameters
+    ----------
+    loss_or_gradients
+        A scalar loss, or a list of gradients.
+    variables
+        The variables that are updated: a list; for gradients one for each, in their order. By
+        default all that the loss depends on.
+    learning_rate
+        A number or a scalar op, such as a state or a schedule.
+    beta1, beta2
+        The decays of the moving averages of the gradient and of its square, from 0 to below 1.
+    epsilon
+        A number of at least 0, against division by 0.
+    weight_decay
+        What times the variable is added to its gradient; at least 0.
+
+    Returns
+    -------
+    Op
+        The step. Only a computation of it writes the variables, with all gradients and new values
+        computed from the values before.
+
+    Raises
+    ------
+    ArgumentError
+        If the loss depends on no variable, what is given is no list of different variables with a
+        gradient for each, or a number is out of range.
+    GradientError
+        If the loss is no scalar, or has no gradient.
+    AxesError, DTypeError
+        If a gradient does not fit its variable, or a variable holds no floats.
+
+    Examples
+    --------
+    >>> w = weft.variable((2,), "float64", np.array([1.0, -2.0]))
+    >>> step = weft.adam(weft.sum(weft.square(w)), learning_rate=0.25)
+    >>> transformer = weft.make_transformer()
+    >>> transformer.computation(step)()
+    >>> transformer.computation(w)()
+    array([ 0.75, -1.75])
     """
     rule = update_rules.adam(beta1, beta2, epsilon, weight_decay)
     return _optimized("adam", loss_or_gradients, variables, learning_rate, rule)
@@ -275,11 +355,52 @@ def adamw(
     epsilon: float = 1e-8,
     weight_decay: float = 0.01,
 ) -> Op:
-    """Return an op that performs a step of AdamW: `adam` with decoupled weight decay.
+    """Return an op that performs a step of AdamW: Adam with decoupled weight decay.
 
-    ``w -= learning_rate * (m̂ / (sqrt(v̂) + epsilon) + weight_decay * w)`` (Loshchilov and Hutter:
-    Decoupled weight decay regularization, 2019). For the first three arguments see `sgd`. Only a
-    computation of the op writes the variables.
+    ``w -= learning_rate * (m / (sqrt(v) + epsilon) + weight_decay * w)`` with bias-corrected moving
+    averages m of the gradient and v of its square (Loshchilov and Hutter: Decoupled weight decay
+    regularization, 2019).
+
+    Parameters
+    ----------
+    loss_or_gradients
+        A scalar loss, or a list of gradients.
+    variables
+        The variables that are updated: a list; for gradients one for each, in their order. By
+        default all that the loss depends on.
+    learning_rate
+        A number or a scalar op, such as a state or a schedule.
+    beta1, beta2
+        The decays of the moving averages of the gradient and of its square, from 0 to below 1.
+    epsilon
+        A number of at least 0, against division by 0.
+    weight_decay
+        What times the variable is added to the step, apart from the moving averages; at least 0.
+
+    Returns
+    -------
+    Op
+        The step. Only a computation of it writes the variables, with all gradients and new values
+        computed from the values before.
+
+    Raises
+    ------
+    ArgumentError
+        If the loss depends on no variable, what is given is no list of different variables with a
+        gradient for each, or a number is out of range.
+    GradientError
+        If the loss is no scalar, or has no gradient.
+    AxesError, DTypeError
+        If a gradient does not fit its variable, or a variable holds no floats.
+
+    Examples
+    --------
+    >>> w = weft.variable((2,), "float64", np.array([1.0, -2.0]))
+    >>> step = weft.adamw(weft.sum(weft.square(w)), learning_rate=0.25, weight_decay=0.5)
+    >>> transformer = weft.make_transformer()
+    >>> transformer.computation(step)()
+    >>> transformer.computation(w)()
+    array([ 0.625, -1.5  ])
     """
     rule = update_rules.adamw(beta1, beta2, epsilon, weight_decay)
     return _optimized("adamw", loss_or_gradients, variables, learning_rate, rule)
@@ -294,11 +415,52 @@ def lamb(
     epsilon: float = 1e-6,
     weight_decay: float = 0.01,
 ) -> Op:
-    """Return an op that performs a step of LAMB: `adamw` with a trust ratio for each variable.
+    """Return an op that performs a step of LAMB: AdamW with a trust ratio for each variable.
 
-    The trust ratio is the norm of the variable divided by that of the step, or 1 if either is 0; it
-    multiplies the step (You and others: Large batch optimization for deep learning, 2020). For the
-    first three arguments see `sgd`. Only a computation of the op writes the variables.
+    The trust ratio is the norm of the variable divided by that of the step of `adamw`, or 1 if
+    either is 0; it multiplies the step (You et al.: Large batch optimization for deep learning,
+    2020).
+
+    Parameters
+    ----------
+    loss_or_gradients
+        A scalar loss, or a list of gradients.
+    variables
+        The variables that are updated: a list; for gradients one for each, in their order. By
+        default all that the loss depends on.
+    learning_rate
+        A number or a scalar op, such as a state or a schedule.
+    beta1, beta2
+        The decays of the moving averages of the gradient and of its square, from 0 to below 1.
+    epsilon
+        A number of at least 0, against division by 0.
+    weight_decay
+        What times the variable is added to the step, apart from the moving averages; at least 0.
+
+    Returns
+    -------
+    Op
+        The step. Only a computation of it writes the variables, with all gradients and new values
+        computed from the values before.
+
+    Raises
+    ------
+    ArgumentError
+        If the loss depends on no variable, what is given is no list of different variables with a
+        gradient for each, or a number is out of range.
+    GradientError
+        If the loss is no scalar, or has no gradient.
+    AxesError, DTypeError
+        If a gradient does not fit its variable, or a variable holds no floats.
+
+    Examples
+    --------
+    >>> w = weft.variable((2,), "float64", np.array([1.0, -2.0]))
+    >>> step = weft.lamb(weft.sum(weft.square(w)), learning_rate=0.5)
+    >>> transformer = weft.make_transformer()
+    >>> transformer.computation(step)()
+    >>> transformer.computation(w)()
+    array([ 0.2133, -1.2055])
     """
     rule = update_rules.lamb(beta1, beta2, epsilon, weight_decay)
     return _optimized("lamb", loss_or_gradients, variables, learning_rate, rule)
@@ -316,11 +478,54 @@ def rmsprop(
 ) -> Op:
     """Return an op that performs a step of RMSprop.
 
-    ``v = decay * v + (1 - decay) * g²; w -= learning_rate * g / (sqrt(v) + epsilon)`` (Tieleman and
-    Hinton: Lecture 6.5, 2012). `centered` uses the variance instead of v (Graves: Generating
-    sequences with recurrent neural networks, 2013). With `momentum` the steps accumulate in a
-    velocity. `weight_decay` adds ``weight_decay * w`` to the gradient. For the first three
-    arguments see `sgd`. Only a computation of the op writes the variables.
+    ``v = decay * v + (1 - decay) * g**2; w -= learning_rate * g / (sqrt(v) + epsilon)`` (Tieleman
+    and Hinton: Lecture 6.5, 2012).
+
+    Parameters
+    ----------
+    loss_or_gradients
+        A scalar loss, or a list of gradients.
+    variables
+        The variables that are updated: a list; for gradients one for each, in their order. By
+        default all that the loss depends on.
+    learning_rate
+        A number or a scalar op, such as a state or a schedule.
+    decay
+        The decay of the moving average v, from 0 to below 1.
+    epsilon
+        A number of at least 0, against division by 0.
+    momentum
+        The decay of a velocity in which the steps accumulate; with 0 there is none.
+    centered
+        Whether the variance of the gradient takes the place of v (Graves: Generating sequences with
+        recurrent neural networks, 2013).
+    weight_decay
+        What times the variable is added to its gradient; at least 0.
+
+    Returns
+    -------
+    Op
+        The step. Only a computation of it writes the variables, with all gradients and new values
+        computed from the values before.
+
+    Raises
+    ------
+    ArgumentError
+        If the loss depends on no variable, what is given is no list of different variables with a
+        gradient for each, or a number is out of range.
+    GradientError
+        If the loss is no scalar, or has no gradient.
+    AxesError, DTypeError
+        If a gradient does not fit its variable, or a variable holds no floats.
+
+    Examples
+    --------
+    >>> w = weft.variable((2,), "float64", np.array([1.0, -2.0]))
+    >>> step = weft.rmsprop(weft.sum(weft.square(w)), learning_rate=0.25, decay=0.75)
+    >>> transformer = weft.make_transformer()
+    >>> transformer.computation(step)()
+    >>> transformer.computation(w)()
+    array([ 0.5, -1.5])
     """
     rule = update_rules.rmsprop(decay, epsilon, momentum, centered, weight_decay)
     return _optimized("rmsprop", loss_or_gradients, variables, learning_rate, rule)
@@ -335,9 +540,47 @@ def adagrad(
 ) -> Op:
     """Return an op that performs a step of Adagrad.
 
-    ``s += g²; w -= learning_rate * g / (sqrt(s) + epsilon)`` (Duchi, Hazan and Singer: Adaptive
-    subgradient methods, 2011). `weight_decay` adds ``weight_decay * w`` to the gradient. For the
-    first three arguments see `sgd`. Only a computation of the op writes the variables.
+    ``s += g**2; w -= learning_rate * g / (sqrt(s) + epsilon)`` (Duchi, Hazan and Singer: Adaptive
+    subgradient methods, 2011).
+
+    Parameters
+    ----------
+    loss_or_gradients
+        A scalar loss, or a list of gradients.
+    variables
+        The variables that are updated: a list; for gradients one for each, in their order. By
+        default all that the loss depends on.
+    learning_rate
+        A number or a scalar op, such as a state or a schedule.
+    epsilon
+        A number of at least 0, against division by 0.
+    weight_decay
+        What times the variable is added to its gradient; at least 0.
+
+    Returns
+    -------
+    Op
+        The step. Only a computation of it writes the variables, with all gradients and new values
+        computed from the values before.
+
+    Raises
+    ------
+    ArgumentError
+        If the loss depends on no variable, what is given is no list of different variables with a
+        gradient for each, or a number is out of range.
+    GradientError
+        If the loss is no scalar, or has no gradient.
+    AxesError, DTypeError
+        If a gradient does not fit its variable, or a variable holds no floats.
+
+    Examples
+    --------
+    >>> w = weft.variable((2,), "float64", np.array([1.0, -2.0]))
+    >>> step = weft.adagrad(weft.sum(weft.square(w)), learning_rate=0.25)
+    >>> transformer = weft.make_transformer()
+    >>> transformer.computation(step)()
+    >>> transformer.computation(w)()
+    array([ 0.75, -1.75])
     """
     rule = update_rules.adagrad(epsilon, weight_decay)
     return _optimized("adagrad", loss_or_gradients, variables, learning_rate, rule)
@@ -353,10 +596,49 @@ def adadelta(
 ) -> Op:
     """Return an op that performs a step of Adadelta.
 
-    ``d = g * sqrt(u + epsilon) / sqrt(v + epsilon)`` with moving averages v of g² and u of d², the
-    latter before the step; ``w -= learning_rate * d`` (Zeiler: Adadelta, 2012). `weight_decay` adds
-    ``weight_decay * w`` to the gradient. For the first three arguments see `sgd`. Only a
-    computation of the op writes the variables.
+    ``d = g * sqrt(u + epsilon) / sqrt(v + epsilon)`` with moving averages v of g**2 and u of d**2,
+    the latter before the step; ``w -= learning_rate * d`` (Zeiler: Adadelta, 2012).
+
+    Parameters
+    ----------
+    loss_or_gradients
+        A scalar loss, or a list of gradients.
+    variables
+        The variables that are updated: a list; for gradients one for each, in their order. By
+        default all that the loss depends on.
+    learning_rate
+        A number or a scalar op, such as a state or a schedule.
+    decay
+        The decay of the moving averages, from 0 to below 1.
+    epsilon
+        A number of at least 0, against division by 0; it decides the size of the first steps.
+    weight_decay
+        What times the variable is added to its gradient; at least 0.
+
+    Returns
+    -------
+    Op
+        The step. Only a computation of it writes the variables, with all gradients and new values
+        computed from the values before.
+
+    Raises
+    ------
+    ArgumentError
+        If the loss depends on no variable, what is given is no list of different variables with a
+        gradient for each, or a number is out of range.
+    GradientError
+        If the loss is no scalar, or has no gradient.
+    AxesError, DTypeError
+        If a gradient does not fit its variable, or a variable holds no floats.
+
+    Examples
+    --------
+    >>> w = weft.variable((2,), "float64", np.array([1.0, -2.0]))
+    >>> step = weft.adadelta(weft.sum(weft.square(w)), epsilon=0.25)
+    >>> transformer = weft.make_transformer()
+    >>> transformer.computation(step)()
+    >>> transformer.computation(w)()
+    array([-0.2403, -0.5296])
     """
     rule = update_rules.adadelta(decay, epsilon, weight_decay)
     return _optimized("adadelta", loss_or_gradients, variables, learning_rate, rule)
@@ -372,10 +654,48 @@ def lion(
 ) -> Op:
     """Return an op that performs a step of Lion, by the sign of a moving average.
 
-    ``w -= learning_rate * (sign(beta1 * m + (1 - beta1) * g) + weight_decay * w)``, and then
-    ``m = beta2 * m + (1 - beta2) * g`` (Chen and others: Symbolic discovery of optimization
-    algorithms, 2023). For the first three arguments see `sgd`. Only a computation of the op writes
-    the variables.
+    ``w -= learning_rate * (sign(beta1 * m + (1 - beta1) * g) + weight_decay * w)``, and then ``m =
+    beta2 * m + (1 - beta2) * g`` (Chen et al.: Symbolic discovery of optimization algorithms,
+    2023).
+
+    Parameters
+    ----------
+    loss_or_gradients
+        A scalar loss, or a list of gradients.
+    variables
+        The variables that are updated: a list; for gradients one for each, in their order. By
+        default all that the loss depends on.
+    learning_rate
+        A number or a scalar op, such as a state or a schedule.
+    beta1, beta2
+        The weight of the moving average m in the step, and its decay, from 0 to below 1.
+    weight_decay
+        What times the variable is added to the step; at least 0.
+
+    Returns
+    -------
+    Op
+        The step. Only a computation of it writes the variables, with all gradients and new values
+        computed from the values before.
+
+    Raises
+    ------
+    ArgumentError
+        If the loss depends on no variable, what is given is no list of different variables with a
+        gradient for each, or a number is out of range.
+    GradientError
+        If the loss is no scalar, or has no gradient.
+    AxesError, DTypeError
+        If a gradient does not fit its variable, or a variable holds no floats.
+
+    Examples
+    --------
+    >>> w = weft.variable((2,), "float64", np.array([1.0, -2.0]))
+    >>> step = weft.lion(weft.sum(weft.square(w)), learning_rate=0.25)
+    >>> transformer = weft.make_transformer()
+    >>> transformer.computation(step)()
+    >>> transformer.computation(w)()
+    array([ 0.75, -1.75])
     """
     rule = update_rules.lion(beta1, beta2, weight_decay)
     return _optimized("lion", loss_or_gradients, variables, learning_rate, rule)

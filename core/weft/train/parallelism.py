@@ -44,19 +44,50 @@ def data_parallel(
     """Return the means over all ranks of the gradients of a loss, and their variables.
 
     Each rank computes the loss of its own, equally large share of a batch. The result is what
-    optimizers take: ``weft.sgd(*weft.data_parallel(loss), learning_rate=0.1)``. By default the
-    variables are all that the loss depends on; gradients may be given in place of the loss, as to
-    optimizers. A gradient of `bucket_bytes` or more is exchanged by itself; the last one, if it is
-    a product of matrices, is computed and exchanged in parts of so many bytes. All gradients are
-    floats. On one rank the gradients are returned as they are.
+    optimizers take. A bucket of gradients is exchanged while the backward pass still runs. On one
+    rank the gradients are returned as they are.
 
-    With `sharded` each rank gets its shard of each mean, a vector with a `ShardAxis`. Optimizers
-    keep the state of that shard alone, update it, and gather the variable from all ranks. So their
-    state takes its memory once in all, and not once for each rank. No gradient is divided then.
+    Parameters
+    ----------
+    loss_or_gradients
+        A scalar loss, or a list of gradients; these are floats.
+    variables
+        The variables: a list; for gradients one for each, in their order. By default all that the
+        loss depends on.
+    bucket_bytes
+        How many bytes are exchanged at once. A gradient of as many or more is exchanged by itself;
+        the last one, if it is a product of matrices, is computed and exchanged in parts of so many
+        bytes.
+    communicator
+        The name of a communicator; without it that of the context counts, see `weft.communicators`.
+    sharded
+        Whether each rank gets its shard of each mean only, a vector with a `ShardAxis`. Optimizers
+        keep the state of that shard alone, update it, and gather the variable from all ranks. So
+        their state takes its memory once in all, and not once for each rank. No gradient is divided
+        then.
 
-    Raises ArgumentError if there is no variable, or not one gradient for each, and AxesError for a
-    gradient that is a shard; with `sharded` also AxesError for a gradient of unknown lengths, or
-    one that does not fit its variable.
+    Returns
+    -------
+    tuple[list, list]
+        The gradients and the variables.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no variable, not one gradient for each, or a gradient is no float.
+    AxesError
+        If a gradient is a shard; with `sharded` also if one has unknown lengths, or does not fit
+        its variable.
+
+    Examples
+    --------
+    >>> w = weft.variable((2,), "float64", np.array([1.0, -2.0]))
+    >>> loss = weft.sum(weft.square(w))
+    >>> step = weft.sgd(*weft.data_parallel(loss), learning_rate=0.25)
+    >>> transformer = weft.make_transformer()
+    >>> transformer.computation(step)()
+    >>> transformer.computation(w)()
+    array([ 0.5, -1. ])
     """
     chosen, gradients = _gradients(loss_or_gradients, variables)
     limit = checked_integer("data_parallel", "bucket_bytes", bucket_bytes, 1)

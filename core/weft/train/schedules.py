@@ -57,14 +57,77 @@ def _progress(function: str, step: TensorLike, steps: float) -> TensorOp:
 
 
 def step_decay(step: TensorLike, rate: float, steps: float, factor: float = 0.1) -> TensorOp:
-    """Return ``rate * factor ** floor(step / steps)``: multiplied by factor every `steps` steps."""
+    """Return ``rate * factor ** floor(step / steps)``: a factor after every `steps` steps.
+
+    Parameters
+    ----------
+    step
+        The number of the step, a scalar that counts from 0, such as a state.
+    rate
+        The rate at step 0, a number of at least 0.
+    steps
+        How many steps the rate is constant; above 0.
+    factor
+        The factor, above 0.
+
+    Returns
+    -------
+    TensorOp
+        A scalar, float64 for a step of float64, else float32.
+
+    Raises
+    ------
+    AxesError, DTypeError
+        If the step is no scalar, or no real number.
+    ArgumentError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> rate = weft.jit(lambda step: weft.step_decay(step, 0.5, 10))
+    >>> [round(rate(step).item(), 4) for step in (0, 9, 10, 20)]
+    [0.5, 0.5, 0.05, 0.005]
+    """
     return _decayed("step_decay", step, rate, steps, factor, staircase=True)
 
 
 def exponential_decay(
     step: TensorLike, rate: float, steps: float, factor: float = 0.1, staircase: bool = False
 ) -> TensorOp:
-    """Return ``rate * factor ** (step / steps)``; with `staircase` as `step_decay`."""
+    """Return ``rate * factor ** (step / steps)``.
+
+    Parameters
+    ----------
+    step
+        The number of the step, a scalar that counts from 0, such as a state.
+    rate
+        The rate at step 0, a number of at least 0.
+    steps
+        After how many steps the rate has the factor; above 0.
+    factor
+        The factor, above 0.
+    staircase
+        Whether the quotient is rounded down, so that the rate is constant between multiples of
+        `steps`.
+
+    Returns
+    -------
+    TensorOp
+        A scalar, float64 for a step of float64, else float32.
+
+    Raises
+    ------
+    AxesError, DTypeError
+        If the step is no scalar, or no real number.
+    ArgumentError
+        If a number is out of range, or `staircase` is no bool.
+
+    Examples
+    --------
+    >>> rate = weft.jit(lambda step: weft.exponential_decay(step, 0.5, 10))
+    >>> [round(rate(step).item(), 4) for step in (0, 5, 10)]
+    [0.5, 0.1581, 0.05]
+    """
     return _decayed("exponential_decay", step, rate, steps, factor, staircase)
 
 
@@ -89,9 +152,41 @@ def _times(function: str, step: TensorLike, steps: float, staircase: bool) -> Te
 def inverse_time_decay(
     step: TensorLike, rate: float, steps: float, factor: float = 1.0, staircase: bool = False
 ) -> TensorOp:
-    """Return ``rate / (1 + factor * step / steps)``; with `staircase` the quotient is rounded down.
+    """Return ``rate / (1 + factor * step / steps)``.
 
     (Robbins and Monro: A stochastic approximation method, 1951.)
+
+    Parameters
+    ----------
+    step
+        The number of the step, a scalar that counts from 0, such as a state.
+    rate
+        The rate at step 0, a number of at least 0.
+    steps
+        The unit of the steps; above 0.
+    factor
+        The factor in the denominator, at least 0.
+    staircase
+        Whether the quotient is rounded down, so that the rate is constant between multiples of
+        `steps`.
+
+    Returns
+    -------
+    TensorOp
+        A scalar, float64 for a step of float64, else float32.
+
+    Raises
+    ------
+    AxesError, DTypeError
+        If the step is no scalar, or no real number.
+    ArgumentError
+        If a number is out of range, or `staircase` is no bool.
+
+    Examples
+    --------
+    >>> rate = weft.jit(lambda step: weft.inverse_time_decay(step, 0.5, 10))
+    >>> [round(rate(step).item(), 4) for step in (0, 10, 30)]
+    [0.5, 0.25, 0.125]
     """
     rate = checked_number("inverse_time_decay", "rate", rate)
     factor = checked_number("inverse_time_decay", "factor", factor)
@@ -103,7 +198,36 @@ def polynomial_decay(
 ) -> TensorOp:
     """Return ``end + (rate - end) * (1 - step / steps) ** order``, and `end` after `steps` steps.
 
-    The order 1 gives a linear decay.
+    Parameters
+    ----------
+    step
+        The number of the step, a scalar that counts from 0, such as a state.
+    rate
+        The rate at step 0, a number of at least 0.
+    steps
+        The number of steps of the decay, above 0.
+    end
+        The last rate, at least 0.
+    order
+        The exponent, above 0; 1 makes the decay linear.
+
+    Returns
+    -------
+    TensorOp
+        A scalar, float64 for a step of float64, else float32.
+
+    Raises
+    ------
+    AxesError, DTypeError
+        If the step is no scalar, or no real number.
+    ArgumentError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> rate = weft.jit(lambda step: weft.polynomial_decay(step, 0.5, 10))
+    >>> [round(rate(step).item(), 4) for step in (0, 5, 10, 20)]
+    [0.5, 0.25, 0.0, 0.0]
     """
     function = "polynomial_decay"
     rate, end = checked_number(function, "rate", rate), checked_number(function, "end", end)
@@ -117,6 +241,35 @@ def cosine_decay(step: TensorLike, rate: float, steps: float, end: float = 0.0) 
 
     (Loshchilov and Hutter: SGDR: Stochastic gradient descent with warm restarts, 2017, equation 5,
     without restarts.)
+
+    Parameters
+    ----------
+    step
+        The number of the step, a scalar that counts from 0, such as a state.
+    rate
+        The rate at step 0, a number of at least 0.
+    steps
+        The number of steps of the decay, above 0.
+    end
+        The last rate, at least 0.
+
+    Returns
+    -------
+    TensorOp
+        A scalar, float64 for a step of float64, else float32.
+
+    Raises
+    ------
+    AxesError, DTypeError
+        If the step is no scalar, or no real number.
+    ArgumentError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> rate = weft.jit(lambda step: weft.cosine_decay(step, 0.5, 10))
+    >>> [round(rate(step).item(), 4) for step in (0, 5, 10, 20)]
+    [0.5, 0.25, 0.0, 0.0]
     """
     function = "cosine_decay"
     rate, end = checked_number(function, "rate", rate), checked_number(function, "end", end)
@@ -128,8 +281,32 @@ def piecewise_constant(
 ) -> TensorOp:
     """Return the rate of the interval of a step.
 
-    `boundaries` are the first steps of the intervals after the first, in increasing order. `rates`
-    has one number for each interval.
+    Parameters
+    ----------
+    step
+        The number of the step, a scalar that counts from 0, such as a state.
+    boundaries
+        The first steps of the intervals after the first: a list of numbers, increasing.
+    rates
+        A list with a rate for each interval, one more than boundaries.
+
+    Returns
+    -------
+    TensorOp
+        A scalar, float64 for a step of float64, else float32.
+
+    Raises
+    ------
+    AxesError, DTypeError
+        If the step is no scalar, or no real number.
+    ArgumentError
+        If boundaries do not increase, or there is not one more rate.
+
+    Examples
+    --------
+    >>> rate = weft.jit(lambda step: weft.piecewise_constant(step, [10, 20], [1.0, 0.5, 0.25]))
+    >>> [rate(step).item() for step in (9, 10, 25)]
+    [1.0, 0.5, 0.25]
     """
     function = "piecewise_constant"
     at = _step(function, step)
@@ -158,12 +335,41 @@ def _numbers(function: str, what: str, several: Sequence[float]) -> list[float]:
 
 
 def warm_up(step: TensorLike, rate: float | TensorOp, steps: float, start: float = 0.0) -> TensorOp:
-    """Return a rate times a factor that rises linearly from `start` to 1 over `steps` steps.
+    """Return a rate times a factor that rises linearly from `start` to 1 over some steps.
 
-    `rate` is a number or a schedule of the same step. (Goyal and others: Accurate, large minibatch
-    SGD, 2017, section 2.2.)
+    (Goyal et al.: Accurate, large minibatch SGD, 2017, section 2.2.)
 
-    >>> import weft
+    Parameters
+    ----------
+    step
+        The number of the step, a scalar that counts from 0, such as a state.
+    rate
+        A number, or a schedule of the same step.
+    steps
+        The number of steps of the rise, above 0.
+    start
+        The factor at step 0, from 0 to 1.
+
+    Returns
+    -------
+    TensorOp
+        A scalar, float64 for a step of float64, else float32.
+
+    Raises
+    ------
+    AxesError, DTypeError
+        If the step or the rate is no scalar, or the step no real number.
+    ArgumentError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> rate = weft.jit(lambda step: weft.warm_up(step, 0.5, 10))
+    >>> [rate(step).item() for step in (0, 5, 20)]
+    [0.0, 0.25, 0.5]
+
+    With a state that counts, and a decay:
+
     >>> step = weft.persistent_tensor((), weft.int32, 0)
     >>> rate = weft.warm_up(step, weft.cosine_decay(step, 0.1, 1000), 50)
     """
