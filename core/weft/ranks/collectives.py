@@ -31,6 +31,7 @@ from weft.ir import dtypes
 from weft.ir.axes import Axes, AxisKey
 from weft.ir.dtypes import Array, DType
 from weft.ir.graph import Graph, called_graphs
+from weft.ir.op import explain, explained
 from weft.ir.storage import as_op
 from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.arguments import checked_integer
@@ -459,9 +460,14 @@ def all_reduce(
     if reduction != "mean":
         return AllReduceOp(x, reduction=reduction, **over)
     if not dtypes.is_inexact(x.dtype):
-        raise DTypeError(x.explain(f"a mean over ranks needs floats, not {x.dtype}: cast first"))
+        raise _no_mean("all_reduce", x)
     total: TensorOp = AllReduceOp(x, reduction="sum", **over)
     return divide(total, over["ranks"])
+
+
+def _no_mean(function: str, x: TensorOp) -> DTypeError:
+    problem = f"a mean over ranks needs floats, not {x.dtype}: cast first"
+    return DTypeError(explain(function, problem, (x,)))
 
 
 def all_reduce_later(x: TensorLike, communicator: str | None = None) -> tuple[TensorOp, TensorOp]:
@@ -493,7 +499,7 @@ def all_gather(x: TensorLike, axis: AxisKey = 0, communicator: str | None = None
     x = as_op(x)
     if not x.axes:
         x = reshape(x, (1,))
-    return _along(axis, x, lambda first: AllGatherOp(first, **_over(communicator)))
+    return _along("all_gather", axis, x, lambda first: AllGatherOp(first, **_over(communicator)))
 
 
 def reduce_scatter(
@@ -509,10 +515,11 @@ def reduce_scatter(
     x = as_op(x)
     over = _over(communicator)
     if reduction not in ("sum", "mean"):
-        raise ArgumentError(x.explain(f"reduce_scatter has sum and mean, not {reduction!r}"))
+        problem = f"has the reductions sum and mean, not {reduction!r}"
+        raise ArgumentError(explain("reduce_scatter", problem, (x,)))
     if reduction == "mean" and not dtypes.is_inexact(x.dtype):
-        raise DTypeError(x.explain(f"a mean over ranks needs floats, not {x.dtype}: cast first"))
-    total = _along(axis, x, lambda first: ReduceScatterOp(first, **over))
+        raise _no_mean("reduce_scatter", x)
+    total = _along("reduce_scatter", axis, x, lambda first: ReduceScatterOp(first, **over))
     return divide(total, over["ranks"]) if reduction == "mean" else total
 
 
@@ -528,7 +535,8 @@ def all_to_all(x: TensorLike, axis: AxisKey = 0, communicator: str | None = None
     Each rank divides its tensor along the axis into as many equal parts as there are ranks, part r
     for rank r. Raises AxesError if that is impossible.
     """
-    return _along(axis, as_op(x), lambda first: AllToAllOp(first, **_over(communicator)))
+    over = _over(communicator)
+    return _along("all_to_all", axis, as_op(x), lambda first: AllToAllOp(first, **over))
 
 
 def send_receive(
@@ -543,10 +551,12 @@ def send_receive(
     return SendReceiveOp(as_op(x), offset=number, wraps=bool(wraps), **_over(communicator))
 
 
-def _along(axis: AxisKey, x: TensorOp, collective: Callable[[TensorOp], TensorOp]) -> TensorOp:
+def _along(
+    function: str, axis: AxisKey, x: TensorOp, collective: Callable[[TensorOp], TensorOp]
+) -> TensorOp:
     """Return a collective along an axis: those of the communicator are along the first."""
     if not x.axes:
         found: TensorOp = collective(x)
         return found
-    (position,) = x.axes.positions(axis)
+    position = explained(function, (x,), x.axes.position, axis)
     return moveaxis(collective(moveaxis(x, position, 0)), 0, position)
