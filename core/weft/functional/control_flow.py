@@ -20,6 +20,7 @@ from weft.ir import dtypes
 from weft.ir.axes import Axes
 from weft.ir.dtypes import DType
 from weft.ir.graph import Graph
+from weft.ir.op import explain
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.arguments import checked_integer
@@ -67,6 +68,11 @@ def scan(
         Whether the gradient computes values of the body again, for each row from its carry, instead
         of keeping them all: less memory, more time.
 
+    Returns
+    -------
+    tuple
+        The last carry, and the results.
+
     Raises
     ------
     ArgumentError
@@ -77,11 +83,12 @@ def scan(
 
     Examples
     --------
-    >>> import weft
-    >>> fall = weft.jit(lambda h: weft.scan(lambda v, _: (v + 1, v * h), 0.0, length=4))
-    >>> last, positions = fall(0.5)
-    >>> last.item(), positions.tolist()
-    (4.0, [0.0, 0.5, 1.0, 1.5])
+    >>> running = weft.jit(lambda xs: weft.scan(lambda total, x: (total + x, total + x), 0.0, xs))
+    >>> running(np.array([1.0, 2.0, 3.0]))
+    (array(6.), array([1., 3., 6.]))
+    >>> powers = weft.jit(lambda x: weft.scan(lambda y, _: (y * x, y), 1.0, length=4)[1])
+    >>> powers(2.0)
+    array([1., 2., 4., 8.], dtype=float32)
     """
     what = f"scan of {name_of(function)}"
     leaves, structure = trees.flatten(xs)
@@ -109,15 +116,39 @@ def scan(
 def fori_loop(lower: Any, upper: Any, function: Function, init: Any) -> Any:
     """Return ``function(i, carry)`` iterated for i from `lower` to below `upper`.
 
-    The bounds are integers, or traced int scalars; then the loop has no gradient. See `scan` for
-    the carry.
+    Parameters
+    ----------
+    lower, upper
+        Integers; or traced integer scalars, then the loop has no gradient.
+    function
+        The body; it may use traced values from around it.
+    init
+        The first carry, a tree. The carry keeps its structure, axes and dtypes; a Python number
+        takes the dtype that the body gives it.
 
-    >>> import weft
-    >>> weft.jit(lambda x: weft.fori_loop(0, 3, lambda i, y: y * x + i, 1.0))(2.0).item()
-    12.0
+    Returns
+    -------
+    Any
+        The last carry, which is `init` if there is no iteration.
+
+    Raises
+    ------
+    ArgumentError
+        If a bound is no integer, or the structure of the carry changes.
+    AxesError, DTypeError
+        If a traced bound is no integer scalar, or a leaf of the carry has other axes or another
+        dtype after an iteration.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.fori_loop(0, 3, lambda i, y: y * x + i, 1.0))(2.0)
+    array(12., dtype=float32)
     """
     if isinstance(lower, TensorOp) or isinstance(upper, TensorOp):
-        first, last = (cast(as_op(each, dtypes.int64), dtypes.int64) for each in (lower, upper))
+        first, last = (
+            cast(_integer("fori_loop", what, each), dtypes.int64)
+            for what, each in (("lower", lower), ("upper", upper))
+        )
 
         def go_on(state: tuple[TensorOp, Any]) -> TensorOp:
             return less(state[0], last)
@@ -141,14 +172,37 @@ def fori_loop(lower: Any, upper: Any, function: Function, init: Any) -> Any:
 def while_loop(condition: Any, body: Any, *init: Any) -> Any:
     """Return ``body(carry)`` iterated from `init` while ``condition(carry)`` is true.
 
-    The condition returns a bool scalar. The loop has no gradient: give its derivative, or take
-    `scan` or `fori_loop` with a known number of iterations. See `scan` for the carry. Where the
-    condition and the body are graphs, this is a loop over these, on all further arguments, which
-    returns a tuple; neither graph may use states.
+    The loop has no gradient: give its derivative, or take `scan` or `fori_loop` with a known number
+    of iterations.
 
-    >>> import weft
-    >>> weft.jit(lambda x: weft.while_loop(lambda y: y < 100, lambda y: y * x, x))(3.0).item()
-    243.0
+    Parameters
+    ----------
+    condition
+        A function of the carry that returns a bool scalar; or a graph.
+    body
+        A function from a carry to the next one; or a graph. Both functions may use traced values
+        from around them; graphs may not use states.
+    *init
+        The first carry, a tree. The carry keeps its structure, axes and dtypes; a Python number
+        takes the dtype that the body gives it. For graphs these are all further arguments.
+
+    Returns
+    -------
+    Any
+        The first carry for which the condition is false; a tuple for graphs.
+
+    Raises
+    ------
+    ArgumentError
+        If the structure of the carry changes.
+    AxesError, DTypeError
+        If the condition returns no bool scalar, or a leaf of the carry has other axes or another
+        dtype after an iteration.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.while_loop(lambda y: y < 100, lambda y: y * x, x))(3.0)
+    array(243., dtype=float32)
     """
     if isinstance(condition, Graph) or isinstance(body, Graph):
         return calls.while_loop(condition, body, *init)
@@ -173,17 +227,37 @@ def cond(
 ) -> Any:
     """Return ``then_branch(*operands)`` if a bool scalar is true, else ``else_branch(*operands)``.
 
-    Only the chosen branch runs, if the backend can branch. Both return trees of one structure, with
-    the same axes and dtypes; a Python number takes the dtype of the other branch. Where the
-    condition is known while the function is traced, only that branch is traced. Where the branches
-    are graphs, their arguments come in two lists, ``then_args`` and ``else_args``, and the result
-    is a tuple. Raises ArgumentError, AxesError or DTypeError for branches that differ, and names
-    the leaf.
+    Only the chosen branch runs, if the backend can branch. Where the condition is known while the
+    function is traced, only that branch is traced.
 
-    >>> import weft
+    Parameters
+    ----------
+    condition
+        A bool scalar.
+    then_branch, else_branch
+        Functions that return trees of one structure, with the same axes and dtypes; a Python number
+        takes the dtype of the other branch. They may use traced values from around them. Or graphs.
+    *operands
+        Trees of tensors.
+    **args
+        For graphs ``then_args`` and ``else_args``, the arguments of each in a list.
+
+    Returns
+    -------
+    Any
+        What the branch returns; a tuple for graphs.
+
+    Raises
+    ------
+    ArgumentError, AxesError, DTypeError
+        If the condition is no bool scalar, or the branches differ in structure, axes or dtypes; the
+        leaf is named.
+
+    Examples
+    --------
     >>> half = weft.jit(lambda n: weft.cond(n % 2 == 0, lambda: n // 2, lambda: 3 * n + 1))
-    >>> half(6).item(), half(7).item()
-    (3, 22)
+    >>> half(6), half(7)
+    (array(3), array(22))
     """
     if isinstance(then_branch, Graph) or isinstance(else_branch, Graph):
         return calls.cond(condition, then_branch, else_branch, *operands, **args)
@@ -205,18 +279,37 @@ def cond(
 
 
 def switch(index: TensorLike, branches: Sequence[Function], *operands: Any) -> Any:
-    """Return what the branch at an index returns for the operands; see `cond`.
+    """Return what the branch at an index returns for the operands.
 
-    The index is clamped to the branches there are.
+    Parameters
+    ----------
+    index
+        An integer scalar, which is clamped to the branches that there are.
+    branches
+        Functions that return trees of one structure, with the same axes and dtypes, as for `cond`.
+    *operands
+        Trees of tensors.
 
-    >>> import weft
+    Returns
+    -------
+    Any
+        What the branch returns.
+
+    Raises
+    ------
+    ArgumentError, AxesError, DTypeError
+        If the index is no integer scalar, there is no branch, or branches differ in structure, axes
+        or dtypes.
+
+    Examples
+    --------
     >>> apply = weft.jit(lambda i, x: weft.switch(i, [weft.sin, weft.exp, lambda x: 2 * x], x))
-    >>> apply(2, 1.5).item()
-    3.0
+    >>> apply(2, 1.5)
+    array(3., dtype=float32)
     """
     if not branches or not all(map(callable, branches)):
         raise ArgumentError(f"switch takes a list of functions, not {branches!r:.80}")
-    chosen = minimum(maximum(as_op(index), 0), len(branches) - 1)
+    chosen = minimum(maximum(_integer("switch", "index", index), 0), len(branches) - 1)
 
     def between(first: int, end: int) -> Function:
         if end - first == 1:
@@ -226,6 +319,15 @@ def switch(index: TensorLike, branches: Sequence[Function], *operands: Any) -> A
         return lambda *args: cond(less(chosen, middle), below, above, *args)
 
     return between(0, len(branches))(*operands)
+
+
+def _integer(function: str, what: str, value: TensorLike) -> TensorOp:
+    """Return an integer scalar; raises DTypeError for anything else."""
+    op = as_op(value, None if isinstance(value, TensorOp) else dtypes.int64)
+    if op.axes or not dtypes.is_integer(op.dtype):
+        problem = f"{what} must be an integer scalar, not {op.dtype} {op.axes}"
+        raise DTypeError(explain(function, problem, (op,)))
+    return op
 
 
 class _Carry:

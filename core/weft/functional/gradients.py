@@ -31,18 +31,43 @@ Numbers = int | Sequence[int]
 def grad(function: Function, argnums: Numbers = 0, has_aux: bool = False) -> Function:
     """Return a function for the gradient of a scalar function.
 
-    The gradient has the structure of the argument at `argnums`, whose leaves are floats, and their
-    dtypes; where `argnums` is a sequence it is a tuple of such trees. With `has_aux` the function
-    returns a pair of the scalar and anything else, and the gradient comes in a pair with that.
-    Keyword arguments are not differentiated. Raises ArgumentError for arguments that do not exist,
-    and GradientError (a ValueError) for a result that is not a scalar float, a leaf that is not a
-    float, or an op without a gradient on the way.
+    It takes the same arguments; those by keyword are not differentiated. Called with arrays outside
+    of a traced function it compiles and runs in every call, so put `jit` around it.
 
-    >>> import weft
-    >>> weft.grad(lambda x: x**3)(2.0).item()
-    12.0
-    >>> weft.grad(weft.grad(lambda x: x**3))(2.0).item()
-    12.0
+    Parameters
+    ----------
+    function
+        A function of trees of arrays that returns a scalar float.
+    argnums
+        The argument that is differentiated, by position, or a sequence of them. Its leaves are
+        floats.
+    has_aux
+        Whether the function returns a pair of the scalar and anything else, which is returned too.
+
+    Returns
+    -------
+    Callable
+        A function whose result has the structure of the argument, with the dtypes of its leaves;
+        where `argnums` is a sequence it is a tuple of such trees. With `has_aux` it is in a pair
+        with what the function returned besides.
+
+    Raises
+    ------
+    ArgumentError
+        At the call, for an argument that does not exist.
+    GradientError
+        At the call, for a result that is not a scalar float, a leaf that is not a float, or an op
+        without a gradient on the way; it is a ValueError.
+
+    Examples
+    --------
+    >>> weft.grad(lambda x: x**3)(2.0)
+    array(12., dtype=float32)
+    >>> weft.grad(weft.grad(lambda x: x**3))(2.0)
+    array(12., dtype=float32)
+    >>> slope = weft.jit(weft.grad(lambda params, x: weft.sum(params["w"] * x)))
+    >>> slope({"w": np.array([1.0, 2.0])}, np.array([3.0, 4.0]))
+    {'w': array([3., 4.])}
     """
     both = value_and_grad(function, argnums, has_aux)
 
@@ -56,12 +81,31 @@ def grad(function: Function, argnums: Numbers = 0, has_aux: bool = False) -> Fun
 def value_and_grad(function: Function, argnums: Numbers = 0, has_aux: bool = False) -> Function:
     """Return a function for a pair of the value of a scalar function and its gradient.
 
-    With `has_aux` the value is the pair that the function returns. See `grad`.
+    Parameters
+    ----------
+    function
+        A function of trees of arrays that returns a scalar float.
+    argnums
+        The argument that is differentiated, by position, or a sequence of them. Its leaves are
+        floats.
+    has_aux
+        Whether the function returns a pair of the scalar and anything else; the value is then the
+        pair.
 
-    >>> import weft
-    >>> value, gradient = weft.value_and_grad(lambda x: x["a"] * x["b"])({"a": 2.0, "b": 3.0})
-    >>> value.item(), gradient["a"].item(), gradient["b"].item()
-    (6.0, 3.0, 2.0)
+    Returns
+    -------
+    Callable
+        A function that returns the value, and the gradient as `grad` does.
+
+    Raises
+    ------
+    ArgumentError, GradientError
+        At the call, as for `grad`.
+
+    Examples
+    --------
+    >>> weft.value_and_grad(lambda x: x["a"] * x["b"])({"a": 2.0, "b": 3.0})
+    (array(6., dtype=float32), {'a': array(3., dtype=float32), 'b': array(2., dtype=float32)})
     """
 
     def value_and_gradient(*args: Any, **options: Any) -> Any:
@@ -75,17 +119,40 @@ def value_and_grad(function: Function, argnums: Numbers = 0, has_aux: bool = Fal
 
 
 def vjp(function: Function, *primals: Any, has_aux: bool = False) -> Any:
-    """Return the value of a function, and a function from its adjoint to those of the primals.
+    """Return the value of a function, and a function from its adjoint to those of the arguments.
 
-    The adjoint has the structure of the value. The other function returns a tuple, with one adjoint
-    for each of the primals. With `has_aux` the function returns a pair; its second member comes
-    third. Outside of a traced function arrays give arrays, and the value is computed again for each
-    adjoint. Raises the errors of `grad`, and ArgumentError for an adjoint of another structure.
+    Outside of a traced function arrays give arrays, and the value is computed again for each
+    adjoint.
 
-    >>> import weft
+    Parameters
+    ----------
+    function
+        A function of trees of arrays.
+    *primals
+        Its arguments, trees of floats.
+    has_aux
+        Whether the function returns a pair of the value and anything else, which comes third.
+
+    Returns
+    -------
+    tuple
+        The value, and a function of an adjoint, a tree like the value. It returns a tuple with an
+        adjoint for each argument, a tree like that.
+
+    Raises
+    ------
+    ArgumentError
+        If the adjoint has another structure.
+    AxesError
+        If a leaf of the adjoint has another shape.
+    GradientError
+        For a leaf that is not a float, or an op without a gradient on the way.
+
+    Examples
+    --------
     >>> value, back = weft.vjp(lambda x, y: x * y, 2.0, 3.0)
-    >>> value.item(), [adjoint.item() for adjoint in back(1.0)]
-    (6.0, [3.0, 2.0])
+    >>> value, back(1.0)
+    (array(6., dtype=float32), (array(3., dtype=float32), array(2., dtype=float32)))
     """
 
     def at(args: tuple[Any, ...]) -> Point:
@@ -111,18 +178,40 @@ def vjp(function: Function, *primals: Any, has_aux: bool = False) -> Any:
 def jvp(function: Any, primals: Any, tangents: Any, has_aux: bool = False) -> Any:
     """Return the value of a function and its directional derivative along tangents.
 
-    `primals` and `tangents` are tuples of as many trees, alike in structure. The derivative has the
-    structure of the value; it is zero where a value is no float. It takes two reverse walks: the
-    product of an adjoint with the Jacobian is linear in the adjoint, and its derivative by that is
-    the product of the Jacobian with a tangent (J. Townsend, 2017). With `has_aux` the function
-    returns a pair, whose second member comes third. Where `function` is an op, this is the
-    derivative of that op with respect to the op `primals` along `tangents`. Raises the errors of
-    `grad`, and ArgumentError for tangents of another structure.
+    It takes two reverse walks: the product of an adjoint with the Jacobian is linear in the
+    adjoint, and its derivative by that is the product of the Jacobian with a tangent (J. Townsend,
+    2017).
 
-    >>> import weft
-    >>> value, tangent = weft.jvp(lambda x, y: x * y, (2.0, 3.0), (1.0, 10.0))
-    >>> value.item(), tangent.item()
-    (6.0, 23.0)
+    Parameters
+    ----------
+    function
+        A function of trees of arrays; or an op.
+    primals
+        The arguments, a tuple of trees of floats. For an op, the op that it is differentiated by.
+    tangents
+        A tuple of trees like the primals. For an op, a tensor like the other.
+    has_aux
+        Whether the function returns a pair of the value and anything else, which comes third.
+
+    Returns
+    -------
+    tuple
+        The value and its derivative, alike in structure; the derivative is zero where a value is no
+        float. For an op only the derivative.
+
+    Raises
+    ------
+    ArgumentError
+        If the tangents have another structure.
+    AxesError
+        If a tangent has another shape.
+    GradientError
+        For a leaf that is not a float, or an op without a gradient on the way.
+
+    Examples
+    --------
+    >>> weft.jvp(lambda x, y: x * y, (2.0, 3.0), (1.0, 10.0))
+    (array(6., dtype=float32), array(23., dtype=float32))
     """
     if isinstance(function, Op):
         return graph_jvp(function, primals, tangents)  # type: ignore[arg-type]  # checks it

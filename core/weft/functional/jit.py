@@ -237,14 +237,14 @@ def jit(
     Also a decorator, with or without arguments. The function takes and returns trees of arrays:
     tuples, lists, dicts, named tuples, dataclasses and None, nested in any way. At the first call
     for a structure, dtypes and shapes it is traced: called once, with ops in place of arrays. Later
-    calls run the compiled program. What the function does besides building ops happens at the
-    trace only.
+    calls run the compiled program. What the function does besides building ops happens at the trace
+    only.
 
     Parameters
     ----------
     function
         The function; without it `jit` returns a decorator.
-    backend, options
+    backend, **options
         The backend by name, with its options, as in `make_transformer`; or a transformer, whose
         states the function may then use.
     static_argnums, static_argnames
@@ -252,15 +252,21 @@ def jit(
         as strings, shapes or numbers that decide what is built. Each value is traced by itself.
     dynamic
         Lengths that vary from call to call without a new trace. A name is the length of the leading
-        axis of every array; a dict says it by argument, with a name for the leading axis or a
-        dict from axis to name: ``dynamic={"x": "batch", "mask": {1: "time"}}``. A `weft.symbol`
-        serves as a name, too.
+        axis of every array; a dict says it by argument, with a name for the leading axis or a dict
+        from axis to name: ``dynamic={"x": "batch", "mask": {1: "time"}}``. A `weft.symbol` serves
+        as a name, too.
     donate_argnums
         Arguments that nobody needs after the call, by position or by name, such as parameters that
         are updated. Results of the same shapes and dtypes are computed in their memory, so the
         arrays that were given hold results afterwards, or anything if the call raises: do not use
         them. Read-only arrays, and those that share memory with others, are copied first. Where
         lengths vary, or the backend is neither NumPy nor native, results have their own memory.
+
+    Returns
+    -------
+    JittedFunction
+        A function that returns NumPy arrays in the structure of the results. Where an argument is
+        an op, or in a function that is being traced, it builds ops.
 
     Raises
     ------
@@ -270,13 +276,14 @@ def jit(
 
     Examples
     --------
-    >>> import numpy as np, weft
     >>> @weft.jit
     ... def normalized(batch):
     ...     return {"x": batch["x"] / weft.sum(batch["x"]), "n": batch["n"] + 1}
-    >>> result = normalized({"x": np.ones(4, "float32"), "n": 1})
-    >>> result["x"].tolist(), result["n"].item()
-    ([0.25, 0.25, 0.25, 0.25], 2)
+    >>> normalized({"x": np.ones(4), "n": 1})
+    {'x': array([0.25, 0.25, 0.25, 0.25]), 'n': array(2)}
+    >>> power = weft.jit(lambda x, n: x**n, static_argnames="n")
+    >>> power(np.array([1.0, 2.0, 3.0]), n=2)
+    array([1., 4., 9.])
     """
     if function is None:
         return functools.partial(

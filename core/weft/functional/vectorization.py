@@ -40,6 +40,11 @@ def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
     out_axes
         The position of the batch axis in the results, likewise.
 
+    Returns
+    -------
+    Callable
+        A function of the whole batch.
+
     Raises
     ------
     ArgumentError
@@ -51,11 +56,10 @@ def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
 
     Examples
     --------
-    >>> import numpy as np, weft
     >>> weft.vmap(lambda w, x: w @ x, in_axes=(None, 0))(np.eye(2), np.ones((3, 2))).shape
     (3, 2)
-    >>> weft.vmap(weft.grad(lambda x: x**3))(np.array([1.0, 2.0])).tolist()
-    [3.0, 12.0]
+    >>> weft.vmap(weft.grad(lambda x: x**3))(np.array([1.0, 2.0]))
+    array([ 3., 12.])
     """
     what = f"vmap of {name_of(function)}"
 
@@ -144,16 +148,41 @@ def _result(what: str, name: str, found: Batched, place: int | None, size: Any) 
 def jacobian(function: Function, argnums: Numbers = 0, has_aux: bool = False) -> Function:
     """Return a function for the derivative of each element of a value by each of an argument.
 
-    The result has the structure of the value, and in the place of each leaf the structure of the
-    argument, or a tuple of these as in `grad`. Its leaves have the axes of the value's leaf, then
-    those of the argument's, without names. There is a reverse walk for a batch of all elements of
-    a leaf of the value; or, where the arguments have fewer elements, one forward along these. With
-    `has_aux` the function returns a pair, whose second member comes in a pair with the result.
-    Raises the errors of `vjp` and `vmap`.
+    There is a reverse walk for a batch of all elements of a leaf of the value; or, where the
+    arguments have fewer elements, one forward along these.
 
-    >>> import numpy as np, weft
-    >>> weft.jacobian(lambda x: x * x)(np.array([1.0, 3.0])).tolist()
-    [[2.0, 0.0], [0.0, 6.0]]
+    Parameters
+    ----------
+    function
+        A function of trees of arrays that returns a tree of floats.
+    argnums
+        The argument that is differentiated, by position, or a sequence of them. Its leaves are
+        floats.
+    has_aux
+        Whether the function returns a pair of the value and anything else, which is returned too.
+
+    Returns
+    -------
+    Callable
+        A function whose result has the structure of the value, and in the place of each leaf the
+        structure of the argument, or a tuple of these where `argnums` is a sequence. Its leaves
+        have the axes of the value's leaf, then those of the argument's, without names. With
+        `has_aux` it is in a pair with what the function returned besides.
+
+    Raises
+    ------
+    ArgumentError
+        At the call, for an argument that does not exist.
+    GradientError
+        At the call, for a leaf that is not a float, or an op without a gradient on the way.
+    BatchingError
+        At the call, for an op that has no rule for a batch.
+
+    Examples
+    --------
+    >>> weft.jacobian(lambda x: x * x)(np.array([1.0, 3.0]))
+    array([[2., 0.],
+           [0., 6.]])
     """
 
     def derivative(*args: Any, **options: Any) -> Any:
@@ -173,11 +202,35 @@ def jacobian(function: Function, argnums: Numbers = 0, has_aux: bool = False) ->
 def hessian(function: Function, argnums: Numbers = 0, has_aux: bool = False) -> Function:
     """Return a function for the second derivatives of a scalar function.
 
-    That is the `jacobian` of `grad`: the structure of the argument, twice.
+    It is the `jacobian` of `grad`.
 
-    >>> import numpy as np, weft
-    >>> weft.hessian(lambda x: x[0] ** 2 * x[1])(np.array([3.0, 2.0])).tolist()
-    [[4.0, 6.0], [6.0, 0.0]]
+    Parameters
+    ----------
+    function
+        A function of trees of arrays that returns a scalar float.
+    argnums
+        The argument that is differentiated, by position, or a sequence of them. Its leaves are
+        floats.
+    has_aux
+        Whether the function returns a pair of the scalar and anything else, which is returned too.
+
+    Returns
+    -------
+    Callable
+        A function whose result has the structure of the argument, and in the place of each leaf
+        that structure again. Its leaves have the axes of both leaves, without names. With `has_aux`
+        it is in a pair with what the function returned besides.
+
+    Raises
+    ------
+    ArgumentError, GradientError, BatchingError
+        At the call, as for `grad` and `jacobian`.
+
+    Examples
+    --------
+    >>> weft.hessian(lambda x: x[0] ** 2 * x[1])(np.array([3.0, 2.0]))
+    array([[4., 6.],
+           [6., 0.]])
     """
     return jacobian(grad(function, argnums, has_aux), argnums, has_aux)
 

@@ -440,7 +440,18 @@ def _over(communicator: str | None) -> dict[str, Any]:
 
 
 def rank_index(communicator: str | None = None) -> RankOp:
-    """Return the number of the rank that computes it, from 0, as an int32 scalar."""
+    """Return the number of the rank that computes it, from 0, as an int32 scalar.
+
+    `communicator` is the name of a communicator; without it that of the context counts, see
+    `weft.communicators`. Raises UnknownPluginError if nothing has the name.
+
+    Examples
+    --------
+    Without a launcher there is one rank:
+
+    >>> weft.jit(lambda: weft.rank_index())()
+    array(0, dtype=int32)
+    """
     return RankOp(**_over(communicator))
 
 
@@ -451,9 +462,37 @@ def all_reduce(
 ) -> TensorOp:
     """Return the sum, mean, max or min of a tensor over all ranks; each rank gets all of it.
 
-    `communicator` is a name; without it that of the context counts, see `weft.communicators`. The
-    ranks' tensors have the same axes and dtype. Of bools, max is or, and min is and. Raises
-    DTypeError for a sum of bools and for a mean of what are not floats.
+    Parameters
+    ----------
+    x
+        The tensor of this rank; all have the same axes and dtype.
+    reduction
+        ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``. Of bools, max is or, and min is and.
+    communicator
+        The name of a communicator; without it that of the context counts, see `weft.communicators`.
+
+    Returns
+    -------
+    TensorOp
+        A tensor like x, the same on all ranks.
+
+    Raises
+    ------
+    DTypeError
+        For a sum of bools, and for a mean of what are not floats.
+    ArgumentError
+        If the reduction is another word.
+    UnknownPluginError
+        If no communicator has the name.
+
+    Examples
+    --------
+    Ranks that are imitated all have the tensor of the only real one:
+
+    >>> from weft.testing.imitation import imitated_ranks
+    >>> with imitated_ranks(4):
+    ...     weft.jit(weft.all_reduce)(np.array([1.0, 2.0]))
+    array([4., 8.])
     """
     x = as_op(x)
     over = _over(communicator)
@@ -473,8 +512,34 @@ def _no_mean(function: str, x: TensorOp) -> DTypeError:
 def all_reduce_later(x: TensorLike, communicator: str | None = None) -> tuple[TensorOp, TensorOp]:
     """Start the sum of a tensor over all ranks; returns the op that starts and the op that waits.
 
-    The value of the second is the sum. What is built between the two, and what does not need the
-    sum, is computed while the ranks exchange it.
+    What is built between the two, and what does not need the sum, is computed while the ranks
+    exchange it.
+
+    Parameters
+    ----------
+    x
+        The tensor of this rank; all have the same axes and dtype.
+    communicator
+        The name of a communicator; without it that of the context counts, see `weft.communicators`.
+
+    Returns
+    -------
+    tuple[TensorOp, TensorOp]
+        The start, and the sum, a tensor like x.
+
+    Raises
+    ------
+    DTypeError
+        For bools.
+    UnknownPluginError
+        If no communicator has the name.
+
+    Examples
+    --------
+    >>> from weft.testing.imitation import imitated_ranks
+    >>> with imitated_ranks(4):
+    ...     weft.jit(lambda x: weft.all_reduce_later(x)[1])(np.array([1.0, 2.0]))
+    array([4., 8.])
     """
     start = started("all_reduce", as_op(x), communicator)
     return start, waited(start)
@@ -492,9 +557,35 @@ def waited(start: StartCollectiveOp) -> WaitCollectiveOp:
 
 
 def all_gather(x: TensorLike, axis: AxisKey = 0, communicator: str | None = None) -> TensorOp:
-    """Return the tensors of all ranks, in their order, joined along an axis; scalars as a vector.
+    """Return the tensors of all ranks, in their order, joined along an axis.
 
-    The axis, a name or a position, is as many times as long as there are ranks.
+    Parameters
+    ----------
+    x
+        The tensor of this rank; all have the same axes and dtype. Scalars are joined to a vector.
+    axis
+        The axis, by position or name.
+    communicator
+        The name of a communicator; without it that of the context counts, see `weft.communicators`.
+
+    Returns
+    -------
+    TensorOp
+        A tensor with the axes of x, of which that one is as many times as long as there are ranks.
+
+    Raises
+    ------
+    AxesError
+        If there is no such axis.
+    UnknownPluginError
+        If no communicator has the name.
+
+    Examples
+    --------
+    >>> from weft.testing.imitation import imitated_ranks
+    >>> with imitated_ranks(2):
+    ...     weft.jit(weft.all_gather)(np.array([1.0, 2.0]))
+    array([1., 2., 1., 2.])
     """
     x = as_op(x)
     if not x.axes:
@@ -510,7 +601,39 @@ def reduce_scatter(
 ) -> TensorOp:
     """Return this rank's part, along an axis, of the sum or mean of a tensor over all ranks.
 
-    Raises AxesError if the length of the axis is not a multiple of the number of ranks.
+    Parameters
+    ----------
+    x
+        The tensor of this rank; all have the same axes and dtype.
+    reduction
+        ``"sum"`` or ``"mean"``.
+    axis
+        The axis that is divided, by position or name.
+    communicator
+        The name of a communicator; without it that of the context counts, see `weft.communicators`.
+
+    Returns
+    -------
+    TensorOp
+        A tensor with the axes of x, of which that one is as many times shorter as there are ranks.
+
+    Raises
+    ------
+    AxesError
+        If there is no such axis, or its length is not a multiple of the number of ranks.
+    ArgumentError
+        If the reduction is another word.
+    DTypeError
+        For a sum of bools, and for a mean of what are not floats.
+    UnknownPluginError
+        If no communicator has the name.
+
+    Examples
+    --------
+    >>> from weft.testing.imitation import imitated_ranks
+    >>> with imitated_ranks(2):
+    ...     weft.jit(weft.reduce_scatter)(np.array([1.0, 2.0, 3.0, 4.0]))
+    array([2., 4.])
     """
     x = as_op(x)
     over = _over(communicator)
@@ -524,7 +647,34 @@ def reduce_scatter(
 
 
 def broadcast_from(x: TensorLike, root: int = 0, communicator: str | None = None) -> TensorOp:
-    """Return the tensor that one rank has, on all ranks; raises ArgumentError for no such rank."""
+    """Return the tensor that one rank has, on all ranks.
+
+    Parameters
+    ----------
+    x
+        The tensor of this rank; all have the same axes and dtype.
+    root
+        The number of the rank whose tensor it is.
+    communicator
+        The name of a communicator; without it that of the context counts, see `weft.communicators`.
+
+    Returns
+    -------
+    TensorOp
+        A tensor like x, the same on all ranks.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such rank.
+    UnknownPluginError
+        If no communicator has the name.
+
+    Examples
+    --------
+    >>> weft.jit(weft.broadcast_from)(np.array([1.0, 2.0]))
+    array([1., 2.])
+    """
     number = checked_integer("broadcast_from", "root", root)
     return BroadcastFromOp(as_op(x), root=number, **_over(communicator))
 
@@ -532,8 +682,34 @@ def broadcast_from(x: TensorLike, root: int = 0, communicator: str | None = None
 def all_to_all(x: TensorLike, axis: AxisKey = 0, communicator: str | None = None) -> TensorOp:
     """Return a tensor of the parts that all ranks have for this one, in the order of ranks.
 
-    Each rank divides its tensor along the axis into as many equal parts as there are ranks, part r
-    for rank r. Raises AxesError if that is impossible.
+    Parameters
+    ----------
+    x
+        The tensor of this rank; all have the same axes and dtype. It is divided into as many equal
+        parts as there are ranks: part r is for rank r.
+    axis
+        The axis that is divided, by position or name.
+    communicator
+        The name of a communicator; without it that of the context counts, see `weft.communicators`.
+
+    Returns
+    -------
+    TensorOp
+        A tensor like x, with the parts along the same axis.
+
+    Raises
+    ------
+    AxesError
+        If there is no such axis, or its length is not a multiple of the number of ranks.
+    UnknownPluginError
+        If no communicator has the name.
+
+    Examples
+    --------
+    >>> from weft.testing.imitation import imitated_ranks
+    >>> with imitated_ranks(2):
+    ...     weft.jit(weft.all_to_all)(np.array([1.0, 2.0, 3.0, 4.0]))
+    array([1., 2., 1., 2.])
     """
     over = _over(communicator)
     return _along("all_to_all", axis, as_op(x), lambda first: AllToAllOp(first, **over))
@@ -544,8 +720,36 @@ def send_receive(
 ) -> TensorOp:
     """Send a tensor to the rank `offset` above, and return that of the rank as much below.
 
-    After the last rank comes the first. With ``wraps=False`` nothing comes after it, and ranks
-    that nobody sends to get zeros. Raises ArgumentError for an offset that is not a whole number.
+    Parameters
+    ----------
+    x
+        The tensor of this rank; all have the same axes and dtype.
+    offset
+        How many ranks above this one the receiver is; negative for one below.
+    wraps
+        Whether the first rank comes after the last one. Otherwise nothing does, and ranks that
+        nobody sends to get zeros.
+    communicator
+        The name of a communicator; without it that of the context counts, see `weft.communicators`.
+
+    Returns
+    -------
+    TensorOp
+        A tensor like x.
+
+    Raises
+    ------
+    ArgumentError
+        If the offset is not a whole number.
+    UnknownPluginError
+        If no communicator has the name.
+
+    Examples
+    --------
+    >>> weft.jit(weft.send_receive)(np.array([1.0, 2.0]))
+    array([1., 2.])
+    >>> weft.jit(lambda x: weft.send_receive(x, wraps=False))(np.array([1.0, 2.0]))
+    array([0., 0.])
     """
     number = checked_integer("send_receive", "offset", offset)
     return SendReceiveOp(as_op(x), offset=number, wraps=bool(wraps), **_over(communicator))

@@ -342,6 +342,18 @@ REFUSED: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
         ("no gradient", "scan"),
     ),
     "no functions to switch between": (lambda: weft.switch(0, []), ("list of functions",)),
+    "an index that is no integer": (
+        lambda: weft.switch(weft.constant(0.7), [lambda: 1, lambda: 2]),
+        ("switch: index", "integer scalar", "float32"),
+    ),
+    "several indices": (
+        lambda: weft.switch(weft.constant(np.array([0, 1])), [lambda: 1, lambda: 2]),
+        ("switch: index", "integer scalar", "Axes(2)"),
+    ),
+    "a traced bound that is no integer": (
+        lambda: weft.fori_loop(0, weft.constant(2.5), lambda i, x: x, 1.0),
+        ("fori_loop: upper", "integer scalar", "float32"),
+    ),
     "bounds that are no integers": (
         lambda: weft.fori_loop(0, 2.5, lambda i, x: x, 1.0),
         ("upper", "2.5"),
