@@ -425,5 +425,11 @@ class NamespaceInfo:
 
 
 def __array_namespace_info__() -> NamespaceInfo:  # noqa: N807
-    """Return what the namespace can do, in the form of the array API standard."""
+    """Return what the namespace can do, in the form of the array API standard.
+
+    Examples
+    --------
+    >>> weft.__array_namespace_info__().capabilities()["data-dependent shapes"]
+    False
+    """
     return NamespaceInfo()

@@ -171,7 +171,7 @@ def autodiff(
     return_all_grad_graphs: bool = False,
     recompute: bool = False,
 ) -> Any:
-    """Return the gradient graph of a graph, as a `GradientGraph`.
+    """Return the gradient graph of a graph.
 
     Parameters
     ----------
@@ -192,6 +192,12 @@ def autodiff(
         Whether the gradient graph recomputes inner values of the forward graph from its inputs,
         rather than taking them as inputs. Effects, such as printing, are never repeated.
 
+    Returns
+    -------
+    GradientGraph
+        The gradient graph, with the forward tensors of its inputs and outputs; or a dict of these
+        by graph.
+
     Raises
     ------
     ArgumentError
@@ -199,6 +205,18 @@ def autodiff(
     GradientError
         If a required gradient does not exist, or the given gradient graph of a called graph lacks a
         provided or required gradient. The message lists each with the reason.
+
+    Examples
+    --------
+    >>> x = weft.placeholder((), "float64", name="x")
+    >>> graph = weft.capture([weft.square(x)], [x])
+    >>> gradients = weft.autodiff(graph)
+    >>> slope = weft.make_transformer().computation(gradients.graph)
+
+    It takes the gradient of the output, and the value of the input:
+
+    >>> slope(1.0, 3.0)
+    (array(6.),)
     """
     if not isinstance(graph, Graph):
         raise ArgumentError(f"autodiff takes a graph, not {graph!r}")

@@ -51,10 +51,38 @@ class Missing:
 def deriv(y: TensorOp, x: TensorOp, error: TensorOp | None = None) -> TensorOp:
     """Return an op for the derivative of `y` with respect to `x`.
 
-    The result has the axes and dtype of `x`; it is zero if y does not depend on x. `error` is the
-    adjoint of y, with y's axes in any order; without it y must be a scalar. The derivative with
-    respect to a state is for the value that the ops between them read. Raises GradientError (a
-    ValueError) if no gradient exists.
+    The derivative with respect to a state is for the value that the ops between them read.
+
+    Parameters
+    ----------
+    y
+        The tensor that is differentiated; a scalar unless `error` is given.
+    x
+        The tensor that it is differentiated by.
+    error
+        The adjoint of y, with its axes in any order; by default 1.
+
+    Returns
+    -------
+    TensorOp
+        A tensor with the axes and dtype of x; zero if y does not depend on x.
+
+    Raises
+    ------
+    GradientError
+        If y is no scalar and has no adjoint, a dtype is none of floats, or an op on the way has no
+        gradient; it is a ValueError.
+    AxesError
+        If the adjoint has other axes.
+    ArgumentError
+        If y or x is no tensor op.
+
+    Examples
+    --------
+    >>> x = weft.placeholder((2,), "float64")
+    >>> slope = weft.deriv(weft.sum(x**3), x)
+    >>> weft.make_transformer().computation(slope, x)([1.0, 2.0])
+    array([ 3., 12.])
     """
     _check(y, x)
     error = None if error is None else as_op(error, y.dtype if _is_number(error) else None)
@@ -130,8 +158,23 @@ def gradient_of(kind: type[Op]) -> Callable[[Rule], Rule]:
     `Op.generate_adjoints`: for each operand an op with the contribution of the adjoint `delta`, or
     None. The rule is global and covers subclasses without their own gradient, so it is meant for
     new op classes and for those without a gradient. To override the gradient of a single expression
-    write ``x + stop_gradient(f(x) - x)``, which has the value of f and the gradient of x.
-    Raises ArgumentError for anything but an op class, and for a second rule.
+    write ``x + stop_gradient(f(x) - x)``, which has the value of f and the gradient of x. Raises
+    ArgumentError for anything but an op class, and for a second rule.
+
+    Examples
+    --------
+    >>> class TwiceOp(weft.CompositeOp):
+    ...     def infer(self):
+    ...         return self.args[0].axes, self.args[0].dtype
+    ...
+    ...     def decompose(self, x):
+    ...         return x + x
+    >>> @weft.gradient_of(TwiceOp)
+    ... def rule(op, delta, x):
+    ...     return [delta * 2]
+    >>> x = weft.placeholder((), "float64")
+    >>> weft.make_transformer().computation(weft.deriv(TwiceOp(x), x), x)(3.0)
+    array(2.)
     """
     if not (isinstance(kind, type) and issubclass(kind, Op)):
         raise ArgumentError(f"gradient_of takes an op class, not {kind!r}")

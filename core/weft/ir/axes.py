@@ -500,10 +500,31 @@ def make_axis(
     batch: bool = False,
     recurrent: bool = False,
 ) -> Axis:
-    """Return a named axis; without a name it is given a new one, ``Axis_0`` and so on.
+    """Return a named axis.
 
-    The batch axis and the recurrent axis are what their names say: `batch` and `recurrent` give
-    these. Raises AxesError for another name beside them.
+    Parameters
+    ----------
+    length
+        An integer, a length from `symbol`, or None for one that is unknown until a call.
+    name
+        The name; by default a new one, ``Axis_0`` and so on.
+    batch, recurrent
+        Whether it is the batch axis, which is named ``N``, or the recurrent one, ``REC``.
+
+    Returns
+    -------
+    Axis
+        The axis; axes are equal if their names and lengths are.
+
+    Raises
+    ------
+    AxesError
+        For another name beside `batch` or `recurrent`.
+
+    Examples
+    --------
+    >>> weft.make_axis(3, "C"), weft.make_axis(32, batch=True)
+    (C=3, N=32)
     """
     if isinstance(length, str):
         raise AxesError(f"make_axis takes the length first: make_axis({name!r}, {length!r})")
@@ -522,8 +543,12 @@ def make_axes(axes: AxesLike = ()) -> Axes:
 
     An int or a `Length` makes a positional axis, a nested tuple of several one `FlattenedAxis`.
 
-    >>> make_axes((2, 3))
+    Examples
+    --------
+    >>> weft.make_axes((2, 3))
     Axes(2, 3)
+    >>> weft.make_axes([weft.make_axis(2, "N"), weft.make_axis(3, "C")])
+    Axes(N=2, C=3)
     """
     if isinstance(axes, Axes):
         return axes

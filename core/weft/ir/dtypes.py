@@ -127,12 +127,27 @@ _promoted: dict[tuple[DType, DType], DType] = {}
 
 
 def promote(left: DType, right: DType) -> DType:
-    """Return the dtype that both operands are converted to; raises DTypeError if there is none.
+    """Return the dtype that both operands are converted to.
 
-    Each side is a dtype, its name, or a tensor, which stands for its dtype.
+    Parameters
+    ----------
+    left, right
+        Dtypes, their names, or tensors, which stand for their dtypes.
 
-    >>> promote(int32, float32), promote(uint8, int8), promote(bool_, int16)
-    (dtype('float32'), dtype('int16'), dtype('int16'))
+    Returns
+    -------
+    dtype
+        The common dtype.
+
+    Raises
+    ------
+    DTypeError
+        If there is none.
+
+    Examples
+    --------
+    >>> weft.promote("int32", "float32"), weft.promote("uint8", "int8")
+    (dtype('float32'), dtype('int16'))
     """
     if not (isinstance(left, np.dtype) and isinstance(right, np.dtype)):
         left, right = (as_dtype(getattr(side, "dtype", side)) for side in (left, right))

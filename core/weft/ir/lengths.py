@@ -217,9 +217,31 @@ def _simplified(terms: dict[Monomial, int]) -> int | Length:
 def symbol(name: str, max: int | None = None) -> Length:
     """Return a new unknown length; it equals only itself, whatever its name.
 
-    Calls may not bring a length above `max`. Backends that share code between lengths then plan
-    memory once, for the largest ones. Raises AxesError for a name that is not text, and for a
-    `max` that is not an integer above 0.
+    Parameters
+    ----------
+    name
+        The name in messages and listings.
+    max
+        The largest length that calls may bring. Backends that share code between lengths then plan
+        memory once, for the largest ones. By default there is none.
+
+    Returns
+    -------
+    Length
+        A length for axes; sums, products and quotients of lengths are lengths.
+
+    Raises
+    ------
+    AxesError
+        For a name that is not text, and for a `max` that is not an integer above 0.
+
+    Examples
+    --------
+    >>> n = weft.symbol("n")
+    >>> x = weft.placeholder((n, 2), "float64")
+    >>> total = weft.make_transformer().computation(weft.sum(x, axis=0), x)
+    >>> total(np.ones((3, 2))), total(np.ones((5, 2)))
+    (array([3., 3.]), array([5., 5.]))
     """
     return Length({(Symbol(name, max),): 1})
 

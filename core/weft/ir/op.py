@@ -527,6 +527,17 @@ def with_op_metadata(function: F) -> F:
 
     For a method of a class with a ``metadata`` dictionary, that dictionary; it may also be the
     function's own attribute of that name.
+
+    Examples
+    --------
+    >>> class Layer:
+    ...     metadata = {"layer": "encoder"}
+    ...
+    ...     @weft.with_op_metadata
+    ...     def apply(self, x):
+    ...         return weft.exp(x)
+    >>> Layer().apply(1.0).metadata
+    {'layer': 'encoder'}
     """
     if not callable(function):
         raise ArgumentError(f"with_op_metadata decorates a function, not {function!r}")
@@ -555,17 +566,39 @@ def attribute_key(value: Any) -> Hashable:
 
 
 def is_scalar(op: Op) -> bool:
-    """Whether an op yields a tensor without axes."""
+    """Return whether an op yields a tensor without axes.
+
+    Raises ArgumentError for what is no op.
+
+    Examples
+    --------
+    >>> weft.is_scalar(weft.constant(2.0)), weft.is_scalar(weft.constant([2.0]))
+    (True, False)
+    """
     return _checked_op("is_scalar", op).is_scalar
 
 
 def is_constant(op: Op) -> bool:
-    """Whether the value of an op is known while the graph is built."""
+    """Return whether the value of an op is known while the graph is built.
+
+    Raises ArgumentError for what is no op.
+
+    Examples
+    --------
+    >>> weft.is_constant(weft.constant(2.0)), weft.is_constant(weft.placeholder(()))
+    (True, False)
+    """
     return _checked_op("is_constant", op).is_constant
 
 
 def const(op: Op) -> Any:
-    """Return the value of a constant as a NumPy array; raises ArgumentError for another op."""
+    """Return the value of a constant as a NumPy array; raises ArgumentError for another op.
+
+    Examples
+    --------
+    >>> weft.const(weft.constant([1.0, 2.0]))
+    array([1., 2.], dtype=float32)
+    """
     return _checked_op("const", op).const
 
 

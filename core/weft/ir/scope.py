@@ -74,6 +74,17 @@ def saved_user_deps(scope: EffectScope | None = None) -> Iterator[EffectScope]:
     Ops built inside see only writes made in the same scope; ops and computations made outside do
     not depend on them unless they name them. Yields the scope; passing it again re-enters it.
     Raises ArgumentError for anything else.
+
+    Examples
+    --------
+    >>> count = weft.persistent_tensor((), "int32", 0)
+    >>> with weft.saved_user_deps():
+    ...     step = weft.assign(count, count + 1)
+    >>> transformer = weft.make_transformer()
+    >>> look, advance = transformer.computation(count), transformer.computation(step)
+    >>> advance()
+    >>> look(), look()
+    (array(1, dtype=int32), array(1, dtype=int32))
     """
     if scope is not None and not isinstance(scope, EffectScope):
         raise ArgumentError(f"saved_user_deps takes what it yielded before, not {scope!r}")
@@ -83,7 +94,15 @@ def saved_user_deps(scope: EffectScope | None = None) -> Iterator[EffectScope]:
 
 @contextmanager
 def metadata(**entries: Any) -> Iterator[None]:
-    """Give every op built inside these metadata entries; inner contexts win over outer ones."""
+    """Give every op built inside these metadata entries; inner contexts win over outer ones.
+
+    Examples
+    --------
+    >>> with weft.metadata(layer="encoder"):
+    ...     y = weft.exp(1.0)
+    >>> y.metadata
+    {'layer': 'encoder'}
+    """
     with _changed(metadata={**(current.get().metadata or {}), **entries}):
         yield
 
@@ -94,6 +113,13 @@ def name_scope(name: str) -> Iterator[str]:
 
     Scopes nest: ``name_scope("encoder")`` around ``name_scope("layer1")`` makes
     ``encoder/layer1/weight`` of ``weight``. Raises ArgumentError unless the name is text.
+
+    Examples
+    --------
+    >>> with weft.name_scope("encoder"), weft.name_scope("layer1"):
+    ...     weight = weft.variable((3, 3), name="weight")
+    >>> weight.name
+    'encoder/layer1/weight'
     """
     if not isinstance(name, str) or not name:
         raise ArgumentError(f"name_scope takes a name, as in name_scope('layer1'), not {name!r}")

@@ -209,12 +209,42 @@ def constant(
     dtype: DTypeLike | None = None,
     name: str | None = None,
 ) -> TensorOp:
-    """Return a constant that holds a copy of `value`.
+    """Return a constant that holds a copy of a value.
 
-    Python numbers become float32 unless `dtype` says otherwise, arrays keep theirs. Without `axes`
-    they are positional, from the value's shape; a scalar is spread over given axes. Raises
-    AxesError (a ValueError) if value and axes differ in shape, DTypeError if a value does not fit
-    the dtype.
+    Parameters
+    ----------
+    value
+        A number, an array or nested lists of numbers.
+    axes
+        The axes; by default positional ones, from the shape of the value. A scalar is spread over
+        given axes.
+    dtype
+        The dtype. By default Python numbers become float32, and arrays keep theirs.
+    name
+        The name in messages and listings.
+
+    Returns
+    -------
+    TensorOp
+        The constant.
+
+    Raises
+    ------
+    AxesError
+        If value and axes differ in shape; it is a ValueError.
+    DTypeError
+        If a value does not fit the dtype.
+    ArgumentError
+        For nested lists that are ragged or hold ops.
+
+    Examples
+    --------
+    >>> x = weft.constant([1, 2])
+    >>> x.shape, x.dtype, weft.const(x)
+    ((2,), dtype('float32'), array([1., 2.], dtype=float32))
+    >>> weft.const(weft.constant(0.5, (2, 2), "float64"))
+    array([[0.5, 0.5],
+           [0.5, 0.5]])
     """
     array = host_value(value, None if dtype is None else dtypes.as_dtype(dtype), "constant")
     return owning_constant(array, axes, name)
@@ -343,10 +373,39 @@ def placeholder(
 
     Where it is not listed as one it holds what was assigned last, or its initial value. A call that
     reads it before it has any raises StateError.
-    `axes` are axes, sizes or a shape, in which `symbol` makes a length that is unknown until a
-    call. A callable `initial_value` is called once, now: with the axes if it has a parameter
-    without a default, and then with ``dtype=`` if it has one of that name, so that functions such
-    as `glorot_uniform` serve. Messages and programs show the `name`.
+
+    Parameters
+    ----------
+    axes
+        Axes, sizes or a shape, in which `symbol` makes a length that is unknown until a call.
+    dtype
+        The dtype.
+    initial_value
+        A number, an array or a tensor; or a function that returns it. The function is called once,
+        now: with the axes if it has a parameter without a default, and then with ``dtype=`` if it
+        has one of that name, so that functions such as `glorot_uniform` serve.
+    name
+        The name in messages and programs; by default a number tells placeholders apart.
+    metadata
+        Entries for its dictionary ``metadata``.
+
+    Returns
+    -------
+    TensorOp
+        The placeholder.
+
+    Raises
+    ------
+    AxesError
+        If the initial value does not fit the axes.
+    ArgumentError
+        If lengths come in several arguments, or an array in place of a shape.
+
+    Examples
+    --------
+    >>> x = weft.placeholder((2,), "float64")
+    >>> weft.make_transformer().computation(weft.exp(x), x)([0.0, 1.0])
+    array([1.    , 2.7183])
     """
     return _state(PLACEHOLDER, axes, dtype, initial_value, name, metadata)
 
@@ -358,10 +417,46 @@ def variable(
     name: str | None = None,
     metadata: dict[str, Any] | None = None,
 ) -> Any:
-    """Return a trainable state; see `placeholder` for the arguments.
+    """Return a trainable state: a tensor that outlives a call, and that optimizers update.
 
     A call that reads it before it has a value raises StateError, unless its lengths are unknown
     until a call: then it is zeros at first.
+
+    Parameters
+    ----------
+    axes
+        Axes, sizes or a shape.
+    dtype
+        The dtype.
+    initial_value
+        A number, an array or a tensor; or a function that returns it. The function is called once,
+        now: with the axes if it has a parameter without a default, and then with ``dtype=`` if it
+        has one of that name, so that functions such as `glorot_uniform` serve.
+    name
+        The name in messages and programs; by default a number tells variables apart.
+    metadata
+        Entries for its dictionary ``metadata``.
+
+    Returns
+    -------
+    TensorOp
+        The variable.
+
+    Raises
+    ------
+    AxesError
+        If the initial value does not fit the axes.
+    ArgumentError
+        If lengths come in several arguments, or an array in place of a shape.
+
+    Examples
+    --------
+    >>> w = weft.variable((2, 3), "float64", 0.5)
+    >>> weft.make_transformer().computation(w)()
+    array([[0.5, 0.5, 0.5],
+           [0.5, 0.5, 0.5]])
+    >>> weft.variable((2, 3), initial_value=weft.glorot_uniform).shape
+    (2, 3)
     """
     return _state(VARIABLE, axes, dtype, initial_value, name, metadata)
 
@@ -373,9 +468,42 @@ def persistent_tensor(
     name: str | None = None,
     metadata: dict[str, Any] | None = None,
 ) -> Any:
-    """Return a state that outlives a call and is not trained; see `placeholder`.
+    """Return a state: a tensor that outlives a call, and that is not trained.
 
     A call that reads it before it has a value raises StateError.
+
+    Parameters
+    ----------
+    axes
+        Axes, sizes or a shape.
+    dtype
+        The dtype.
+    initial_value
+        A number, an array or a tensor; or a function that returns it, as for `variable`.
+    name
+        The name in messages and programs; by default a number tells states apart.
+    metadata
+        Entries for its dictionary ``metadata``.
+
+    Returns
+    -------
+    TensorOp
+        The state.
+
+    Raises
+    ------
+    AxesError
+        If the initial value does not fit the axes.
+    ArgumentError
+        If lengths come in several arguments, or an array in place of a shape.
+
+    Examples
+    --------
+    >>> count = weft.persistent_tensor((), "int32", 0)
+    >>> advance = weft.assign(count, count + 1)
+    >>> step = weft.make_transformer().computation([advance, count])
+    >>> step()[1], step()[1]
+    (array(1, dtype=int32), array(2, dtype=int32))
     """
     return _state(PERSISTENT, axes, dtype, initial_value, name, metadata)
 
@@ -386,8 +514,30 @@ temporary = persistent_tensor
 def as_op(value: Op | ArrayLike, dtype: DTypeLike | None = None) -> TensorOp:
     """Return a tensor op as it is, an unknown length as its value, anything else as a constant.
 
-    Raises ArgumentError for a Python bool without a `dtype`: where a tensor is meant, that is what
-    Python made of a condition.
+    Parameters
+    ----------
+    value
+        An op, a length from `symbol`, a number, an array or nested lists of numbers.
+    dtype
+        The dtype of a constant. By default Python numbers become float32, and arrays keep theirs.
+
+    Returns
+    -------
+    TensorOp
+        The op.
+
+    Raises
+    ------
+    ArgumentError
+        For an op that yields no tensor; and for a Python bool without a `dtype`: where a tensor is
+        meant, that is what Python made of a condition.
+    DTypeError
+        For values that do not fit the dtype, or are no numbers.
+
+    Examples
+    --------
+    >>> weft.as_op([1.0, 2.0]).shape, weft.as_op(2).dtype
+    ((2,), dtype('float32'))
     """
     if isinstance(value, TensorOp):
         return value
@@ -412,7 +562,13 @@ def not_a_tensor(value: object) -> ArgumentError:
 
 
 def as_ops(values: Iterable[TensorLike]) -> tuple[TensorOp, ...]:
-    """Return each value as a tensor op."""
+    """Return each value as a tensor op, as `as_op` does.
+
+    Examples
+    --------
+    >>> [op.shape for op in weft.as_ops([1.0, [1.0, 2.0]])]
+    [(), (2,)]
+    """
     return tuple(as_op(value) for value in values)
 
 

@@ -40,17 +40,45 @@ def load(
     backend: Chosen | Transformer | None = None,
     trust: bool = False,
 ) -> Computation:
-    """Return the computation in a file that `Computation.save` wrote, on a new transformer.
+    """Return the computation in a file that `Computation.save` wrote.
 
-    `backend` is what `make_transformer` takes, or a transformer to add the computation to. Without
-    it the computation is for the backend that saved it, unless `weft.backend` or ``WEFT_BACKEND``
-    chooses another; its repr says which. A new transformer has the options `fast_math` and
-    `memory_limit` of the one that saved the computation. The graph in the file is compiled, through
-    the compile cache. With `trust` the code that the file brings runs instead; so give it for files
-    of your own only: a file's author can put any code there. Raises ArtifactError for a file that
-    is not an artifact, is damaged, or has been saved by a version of weft that this one cannot
-    read, and where the backend that saved it cannot be used and no other is chosen; with `trust`
-    also for code of another backend, version or processor.
+    The graph in the file is compiled, through the compile cache.
+
+    Parameters
+    ----------
+    path
+        The file.
+    backend
+        What `make_transformer` takes, or a transformer to add the computation to. Without it the
+        computation is for the backend that saved it, unless `weft.backend` or ``WEFT_BACKEND``
+        chooses another; its repr says which. A new transformer has the options `fast_math` and
+        `memory_limit` of the one that saved the computation.
+    trust
+        Whether the code that the file brings runs instead. Give it for files of your own only: a
+        file's author can put any code there.
+
+    Returns
+    -------
+    Computation
+        The computation, with the parameters and results of the one that was saved.
+
+    Raises
+    ------
+    ArtifactError
+        For a file that is not an artifact, is damaged, or has been saved by a version of weft that
+        this one cannot read, and where the backend that saved it cannot be used and no other is
+        chosen; with `trust` also for code of another backend, version or processor.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> x = weft.placeholder((2,), "float64")
+    >>> computation = weft.make_transformer("numpy").computation(weft.sum(x), x)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     computation.save(f"{folder}/total")
+    ...     total = weft.load(f"{folder}/total")
+    >>> total([1.0, 2.0])
+    array(3.)
     """
     if not isinstance(path, str | os.PathLike):
         raise ArgumentError(f"load takes the path of a file, not {path!r:.80}")

@@ -24,14 +24,38 @@ _default: Callable[[], Transformer] | None = None
 
 
 def make_transformer(name: Chosen | None = None, **options: Any) -> Transformer:
-    """Return a transformer of the backend of that name, with the backend's own options.
+    """Return a transformer of a backend.
 
-    ``name`` may be a class of transformers as well. Without it: what `backend` or
-    `weft.set_transformer_factory` chose, else the variable ``WEFT_BACKEND``, else `native`
-    where a C compiler works, else `numpy`.
-    Raises UnknownPluginError (a ValueError) for a name that is not installed, listing those that
-    are, PluginError for one that cannot be loaded, and ArgumentError for an option that the backend
-    does not have.
+    Parameters
+    ----------
+    name
+        The name of the backend, or a class of transformers. Without it: what `backend` or
+        `weft.set_transformer_factory` chose, else the variable ``WEFT_BACKEND``, else `native`
+        where a C compiler works, else `numpy`.
+    **options
+        The backend's own options.
+
+    Returns
+    -------
+    Transformer
+        A new one, which compiles computations and holds the states that they use.
+
+    Raises
+    ------
+    UnknownPluginError
+        For a name that is not installed, listing those that are; it is a ValueError.
+    PluginError
+        For a backend that cannot be loaded.
+    ArgumentError
+        For an option that the backend does not have.
+
+    Examples
+    --------
+    >>> x = weft.placeholder((2,), "float64")
+    >>> with weft.make_transformer("numpy") as transformer:
+    ...     double = transformer.computation(x * 2, x)
+    ...     double([1.0, 2.0])
+    array([2., 4.])
     """
     if name is None:
         factory = _chosen.get() or _default
@@ -109,9 +133,34 @@ def set_default(factory: Callable[[], Transformer] | None) -> None:
 
 
 def backend(name: Chosen, **options: Any) -> AbstractContextManager[None]:
-    """Make `make_transformer` without a name use a backend inside this context.
+    """Return a context in which `make_transformer` without a name uses a backend.
 
-    Raises what `make_transformer` does for a name that nothing, or more than one plugin, has.
+    So does `jit`, for functions that are called inside for the first time.
+
+    Parameters
+    ----------
+    name
+        The name of the backend, or a class of transformers.
+    **options
+        The backend's own options.
+
+    Returns
+    -------
+    AbstractContextManager
+        The context.
+
+    Raises
+    ------
+    UnknownPluginError
+        For a name that is not installed, listing those that are; it is a ValueError.
+    PluginError
+        For a name that several plugins have.
+
+    Examples
+    --------
+    >>> with weft.backend("numpy"):
+    ...     type(weft.make_transformer()).__name__
+    'NumPyTransformer'
     """
     require(name)
     return _choosing(lambda: make_transformer(name, **options))

@@ -34,11 +34,37 @@ _TOO_DEEP = "it is nested too deeply"
 
 
 def parse(text: str, states: dict[str, Any] | None = None) -> Graph:
-    """Return the graph that a text describes.
+    """Return the graph that a text describes, as a graph is printed.
 
-    `states` gives the stored tensors for names in the text; others are made anew. Raises ParseError
-    with line and column for anything malformed, unknown, or printed without its values, and
-    ArgumentError for what is not text, or states that are not a dictionary.
+    Parameters
+    ----------
+    text
+        The text.
+    states
+        The stored tensors for names in the text, a dict; others are made anew.
+
+    Returns
+    -------
+    Graph
+        The graph.
+
+    Raises
+    ------
+    ParseError
+        With line and column, for anything malformed, unknown, or printed without its values.
+    ArgumentError
+        For what is not text, or states that are not a dict.
+
+    Examples
+    --------
+    >>> double = weft.parse('''
+    ... graph('double')
+    ... v0: float64(2) = Parameter('x')
+    ... v1: float64(2) = AddOp(v0, v0)
+    ... result(v1)
+    ... ''')
+    >>> weft.make_transformer().computation(double)([1.0, 2.0])
+    (array([2., 4.]),)
     """
     return Parsing(states).parse(text)
 

@@ -32,11 +32,39 @@ _SPECIAL = (ReadOp, ParameterOp, SequentialOp, AssignOp, ParallelOp, AfterOp)
 def capture(
     results: Sequence[Op], parameters: Sequence[AssignableTensorOp] = (), name: str = "graph"
 ) -> Graph:
-    """Return the graph of results, one output for each that yields a tensor.
+    """Return the graph of results, with one output for each that yields a tensor.
 
-    Raises ArgumentError for what is not a list of ops and for a parameter that is not a
-    placeholder, GraphError for an op that belongs to another captured graph, and StateError for
-    writes whose order is ambiguous.
+    Parameters
+    ----------
+    results
+        Ops in a list; their effects and writes belong to the graph.
+    parameters
+        The placeholders that are the inputs of the graph, in a list.
+    name
+        A name for listings.
+
+    Returns
+    -------
+    Graph
+        The graph, immutable and independent of what is built or written afterwards.
+
+    Raises
+    ------
+    ArgumentError
+        For what is not a list of ops, and for a parameter that is not a placeholder.
+    GraphError
+        For an op that belongs to another captured graph.
+    StateError
+        For writes whose order is ambiguous.
+
+    Examples
+    --------
+    >>> x = weft.placeholder((2,), name="x")
+    >>> graph = weft.capture([weft.sum(weft.exp(x))], [x])
+    >>> graph
+    <Graph graph: 3 ops, 1 outputs>
+    >>> [type(op).__name__ for op in graph.ops]
+    ['ParameterOp', 'ExpOp', 'SumOp']
     """
     results, parameters = listed("capture", results), listed("capture", parameters, object)
     if not isinstance(name, str):

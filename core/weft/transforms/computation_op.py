@@ -37,6 +37,32 @@ def computation(results: Any, *parameters: Any) -> ComputationOp:
     """Return results and parameters as an op for `Transformer.computation`, captured now.
 
     What is written to states afterwards does not belong to it.
+
+    Parameters
+    ----------
+    results
+        An op, or a list, tuple, set or dict of ops: the form of what a call returns.
+    *parameters
+        The placeholders that a call gives values for; or the word ``"all"``.
+
+    Returns
+    -------
+    ComputationOp
+        An op without a value, which any number of transformers make callable.
+
+    Raises
+    ------
+    ArgumentError
+        For a result that is not an op, and a parameter that is not a placeholder.
+    StateError
+        For writes whose order is ambiguous.
+
+    Examples
+    --------
+    >>> x = weft.placeholder((2,), "float64")
+    >>> both = weft.computation({"sum": weft.sum(x), "square": x * x}, x)
+    >>> weft.make_transformer().computation(both)([1.0, 2.0])
+    {'sum': array(3.), 'square': array([1., 4.])}
     """
     ops, placeholders = resolved(results, parameters)
     return ComputationOp(
