@@ -63,7 +63,7 @@ from weft.runtime.program import Program
 from weft.runtime.transformer import Transformer
 from weft.standard import *
 from weft.support import keyword_hints
-from weft.support.spelling import FUNCTIONS, UnknownAttribute, did_you_mean
+from weft.support.spelling import unknown_name
 from weft.train import *
 from weft.transforms.capture import capture
 from weft.transforms.computation_op import ComputationOp, computation
@@ -191,10 +191,7 @@ def __getattr__(name: str) -> Any:
         return dtypes.as_dtype("bfloat16")
     if name in ("distributed", "functional", "linalg", "optim", "random", "testing", "plugins"):
         return importlib.import_module(f"weft.{name}")
-    raise UnknownAttribute(
-        f"module 'weft' has no attribute {name!r}",
-        lambda: f".{did_you_mean(name, __all__, FUNCTIONS.get(name, ''))}",
-    )
+    return unknown_name("weft", __all__)(name)
 
 
 def __dir__() -> list[str]:

@@ -15,7 +15,7 @@ The formulas are those of the optimizers of graphs, such as `weft.adam`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from weft.ir.tensor import TensorOp
 from weft.ops.pointwise.elementwise import cast
 from weft.ops.shape.creation import zeros
 from weft.support.backports import override
+from weft.support.spelling import UnknownAttribute, instead_of, unknown_name
 from weft.train import clipping, update_rules
 from weft.train.update_rules import Rule, Slots, checked_rate, updated
 
@@ -46,6 +47,9 @@ __all__ = [
     "rmsprop",
     "sgd",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = unknown_name(__name__, __all__)
 
 Rate = float | TensorOp | Callable[[TensorOp], Any]
 """A learning rate, or a function for it of the number of earlier steps."""
@@ -73,6 +77,10 @@ class Optimizer(NamedTuple):
 
     init: Callable[[Any], dict[str, Any]]
     update: Callable[[Any, Any, Any], tuple[Any, dict[str, Any]]]
+
+    def __getattr__(self, name: str) -> NoReturn:
+        problem = f"an optimizer has no attribute {name!r}"
+        raise UnknownAttribute(problem, lambda: instead_of(name, self._fields))
 
 
 class _SlotNames(Slots):
@@ -142,13 +150,14 @@ def _optimizer(name: str, learning_rate: Rate, rule: Rule) -> Optimizer:
         return {STEPS: np.zeros((), np.int32), **slots}
 
     def update(gradients: Any, state: Any, params: Any) -> tuple[Any, dict[str, Any]]:
+        if not isinstance(state, Mapping) or set(state) != {STEPS, *names}:
+            problem = f"the state must be a dict of {', '.join((STEPS, *names))}"
+            way = "as init returns it, and comes second: update(gradients, state, params)"
+            raise ArgumentError(f"{name}: {problem}, {way}")
         leaves, structure = trees.flatten(params)
         paths = trees.paths(structure, "params")
         values = [_value(leaf, f"{name}: {path}") for leaf, path in zip(leaves, paths, strict=True)]
         slopes = _alike(name, "gradients", gradients, structure, values)
-        if not isinstance(state, Mapping) or set(state) != {STEPS, *names}:
-            wanted = ", ".join((STEPS, *names))
-            raise ArgumentError(f"{name}: the state must be a dict of {wanted}, as init returns it")
         before = op_of(state[STEPS], f"{name}: state['{STEPS}']")
         old = {slot: _alike(name, slot, state[slot], structure, values) for slot in names}
         rate = learning_rate(before) if callable(learning_rate) else learning_rate
@@ -165,7 +174,7 @@ def _optimizer(name: str, learning_rate: Rate, rule: Rule) -> Optimizer:
         after = {slot: trees.unflatten(structure, each) for slot, each in new.items()}
         return trees.unflatten(structure, made), {STEPS: steps, **after}
 
-    update.__name__ = f"{name}_update"
+    update.__name__ = update.__qualname__ = f"{name}_update"
     return Optimizer(init, jit(update))
 
 

@@ -14,7 +14,7 @@ Functions of arrays alone that give keys give arrays; all others build ops, as `
 
 from __future__ import annotations
 
-from typing import Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
@@ -47,6 +47,7 @@ from weft.ops.reductions.cumulative import cumsum, place
 from weft.ops.reductions.sorting import argsort, searchsorted
 from weft.ops.shape.joining import stack
 from weft.ops.shape.movement import cast_axes
+from weft.support.spelling import unknown_name
 
 __all__ = [
     "bernoulli",
@@ -65,6 +66,9 @@ __all__ = [
     "truncated_normal",
     "uniform",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = unknown_name(__name__, __all__)
 
 Shape = AxesLike | TensorOp
 """Lengths or axes of the result, or a tensor that has them."""

@@ -6,6 +6,7 @@ operands of the loop or conditional.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
@@ -90,7 +91,7 @@ def scan(
     >>> powers(2.0)
     array([1., 2., 4., 8.], dtype=float32)
     """
-    what = f"scan of {name_of(function)}"
+    what = f"scan of {_named('scan(function, init, xs)', function, 'carry, x')}"
     leaves, structure = trees.flatten(xs)
     paths = trees.paths(structure, "xs")
     rows = [op_of(leaf, f"{what}: {path}") for leaf, path in zip(leaves, paths, strict=True)]
@@ -144,6 +145,8 @@ def fori_loop(lower: Any, upper: Any, function: Function, init: Any) -> Any:
     >>> weft.jit(lambda x: weft.fori_loop(0, 3, lambda i, y: y * x + i, 1.0))(2.0)
     array(12., dtype=float32)
     """
+    called = "fori_loop(lower, upper, function, init)"
+    what = f"fori_loop of {_named(called, function, 'i, carry')}"
     if isinstance(lower, TensorOp) or isinstance(upper, TensorOp):
         first, last = (
             cast(_integer("fori_loop", what, each), dtypes.int64)
@@ -156,10 +159,11 @@ def fori_loop(lower: Any, upper: Any, function: Function, init: Any) -> Any:
         def advance(state: tuple[TensorOp, Any]) -> tuple[TensorOp, Any]:
             return state[0] + 1, function(*state)
 
-        return while_loop(go_on, wraps(function)(advance), (first, init))[1]
+        carry = _Carry(what, (first, init), is_counted=True)
+        return carry.packed(_iterated(carry, go_on, wraps(function)(advance)))[1]
     start = checked_integer("fori_loop", "lower", lower)
     count = checked_integer("fori_loop", "upper", upper) - start
-    carry = _Carry(f"fori_loop of {name_of(function)}", (constant(start, dtype=dtypes.int64), init))
+    carry = _Carry(what, (constant(start, dtype=dtypes.int64), init), is_counted=True)
 
     def advance_both(state: tuple[TensorOp, Any]) -> tuple[tuple[TensorOp, Any], None]:
         return (state[0] + 1, function(*state)), None
@@ -209,17 +213,24 @@ def while_loop(condition: Any, body: Any, *init: Any) -> Any:
     if len(init) != 1:
         problem = f"takes one tree to carry, not {len(init)}: put them into a tuple"
         raise ArgumentError(f"while_loop: it {problem}")
-    carry = _Carry(f"while_loop of {name_of(body)}", init[0])
+    called = "while_loop(condition, body, init)"
+    names = [_named(called, each, "carry") for each in (condition, body)]
+    carry = _Carry(f"while_loop of {names[1]}", init[0])
+    return carry.packed(_iterated(carry, condition, body))
+
+
+def _iterated(carry: _Carry, condition: Function, body: Function) -> Sequence[TensorOp]:
+    """Return the carry after a loop."""
     step = carry.stable(wraps(body)(lambda state: (body(state), None)))
     of_condition = f"while_loop of {name_of(condition)}"
-    test = trace_body(condition, carry.structure, carry.types, of_condition, "carry")
+    test = trace_body(condition, carry.structure, carry.types, of_condition, carry.paths)
     if len(test.graph.outputs) != 1 or not test.structure.is_leaf():
         problem = f"must return a bool scalar, not {trees.shown(test.structure)}"
         raise ArgumentError(f"{test.what}: the condition {problem}")
     free = tuple(dict.fromkeys((*test.free, *step.free)))
     operands = [*carry.ops, *free]
     made = calls.while_op(test.taking(free).graph, step.taking(free).graph, *operands)
-    return carry.packed(made.results)
+    return made.results
 
 
 def cond(
@@ -265,13 +276,16 @@ def cond(
         raise ArgumentError(f"cond: functions take operands by position, not {', '.join(args)}=")
     if isinstance(condition, bool | np.bool_):
         return (then_branch if condition else else_branch)(*operands)
+    given = ", ".join(f"operand {number}" for number in range(len(operands)))
+    called = "cond(condition, function, other, *operands), and where() for values"
+    names = [_named(called, branch, given) for branch in (then_branch, else_branch)]
     leaves, structure = trees.flatten(operands)
     paths = trees.paths(structure, "operands")
     ops = [op_of(leaf, f"cond: {path}") for leaf, path in zip(leaves, paths, strict=True)]
     types = [(op.axes, op.dtype) for op in ops]
     one, other = (
-        trace_body(branch, structure, types, f"cond with {name_of(branch)}", "operands")
-        for branch in (then_branch, else_branch)
+        trace_body(branch, structure, types, f"cond with {name}", paths)
+        for branch, name in zip((then_branch, else_branch), names, strict=True)
     )
     one, other = _alike(one, other)
     made = calls.cond_op(condition, one.graph, other.graph, [*ops, *one.free], [*ops, *other.free])
@@ -330,18 +344,46 @@ def _integer(function: str, what: str, value: TensorLike) -> TensorOp:
     return op
 
 
+def _named(called: str, function: Any, arguments: str) -> str:
+    """Return the name of a function; raises ArgumentError if it does not take such arguments."""
+    if not callable(function):
+        raise ArgumentError(f"{function!r:.80} is no function: {called}")
+    try:
+        inspect.signature(function).bind(*filter(None, arguments.split(", ")))
+    except TypeError as error:
+        name = name_of(function)
+        problem = f"{name} is called as {name}({arguments}), but {error}: {called}"
+        raise ArgumentError(problem) from None
+    except ValueError:  # of a builtin function that does not say what it takes
+        pass
+    return name_of(function)
+
+
+def _difference(structure: Structure, wanted: Structure, root: str) -> str:
+    """Return how what a function returned differs from another structure."""
+    found = trees.difference(structure, wanted, root)
+    is_none = structure == trees.flatten(None)[1]
+    return f"{found}: a function without return returns None" if is_none else found
+
+
 class _Carry:
     """The carried values of a loop, before its first iteration."""
 
-    def __init__(self, what: str, init: Any) -> None:
+    def __init__(self, what: str, init: Any, is_counted: bool = False) -> None:
         leaves, self.inner = trees.flatten(init)
         self.structure = trees.flatten((init,))[1]
         self.what = what
-        self.paths = trees.paths(self.inner, "carry")
+        self.is_counted = is_counted
+        own = self._own(self.inner)
+        self.paths = ["i"] * is_counted + trees.paths(own, "carry")
         self.ops = [
             op_of(leaf, f"{what}: {path}") for leaf, path in zip(leaves, self.paths, strict=True)
         ]
         self.is_number = [isinstance(leaf, int | float | complex) for leaf in leaves]
+
+    def _own(self, structure: Structure) -> Structure:
+        """Return the structure of a carry without the number of the iteration."""
+        return trees.children(structure)[1] if self.is_counted else structure
 
     @property
     def types(self) -> list[tuple[Axes, DType]]:
@@ -362,9 +404,11 @@ class _Carry:
 
         Python numbers in the first carry are cast to what the body makes of them.
         """
-        structure = self.structure if xs is None else trees.joined(self.inner, xs)
+        structure, names = self.structure, self.paths
+        if xs is not None:
+            structure, names = trees.joined(self.inner, xs), [*names, *trees.paths(xs, "x")]
         while True:
-            body = trace_body(step, structure, [*self.types, *types], self.what, "carry")
+            body = trace_body(step, structure, [*self.types, *types], self.what, names)
             for state in filter(counts_calls, body.graph.states):
                 raise ArgumentError(
                     f"{self.what}: the body draws random numbers ({state.file_info}) that are new "
@@ -373,17 +417,16 @@ class _Carry:
                 )
             own, _ = trees.children(body.structure)
             if own != self.inner:
-                raise ArgumentError(
-                    f"{self.what}: the carry has the structure {trees.shown(self.inner)}, but "
-                    f"{trees.shown(own)} after an iteration"
-                )
+                found = _difference(self._own(own), self._own(self.inner), "carry")
+                raise ArgumentError(f"{self.what}: after an iteration the carry has {found}")
             outputs = list(body.graph.outputs)
             changed = False
             for place, (op, path) in enumerate(zip(self.ops, self.paths, strict=True)):
                 after = outputs[place]
                 if after.axes != op.axes:
                     raise AxesError(
-                        f"{self.what}: {path} has {op.axes}, but {after.axes} after an iteration"
+                        f"{self.what}: {path} has {op.axes}, but {after.axes} after an iteration "
+                        f"({after.file_info})"
                     )
                 if after.dtype == op.dtype:
                     continue
@@ -394,8 +437,9 @@ class _Carry:
                     self.ops[place], changed = cast(op, wide), True
                 else:
                     raise DTypeError(
-                        f"{self.what}: {path} is {op.dtype}, but {after.dtype} after an iteration: "
-                        "cast one of them"
+                        f"{self.what}: {path} is {op.dtype}, but {after.dtype} after an iteration "
+                        f"({after.file_info}): begin with .astype('{after.dtype}'), or return "
+                        f".astype('{op.dtype}')"
                     )
             if not changed:
                 return body.with_outputs(outputs)
@@ -426,24 +470,23 @@ def _scanned(
 def _alike(one: Body, other: Body) -> tuple[Body, Body]:
     """Return branches with equal outputs; raises if they differ in more than dtypes of numbers."""
     if one.structure != other.structure:
-        raise ArgumentError(
-            f"cond: one branch returns the structure {trees.shown(one.structure)}, the other "
-            f"{trees.shown(other.structure)}"
-        )
+        found = _difference(other.structure, one.structure, "result")
+        raise ArgumentError(f"cond: the branches return different trees: the second has {found}")
     outputs = [list(each.graph.outputs) for each in (one, other)]
     for place, path in enumerate(trees.paths(one.structure, "result")):
         x, y = (each[place] for each in outputs)
         if x.axes != y.axes:
-            raise AxesError(f"cond: {path} has {x.axes} in one branch, and {y.axes} in the other")
+            where = f"{x.file_info}, and {y.axes} in the other, {y.file_info}"
+            raise AxesError(f"cond: {path} has {x.axes} in one branch, {where}")
         wide = dtypes.promote(x.dtype, y.dtype)
         for each, body in zip(outputs, (one, other), strict=True):
             if body.is_number[place]:
                 each[place] = cast(each[place], wide)
         x, y = (each[place] for each in outputs)
         if x.dtype != y.dtype:
-            raise DTypeError(
-                f"cond: {path} is {x.dtype} in one branch, and {y.dtype} in the other: cast one"
-            )
+            where = f"{x.file_info}, and {y.dtype} in the other, {y.file_info}"
+            way = f"cast one, as by .astype('{x.dtype}')"
+            raise DTypeError(f"cond: {path} is {x.dtype} in one branch, {where}: {way}")
     return one.with_outputs(outputs[0]), other.with_outputs(outputs[1])
 
 

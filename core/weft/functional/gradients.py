@@ -69,6 +69,7 @@ def grad(function: Function, argnums: Numbers = 0, has_aux: bool = False) -> Fun
     >>> slope({"w": np.array([1.0, 2.0])}, np.array([3.0, 4.0]))
     {'w': array([3., 4.])}
     """
+    checked_function("grad", function, argnums)
     both = value_and_grad(function, argnums, has_aux)
 
     def gradient(*args: Any, **options: Any) -> Any:
@@ -107,6 +108,7 @@ def value_and_grad(function: Function, argnums: Numbers = 0, has_aux: bool = Fal
     >>> weft.value_and_grad(lambda x: x["a"] * x["b"])({"a": 2.0, "b": 3.0})
     (array(6., dtype=float32), {'a': array(3., dtype=float32), 'b': array(2., dtype=float32)})
     """
+    checked_function("value_and_grad", function, argnums)
 
     def value_and_gradient(*args: Any, **options: Any) -> Any:
         chosen = chosen_arguments(f"grad of {name_of(function)}", argnums, len(args))
@@ -311,10 +313,12 @@ def _seed(point: Point) -> TensorOp:
     y = point.outputs[0] if len(point.outputs) == 1 else None
     if y is None or y.axes or not dtypes.is_float(y.dtype):
         shown = f"{y.dtype} {y.axes}" if y is not None else trees.shown(point.structure)
-        raise GradientError(
-            f"{point.what} needs a scalar float, but it returns {shown}: sum it, or take vjp or "
-            "jacobian"
+        ways = (
+            "sum it, or take vjp or jacobian"
+            if y is not None
+            else ("return the scalar, or a pair of it and the rest with has_aux=True")
         )
+        raise GradientError(f"{point.what} needs a scalar float, but it returns {shown}: {ways}")
     return constant(1, dtype=y.dtype)
 
 
@@ -346,12 +350,24 @@ def _alike(
     return found
 
 
+def checked_function(transform: str, function: object, argnums: object) -> None:
+    """Raise ArgumentError for what is no function, or no number or numbers of arguments."""
+    if not callable(function):
+        problem = f"takes a function, as in {transform}(f)(x), not {function!r:.80}"
+        raise ArgumentError(f"{transform} {problem}")
+    numbers = argnums if isinstance(argnums, tuple | list) else [argnums]
+    if not all(type(number) is int for number in numbers):
+        problem = f"argnums= counts arguments, as in {transform}(f, argnums=0), not {argnums!r:.80}"
+        raise ArgumentError(f"{transform}: {problem}: the function that it returns takes these")
+
+
 def chosen_arguments(what: str, argnums: Numbers, count: int) -> list[int]:
     """Return the arguments to differentiate by position; raises ArgumentError if there is none."""
     numbers = [argnums] if isinstance(argnums, int) else list(argnums)
     for number in numbers:
         if not isinstance(number, int) or not -count <= number < count:
             raise ArgumentError(
-                f"{what}: argnums={argnums!r}, but the call has {count} positional arguments"
+                f"{what}: argnums={argnums!r}, but the call has {count} positional arguments: give "
+                "what is differentiated by position"
             )
     return [number % count for number in numbers]

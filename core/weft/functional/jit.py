@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from weft.errors import ArgumentError
 from weft.functional import trees
 from weft.functional.arguments import Arguments, Dynamic, DynamicLengths
 from weft.functional.call import MISS, make_call, missing, static_key
+from weft.functional.retraces import count_trace
 from weft.functional.tracing import (
     array_of,
     holds_ops,
@@ -27,6 +29,7 @@ from weft.runtime.computation import Computation
 from weft.runtime.factory import Chosen, make_transformer
 from weft.runtime.transformer import Transformer
 from weft.support import source
+from weft.support.spelling import closest
 
 _USUAL = frozenset(map(np.dtype, ("float32", "float64", "int32", "int64", "bool")))
 """Dtypes of NumPy that need no second look."""
@@ -67,6 +70,10 @@ class JittedFunction:
         self._static |= self._arguments.named("static_argnames", static_argnames)
         self._dynamic = None if dynamic is None else DynamicLengths(self._arguments, dynamic)
         self._donated = self._arguments.named("donate_argnums", donate_argnums)
+        both = ", ".join(sorted(self._static & self._donated))
+        if both:
+            problem = f"{both} is static, and has no memory to donate"
+            raise ArgumentError(f"jit of {self._name}: {problem}")
         self._given = backend if isinstance(backend, Transformer) else None
         if isinstance(backend, Transformer):
             if options:
@@ -143,14 +150,20 @@ class JittedFunction:
             hash(value)
         except TypeError:
             problem = f"the static argument {name} must be hashable, not {value!r:.80}"
-            raise ArgumentError(f"{self._name}: {problem}: give a tuple for a list") from None
+            way = "give a tuple for a list"
+            if hasattr(value, "__array__"):
+                way = "an array is traced, so do not make it static"
+            raise ArgumentError(f"{self._name}: {problem}: {way}") from None
         return static_key(value), value
 
     def _arrays(self, leaves: Sequence[Any], structure: Structure) -> list[Any]:
         if all(type(leaf) is np.ndarray and leaf.dtype in _USUAL for leaf in leaves):
             return list(leaves)
-        names = [f"{self._name}: the argument {name}" for _, name in self._paths(structure)]
-        return [array_of(leaf, name) for leaf, name in zip(leaves, names, strict=True)]
+        way = "make {0} static, as in jit(f, static_argnames=({0!r},)), or bring it by a lambda"
+        return [
+            array_of(leaf, f"{self._name}: the argument {name}", way.format(root))
+            for leaf, (root, name) in zip(leaves, self._paths(structure), strict=True)
+        ]
 
     def _paths(self, structure: Structure) -> list[tuple[str, str]]:
         """Return the argument of each leaf, and how the leaf is written: ``params['w']``."""
@@ -170,6 +183,7 @@ class JittedFunction:
         key = structure, static, tuple([array.dtype for array in arrays]), tuple(shapes)
         compiled = self._compiled.get(key)
         if compiled is None:
+            count_trace(self._function, self._name, key, self._compiled)
             types = [(shape, array.dtype) for shape, array in zip(shapes, arrays, strict=True)]
             computation, unpack = self._trace(types, structure, static)
             by_position = {where: value for where, (_, value) in static if isinstance(where, int)}
@@ -191,8 +205,10 @@ class JittedFunction:
         structure: Structure,
         static: Iterable[tuple[Any, Any]],
     ) -> tuple[Computation, Callable[[tuple[Any, ...]], Any]]:
-        names = [name for _, name in self._paths(structure)]
-        parameters = parameters_for(self._function, names, types)
+        paths = self._paths(structure)
+        names = [name for _, name in paths]
+        static_too = {name for root, name in paths if root == name}
+        parameters = parameters_for(self._function, names, types, static_too)
         traced, options = trees.unflatten(structure, parameters)
         args = list(traced)
         for where, (_, value) in static:
@@ -295,6 +311,10 @@ def jit(
             donate_argnums=donate_argnums,
             **options,
         )
+    for option in options:
+        close = closest(option, inspect.signature(jit).parameters, cutoff=0.8)
+        if close:
+            raise ArgumentError(f"jit has no {option}=. Did you mean {close!r}?")
     if not callable(function):
         raise ArgumentError(f"jit takes a function, not {function!r:.80}")
     return JittedFunction(

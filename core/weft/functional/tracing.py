@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from weft.ir.graph import Graph
 from weft.ir.op import Op, next_serial
 from weft.ir.storage import AssignOp, ParameterOp, constant, placeholder
 from weft.ir.tensor import TensorOp
+from weft.ir.traced import close_arguments, explain_leak, open_arguments
 from weft.ops.random.philox import counts_calls
 from weft.support.source import Location
 from weft.transforms.capture import capture, capture_closure
@@ -85,13 +86,14 @@ def is_tracing() -> bool:
 
 
 @contextmanager
-def tracing() -> Iterator[None]:
-    """Call functions inside as part of a trace: nested transformations build ops."""
+def tracing(parameters: Iterable[Op] = ()) -> Iterator[None]:
+    """Call a function of these inside as part of a trace: nested transformations build ops."""
     token = _depth.set(_depth.get() + 1)
     try:
         yield
     finally:
         _depth.reset(token)
+        close_arguments(parameters)
 
 
 def holds_ops(leaves: Iterable[Any]) -> bool:
@@ -111,15 +113,23 @@ def location_of(function: Callable[..., Any]) -> Location | None:
 
 
 def parameters_for(
-    function: Callable[..., Any], names: Sequence[str], types: Iterable[tuple[Any, Any]]
+    function: Callable[..., Any],
+    names: Sequence[str],
+    types: Iterable[tuple[Any, Any]],
+    static: Container[str] = (),
 ) -> list[Any]:
-    """Return placeholders for the leaves of a function's arguments, of (axes, dtype) each."""
+    """Return placeholders for the leaves of a function's arguments, of (axes, dtype) each.
+
+    `static` names those that may be made static.
+    """
     location = location_of(function)
     with scope.located(location) if location else scope.captured_ops():
-        return [
+        parameters = [
             placeholder(axes, dtype, name=name)
             for name, (axes, dtype) in zip(names, types, strict=True)
         ]
+    open_arguments(parameters, name_of(function), names, static)
+    return parameters
 
 
 def trace(
@@ -131,7 +141,7 @@ def trace(
     op of another traced function that is still in use after its call, and for a use of states that
     is not allowed.
     """
-    with tracing(), scope.saved_user_deps(), scope.captured_ops() as built:
+    with tracing(parameters), scope.saved_user_deps(), scope.captured_ops() as built:
         try:
             result = function()
         except RecursionError as error:
@@ -140,17 +150,13 @@ def trace(
                 "cannot end a recursion, use weft.while_loop or weft.fori_loop"
             ) from error
         leaves, structure = trees.flatten(result)
-        names = trees.paths(structure, "result")
-        ops = [op_of(leaf, f"{name}: {where}") for leaf, where in zip(leaves, names, strict=True)]
+        ops = _results(leaves, structure, name)
         effects = _effects_among(built)
         graph = capture([*ops, *effects], parameters, name)
     graph = graph.replace(outputs=graph.outputs[: len(ops)])
     for state in graph.states:
         if state.is_placeholder:
-            raise ArgumentError(
-                f"{name} uses {state} ({state.file_info}), an argument of another traced function "
-                "or a placeholder: give it as an argument"
-            )
+            raise ArgumentError(explain_leak(name, graph, state))
         if not may_write:
             raise ArgumentError(_refusal_of_state(name, state, effects))
     return Trace(graph, structure)
@@ -161,19 +167,18 @@ def trace_body(
     structure: Structure,
     types: Iterable[tuple[Any, Any]],
     what: str,
-    root: str = "args",
+    names: Sequence[str],
 ) -> Body:
     """Return a function of arguments of a structure as a graph.
 
     `types` are axes and dtype of each leaf. Raises ArgumentError for a result that is no tensor.
     """
     before = next_serial()
-    parameters = parameters_for(function, trees.paths(structure, root), types)
-    with tracing(), scope.saved_user_deps(), scope.captured_ops() as built:
+    parameters = parameters_for(function, names, types)
+    with tracing(parameters), scope.saved_user_deps(), scope.captured_ops() as built:
         result = function(*trees.unflatten(structure, parameters))
         leaves, returned = trees.flatten(result)
-        names = trees.paths(returned, "result")
-        ops = [op_of(leaf, f"{what}: {where}") for leaf, where in zip(leaves, names, strict=True)]
+        ops = _results(leaves, returned, what)
         effects = _effects_among(built)
         graph, free = capture_closure([*ops, *effects], parameters, before, name_of(function))
     is_number = tuple(isinstance(leaf, bool | int | float | complex) for leaf in leaves)
@@ -207,16 +212,27 @@ def _refusal_of_state(name: str, state: Op, effects: Iterable[Op]) -> str:
     )
 
 
-def op_of(leaf: Any, what: str) -> TensorOp:
-    """Return a leaf as a tensor op; raises ArgumentError for what is no number or array."""
+def _results(leaves: Iterable[Any], structure: Structure, what: str) -> list[TensorOp]:
+    names = trees.paths(structure, "result")
+    return [
+        op_of(leaf, f"{what}: {name}", "return tensors and numbers, the rest is known before")
+        for leaf, name in zip(leaves, names, strict=True)
+    ]
+
+
+def op_of(leaf: Any, what: str, way: str = "") -> TensorOp:
+    """Return a leaf as a tensor op; raises ArgumentError for what is no number or array.
+
+    `way` says what to do instead.
+    """
     if isinstance(leaf, TensorOp):
         return leaf
     if isinstance(leaf, Op):
         raise ArgumentError(f"{what}: {leaf!r} yields no tensor")
-    return constant(array_of(leaf, what))
+    return constant(array_of(leaf, what, way))
 
 
-def array_of(leaf: Any, what: str) -> Array:
+def array_of(leaf: Any, what: str, way: str = "") -> Array:
     """Return a leaf as an array.
 
     Python numbers become bool, int64, float32 or complex64; arrays keep their dtype, those of other
@@ -230,12 +246,11 @@ def array_of(leaf: Any, what: str) -> Array:
     elif isinstance(leaf, bool | int | float | complex):
         array = _number(leaf, what)
     else:
-        array = _foreign(leaf, what)
+        array = _foreign(leaf, what, way)
     try:
         dtypes.as_dtype(array.dtype)
     except WeftError:
-        kind = f"an array of {array.dtype}" if hasattr(leaf, "dtype") else repr(leaf)
-        raise ArgumentError(_no_array(what, kind)) from None
+        raise ArgumentError(_no_array(what, f"an array of {array.dtype}", way)) from None
     return array
 
 
@@ -251,7 +266,7 @@ def _number(number: complex, what: str) -> Array:
         raise ArgumentError(f"{what} is {number}, which does not fit {dtype}") from None
 
 
-def _foreign(leaf: Any, what: str) -> Array:
+def _foreign(leaf: Any, what: str, way: str) -> Array:
     """Return an array of another library as one of NumPy's, sharing its memory if it can."""
     try:
         if hasattr(leaf, "__dlpack__") and not isinstance(leaf, np.ndarray):
@@ -261,11 +276,10 @@ def _foreign(leaf: Any, what: str) -> Array:
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         problem = f"{what}: {type(leaf).__name__} cannot be read as an array of the host: {error}"
         raise ArgumentError(problem) from error
-    raise ArgumentError(_no_array(what, repr(leaf)))
+    if isinstance(leaf, Iterable) and not isinstance(leaf, str | bytes):
+        way = f"{type(leaf).__name__} is not a part of trees, make a tuple, list or dict of it"
+    raise ArgumentError(_no_array(what, repr(leaf), way))
 
 
-def _no_array(what: str, kind: str) -> str:
-    return (
-        f"{what} is {kind:.80}, not a number or an array: functions take trees of these; make an "
-        "argument of another kind static, as in jit(f, static_argnames='mode')"
-    )
+def _no_array(what: str, kind: str, way: str) -> str:
+    return f"{what} is {kind:.80}, not a number or an array{way and ': '}{way}"

@@ -41,7 +41,8 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
 def _register(kind: type[Any]) -> None:
     """Make a dataclass a node of trees."""
     fields = dataclasses.fields(kind)
-    static = [each.name for each in fields if each.metadata.get("static")]
+    all_static = getattr(kind, "is_structure", False)
+    static = [each.name for each in fields if all_static or each.metadata.get("static")]
     names = [each.name for each in fields if each.name not in static]
 
     def take_apart(value: Any) -> tuple[list[Any], tuple[Any, ...], tuple[str, ...]]:
@@ -77,15 +78,27 @@ def leaves_like(structure: Structure, tree: Any, what: str = "the tree") -> list
     """Return the leaves of a tree of a structure; raises ArgumentError where it is another."""
     leaves, own = flatten(tree)
     if own != structure:
-        raise ArgumentError(f"{what} has the structure {shown(own)}, not {shown(structure)}")
+        raise ArgumentError(f"{what} has {difference(own, structure)}")
     return leaves
 
 
-def one_level(tree: Any) -> list[Any] | None:
-    """Return the children of a node; None for a leaf."""
+def difference(structure: Structure, wanted: Structure, root: str = "tree") -> str:
+    """Return how a structure differs from another one, with the first leaves that one lacks."""
+    own, others = (dict.fromkeys(paths(each, root)) for each in (structure, wanted))
+    parts = [f"the structure {shown(structure)}, not {shown(wanted)}"]
+    for leaves, known, problem in ((others, own, "is missing"), (own, others, "is one too many")):
+        extra = [path for path in leaves if path not in known]
+        if extra and not structure.is_leaf() and not wanted.is_leaf():
+            parts.append(f"{extra[0]} {problem}")
+    return ": ".join([parts[0], ", ".join(parts[1:])]) if parts[1:] else parts[0]
+
+
+def one_level(tree: Any) -> dict[Any, Any] | None:
+    """Return the children of a node by their entries; None for a leaf."""
     if is_leaf(tree):
         return None
-    return list(_optree().tree_flatten_one_level(tree, namespace=NAMESPACE)[0])
+    children, _, entries, _ = _optree().tree_flatten_one_level(tree, namespace=NAMESPACE)
+    return dict(zip(entries, children, strict=True))
 
 
 def is_leaf(tree: Any) -> bool:

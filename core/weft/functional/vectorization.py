@@ -9,13 +9,14 @@ from weft.autodiff.reverse import vector_jacobian
 from weft.batching.walk import Batch, Batched, batched, moved
 from weft.errors import ArgumentError, AxesError, GradientError
 from weft.functional import trees
-from weft.functional.gradients import Numbers, Point, chosen_arguments, grad
+from weft.functional.gradients import Numbers, Point, checked_function, chosen_arguments, grad
 from weft.functional.jit import running_arrays
 from weft.functional.tracing import name_of, op_of
 from weft.ir import dtypes, scope
 from weft.ir.axes import Axes, make_axis
 from weft.ir.storage import placeholder
 from weft.ir.tensor import TensorOp
+from weft.ir.traced import close_arguments, open_arguments
 from weft.ops.pointwise.elementwise import cast
 from weft.ops.shape.creation import eye
 from weft.ops.shape.movement import cast_axes, reshape, zeros_like
@@ -72,9 +73,13 @@ def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
         ]
         given = list(map(op_of, leaves, (f"{what}: {path}" for path in paths)))
         examples, inputs, size = _examples(what, given, axes, paths)
+        open_arguments(examples, name_of(function), paths)
         args, options = trees.unflatten(structure, examples)
         with scope.captured_ops() as built:
-            result = function(*args, **options)
+            try:
+                result = function(*args, **options)
+            finally:
+                close_arguments(inputs)
         outputs, returned = trees.flatten(result)
         names = trees.paths(returned, "result")
         ops = [op_of(leaf, f"{what}: {name}") for leaf, name in zip(outputs, names, strict=True)]
@@ -100,18 +105,20 @@ def _examples(
     examples: list[TensorOp] = []
     inputs: dict[TensorOp, TensorOp] = {}
     size: Any = None
+    first = ""
     for op, axis, path in zip(given, axes, paths, strict=True):
         if axis is None:
             examples.append(op)
             continue
         if not -op.rank <= axis < op.rank:
-            raise AxesError(f"{what}: {path} has {op.axes}, and no axis {axis}")
+            problem = f"has {op.axes}, and no axis {axis} of examples"
+            raise AxesError(f"{what}: {path} {problem}: in_axes= is None for what all share")
         whole = moved(op, axis % op.rank, 0)
         length = whole.axes[0].length
         if size is not None and length != size:
-            problem = f"has {length} examples along axis {axis}, others have {size}"
+            problem = f"has {length} examples along axis {axis}, but {first} has {size}"
             raise AxesError(f"{what}: {path} {problem}")
-        size = length
+        size, first = length, first or path
         example = placeholder(Axes(whole.axes[1:]), op.dtype, name=path)
         inputs[example] = whole
         examples.append(example)
@@ -125,18 +132,18 @@ def _axes_of(what: str, axes: Any, tree: Any) -> list[int | None]:
     if axes is None or (isinstance(axes, int) and not isinstance(axes, bool)):
         return [axes] * len(trees.flatten(tree)[0])
     given, below = trees.one_level(axes), trees.one_level(tree)
-    if given is None or below is None or len(given) != len(below):
+    if given is None or below is None or given.keys() != below.keys():
         shown = trees.shown(trees.flatten(tree)[1])
-        raise ArgumentError(f"{what} has {axes!r:.80} for {shown:.80}")
-    pairs = zip(given, below, strict=True)
-    return [found for each, part in pairs for found in _axes_of(what, each, part)]
+        way = "give an integer or None for each part, or one for all"
+        raise ArgumentError(f"{what} has {axes!r:.80} for {shown:.80}: {way}")
+    return [found for key, part in below.items() for found in _axes_of(what, given[key], part)]
 
 
 def _result(what: str, name: str, found: Batched, place: int | None, size: Any) -> TensorOp:
     """Return a result with the batch axis at a position, or without one."""
     if place is None:
         if found.is_batched:
-            problem = "depends on a batched argument, and out_axes is None for it"
+            problem = "depends on a batched argument, and out_axes is None for it: give 0"
             raise ArgumentError(f"{what}: {name} {problem}")
         return found.op  # type: ignore[no-any-return]  # of a tensor, a tensor
     op = _repeated(found, size)
@@ -184,6 +191,7 @@ def jacobian(function: Function, argnums: Numbers = 0, has_aux: bool = False) ->
     array([[2., 0.],
            [0., 6.]])
     """
+    checked_function("jacobian", function, argnums)
 
     def derivative(*args: Any, **options: Any) -> Any:
         chosen = chosen_arguments(f"jacobian of {name_of(function)}", argnums, len(args))

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Self, SupportsIndex, overload
 
-from weft.errors import AxesError, HostMemoryError, ImmutableError
+from weft.errors import AxesError, HostMemoryError, ImmutableError, WeftError
 from weft.ir.guards import is_traced
 from weft.ir.lengths import Length, Symbol, product, substitute, symbol, symbols_of
 from weft.support.locks import cached_property
@@ -201,6 +201,8 @@ def _checked(length: int | Length, name: str | None) -> int | Length:
         if isinstance(length, bool):
             raise TypeError
         size = int(length.__index__())
+    except WeftError:
+        raise
     except (AttributeError, TypeError):
         problem = f"the length of {label} must be an integer, not {length!r}"
         raise AxesError(problem + _unknown_hint(length)) from None

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from weft.ir.lengths import Length, Symbol, substitute
+from weft.ir.lengths import Length, Symbol, is_index, substitute
 
 LARGEST_I32 = 2**31 - 1
 
@@ -346,7 +346,7 @@ class TracedLength:
             if isinstance(other, float):
                 known = self.pinned()
                 return compute(known, other) if left is self else compute(other, known)
-            if not hasattr(type(other), "__index__"):
+            if not is_index(other):
                 return NotImplemented
             other = operator.index(other)
             left, right = (left, other) if left is self else (other, right)
@@ -389,7 +389,7 @@ class TracedLength:
         """Compare this length with something else than an integer."""
         if isinstance(other, float):
             return compare(self.pinned(), other)
-        if hasattr(type(other), "__index__"):
+        if is_index(other):
             return compare(self, operator.index(other))
         return NotImplemented  # type: ignore[no-any-return]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, SupportsIndex
+from typing import Annotated, Any
 
-from weft.errors import AxesError
+from weft.errors import AxesError, DTypeError
 
 Size = Annotated[Any, int]
 """An integer, or a `Length` in its place."""
@@ -105,6 +105,12 @@ class Length:
     def __hash__(self) -> int:
         return self._hash
 
+    def __index__(self) -> int:
+        raise DTypeError(
+            f"the length {self} is unknown until a call: scan() and vmap() go over rows of unknown "
+            "number, x.shape[0] calculates with it, and a trace for each length knows it"
+        )
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Length) and self.terms == other.terms
 
@@ -194,7 +200,13 @@ class Length:
 
 def _is_size(value: object) -> bool:
     """Whether lengths compute with a value; a tensor computes with the length instead."""
-    return isinstance(value, SupportsIndex | Length)
+    return isinstance(value, Length) or is_index(value)
+
+
+def is_index(value: object) -> bool:
+    """Whether a value is an integer of any class, and no tensor or unknown length."""
+    stands_for_one = isinstance(value, Length) or hasattr(value, "axes")
+    return hasattr(type(value), "__index__") and not stands_for_one
 
 
 def _atom_key(atom: Atom) -> tuple[str, int]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import ArgumentError, DTypeError
-from weft.ir import upcalls
+from weft.ir import traced, upcalls
 from weft.ir.op import Op
 from weft.support.spelling import closest
 
@@ -204,13 +204,18 @@ class ArrayOp(Op):
             raise DTypeError(self.explain("a scalar has no len()"))
         length = self.shape[0]
         if not isinstance(length, int):
-            problem = f"len() of the axis {length}, whose length is unknown until a call"
-            raise DTypeError(self.explain(f"{problem}: use x.shape[0]"))
+            raise DTypeError(
+                self.explain(
+                    f"the length {length} is unknown until a call: x.shape[0] calculates with it, "
+                    "and scan() and vmap() go over rows"
+                )
+            )
         return length
 
     def __iter__(self) -> Iterator[Any]:
         if not self.rank:
-            raise DTypeError(self.explain("a scalar cannot be iterated"))
+            problem = traced.without_value(self, "rows", "a scalar cannot be iterated")
+            raise DTypeError(self.explain(problem))
         return (call("slice_along_axis", self, 0, row) for row in range(len(self)))
 
     # Protocols

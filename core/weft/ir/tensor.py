@@ -11,10 +11,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from numpy.typing import ArrayLike
 
 from weft.errors import DTypeError
-from weft.ir import upcalls
+from weft.ir import traced, upcalls
 from weft.ir.methods import ArrayOp
 from weft.ir.op import Op
-from weft.support.spelling import FUNCTIONS, UnknownAttribute, did_you_mean
+from weft.support.spelling import ADVICE, FUNCTIONS, UnknownAttribute, instead_of
+
+_INSTEAD_OF_INTEGER = (
+    "fori_loop() and while_loop() take it as a bound, x[i] and take() as an index, and x.shape has "
+    "the lengths that are known"
+)
+_INSTEAD_OF_FLOAT = "weft's functions take the place of those of math, and astype() casts"
+_INSTEAD_OF_ARRAY = "weft's functions take the place of NumPy's, and stack() joins ops"
 
 operators: dict[str, Callable[..., TensorOp]] = {}
 """The functions behind Python's operators; the modules of `weft.ops` fill it."""
@@ -24,6 +31,10 @@ class TensorOp(ArrayOp):
     """An op that yields a tensor; Python's operators build further ops from it."""
 
     is_tensor = True
+    instead_of_truth: ClassVar[str] = (
+        "where() or cond() choose by it, while_loop() repeats, and &, | and ~ take the place of "
+        "`and`, `or` and `not`"
+    )
 
     @property
     def T(self) -> TensorOp:  # noqa: N802
@@ -181,33 +192,34 @@ class TensorOp(ArrayOp):
         operators["set_item"](self, item, value)
 
     def __bool__(self) -> bool:
-        raise DTypeError(
-            self.explain(
-                "a tensor op has no truth value before it is computed: to choose by it use "
-                "where() or cond(); == compares elements, so ask by `is` whether two names have "
-                "the same op, and look ops up in a set or dict, not in a list"
-            )
-        )
+        raise self._without("truth value", self.instead_of_truth)
 
-    def __array__(self, *args: Any, **options: Any) -> NoReturn:
-        raise self._valueless()
-
-    def __float__(self) -> float:
-        raise self._valueless()
+    def __index__(self) -> int:
+        raise self._without("integer value", _INSTEAD_OF_INTEGER)
 
     def __int__(self) -> int:
-        raise self._valueless()
+        raise self._without("integer value", _INSTEAD_OF_INTEGER)
+
+    def __float__(self) -> float:
+        raise self._without("value as a number", _INSTEAD_OF_FLOAT)
 
     def __complex__(self) -> complex:
-        raise self._valueless()
+        raise self._without("value as a number", _INSTEAD_OF_FLOAT)
 
-    def _valueless(self) -> DTypeError:
-        return DTypeError(
-            self.explain(
-                "a tensor op has no value before it is computed: make a computation of it, and "
-                "let weft's functions take the place of NumPy's"
-            )
-        )
+    def __round__(self, digits: int | None = None) -> NoReturn:
+        raise self._without("value as a number", "weft.round() rounds tensors")
+
+    def __format__(self, form: str) -> str:
+        if form:
+            raise self._without("value to format", "print what the function returns")
+        return str(self)
+
+    def __array__(self, *args: Any, **options: Any) -> NoReturn:
+        raise self._without("value as an array", _INSTEAD_OF_ARRAY)
+
+    def _without(self, value: str, instead: str) -> DTypeError:
+        """Return the error for an op whose value Python or NumPy asks for."""
+        return DTypeError(self.explain(traced.without_value(self, value, instead)))
 
 
 TensorLike = TensorOp | ArrayLike
@@ -217,8 +229,8 @@ TensorLike = TensorOp | ArrayLike
 def _function_for(name: str) -> str:
     """Return which function of weft to use in the place of an attribute that ops do not have."""
     functions: list[str] = sys.modules["weft"].__all__
-    known = name if name in functions else FUNCTIONS.get(name, "")
-    return f": use weft.{known}(x)" if known else f".{did_you_mean(name, functions)}"
+    known = name if name in functions and name not in ADVICE else FUNCTIONS.get(name, "")
+    return f": use weft.{known}(x)" if known else instead_of(name, functions)
 
 
 def _is_operand(other: object) -> bool:

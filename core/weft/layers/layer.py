@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 
 from weft.errors import ArgumentError, AxesError
 from weft.functional.jit import builds_ops, run_arrays
 from weft.ir import dtypes, scope
+from weft.ir.axes import Axes
 from weft.ir.dtypes import DTypeLike
 from weft.ir.op import explain
 from weft.ir.storage import as_op, placeholder
 from weft.ir.tensor import TensorLike, TensorOp
 from weft.layers.initial import Parameter, Shape, split
+from weft.ops.random.philox import checked_key
+from weft.support.spelling import UnknownAttribute, closest, instead_of
 
 Tree = Mapping[str, Any]
 
@@ -58,6 +61,13 @@ class Layer:
     """
 
     input_dtype: DTypeLike = dtypes.DEFAULT
+    is_structure: ClassVar[bool] = True  # of a tree, which has no leaves there
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            problem = f"{type(self).__name__} has no attribute {name!r}"
+            raise UnknownAttribute(problem, lambda: instead_of(name, dir(self)))
 
     # What a layer defines
 
@@ -114,6 +124,13 @@ class Layer:
         AxesError
             If the layer does not take inputs of that shape.
         """
+        if not isinstance(shape, tuple | list | Axes):
+            problem = (
+                f"shape is the lengths of an input, as in init(key, x.shape), not {shape!r:.80}"
+            )
+            raise self.refusal(AxesError, problem)
+        if not isinstance(key, np.random.Generator | None):
+            checked_key("init", key)
 
         def made(key: Any) -> dict[str, Any]:
             return self._made(key, shape, dtype, lambda layer: layer.parameters)
@@ -225,15 +242,22 @@ class Layer:
             lengths: Shape = self.run(params, x, state, Mode())[0].axes.lengths
         return lengths
 
-    def check(self, params: Any, x: TensorOp) -> None:
+    def check(self, params: Any, x: TensorOp, where: str = "") -> None:
         """Raise ArgumentError or AxesError unless parameters fit the layer and an input."""
         shape = x.axes.lengths
         own, inside = self.parameters(shape), self.layers(shape)
         given = set(params) if isinstance(params, Mapping) else None
         if given is None or not set(own) <= given <= {*own, *inside}:
             shown = f"those named {', '.join(sorted(given))}" if given else "none"
-            names = ", ".join((*own, *inside)) or "none"
-            problem = f"its parameters are {names}, not {shown}: take those that its init made"
+            names = [*own, *inside]
+            unknown = sorted((given or set()) - {*names}, key=str)
+            close = [(each, closest(str(each), names)) for each in unknown]
+            meant = [f"{each} in the place of {name}" for each, name in close if name]
+            hint = f" ({', '.join(meant)})" if meant else ""
+            problem = (
+                f"its parameters are {', '.join(names) or 'none'}, not {shown}{where}{hint}: take "
+                "those that its init made"
+            )
             raise self.refusal(ArgumentError, problem, x)
         for name, each in own.items():
             found = as_op(params[name]).axes.lengths
@@ -265,7 +289,7 @@ class Layer:
     ) -> tuple[TensorOp, Tree]:
         """Return the output and the new state of a layer inside of it."""
         mine, own = (None if tree is None else tree.get(name, {}) for tree in (params, state))
-        layer.check(mine, x)
+        layer.check(mine, x, f" in params[{name!r}]")
         return layer.run(mine or {}, x, own, mode or Mode(), **options)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from weft.errors import AxesError
+from weft.errors import ArgumentError, AxesError
 from weft.ir import dtypes
 from weft.ir.tensor import TensorOp
 from weft.layers.initial import Parameter, Shape, normal, uniform
@@ -25,6 +25,13 @@ def _affine(weight: Shape, bias: bool) -> dict[str, Parameter]:
     initial = uniform(1 / math.sqrt(max(math.prod(weight[1:]), 1)))
     made = {"weight": Parameter(weight, initial)}
     return {**made, "bias": Parameter(weight[:1], initial)} if bias else made
+
+
+def _check_activation(activation: object, call: str) -> None:
+    """Raise ArgumentError for what is no function, such as a second number of features."""
+    if activation is not None and not callable(activation):
+        problem = f"the activation must be a function, not {activation!r:.80}"
+        raise ArgumentError(f"{problem}: {call} takes its inputs from init(key, shape)")
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,9 @@ class Dense(Layer):
     features_out: int
     activation: Activation | None = None
     bias: bool = True
+
+    def __post_init__(self) -> None:
+        _check_activation(self.activation, "Dense(features_out)")
 
     @override
     def parameters(self, shape: Shape) -> dict[str, Parameter]:
@@ -116,6 +126,9 @@ class Conv(Layer):
     groups: int = 1
     activation: Activation | None = None
     bias: bool = True
+
+    def __post_init__(self) -> None:
+        _check_activation(self.activation, "Conv(channels, kernel)")
 
     @override
     def parameters(self, shape: Shape) -> dict[str, Parameter]:

@@ -55,6 +55,8 @@ class Sequential(Layer):
         for number, each in enumerate(members):
             if not callable(each) or isinstance(each, type):
                 problem = f"member {number} must be a layer or a function, not {each!r:.80}"
+                if isinstance(each, list | tuple):
+                    problem = f"{problem}: write Sequential(*layers)"
                 raise ArgumentError(f"Sequential: {problem}")
         found = [each if isinstance(each, Layer) else _Function(each) for each in members]
         object.__setattr__(self, "members", tuple(found))

@@ -33,7 +33,7 @@ from weft.nn.spatial.regions import *
 from weft.nn.spatial.resampling import *
 from weft.nn.spatial.unpooling import *
 from weft.nn.spatial.windows import *
-from weft.support.spelling import UnknownAttribute, did_you_mean
+from weft.support.spelling import unknown_name
 
 if TYPE_CHECKING:
     from weft.layers import GRU as GRU
@@ -73,7 +73,4 @@ def __getattr__(name: str) -> Any:
     layers = importlib.import_module("weft.layers")
     if name in layers.__all__:
         return getattr(layers, name)
-    raise UnknownAttribute(
-        f"module 'weft.nn' has no attribute {name!r}",
-        lambda: f".{did_you_mean(name, [*__all__, *layers.__all__])}",
-    )
+    return unknown_name("weft.nn", [*__all__, *layers.__all__])(name)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import operator
-from contextlib import suppress
 from typing import Any, SupportsIndex
 
 import numpy as np
 
-from weft.errors import ArgumentError, AxesError
+from weft.errors import ArgumentError, AxesError, WeftError
 from weft.ir.axes import Axes, AxisKey
 from weft.ir.dtypes import DType, accumulator_dtype
 from weft.ir.op import explain, explained
@@ -50,8 +49,12 @@ def checked_integer(function: str, what: str, value: SupportsIndex, low: float =
     """Return an integer as an int; raises ArgumentError for other values or below a limit."""
     number = None
     if not isinstance(value, (bool, np.bool)):
-        with suppress(TypeError):
+        try:
             number = operator.index(value)
+        except WeftError:  # of an op, which says what to do
+            raise
+        except TypeError:
+            pass
     if number is None or number < low:
         limit = "" if math.isinf(low) else f", at least {low}"
         problem = f"{what} must be a whole number{limit}, not {value!r}"

@@ -7,9 +7,12 @@ that is where Python looks for names of its own that were meant.
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import linecache
 import re
 import sys
+from contextlib import suppress
 from functools import reduce
 from types import TracebackType
 from typing import Any
@@ -17,23 +20,67 @@ from typing import Any
 from weft.support.spelling import KEYWORDS, did_you_mean
 
 _UNEXPECTED = re.compile(r"([\w.]+)\(\) got an unexpected keyword argument '(\w+)'")
+_CALLS = (
+    (r"object is not callable", r"\.size\(", "x.size is the number of elements: use x.shape"),
+    (r"object is not callable", r"\.shape\(", "x.shape is a tuple: use x.shape[0]"),
+    (r"Op\.view\(\) takes", r"\.view\(", "use x.reshape"),
+    (r"Layer\.__call__\(\) missing", r"\(", "a layer takes its parameters first: layer(params, x)"),
+    (r"Layer\.init\(\) missing|\.init\(\) missing", r"\.init\(", "init(key, shape) of a layer"),
+)
+"""What is meant by calls from habit: the error, the line, and what to write."""
 
 
 def hint(error: BaseException) -> str:
-    """Return what keyword of a public function was meant, and those it has; else nothing."""
-    found = _UNEXPECTED.match(str(error)) if isinstance(error, TypeError) else None
+    """Return what was meant by a call that Python refused; nothing if that is unknown.
+
+    For a keyword of a public function it names those that there are.
+    """
+    if not isinstance(error, TypeError):
+        return ""
+    line, names = _place_of(error)
+    for problem, call, text in _CALLS:
+        if re.search(problem, str(error)) and re.search(call, line):
+            return text
+    found = _UNEXPECTED.match(str(error))
     if found is None:
         return ""
     title, keyword = found.groups()
     try:
-        function: Any = reduce(getattr, title.split("."), sys.modules["weft"])
+        function = _function(title, line, names)
         known = [each for each in inspect.signature(function).parameters if each != "self"]
-    except (AttributeError, TypeError, ValueError):
+    except (AttributeError, LookupError, TypeError, ValueError):
         return ""
+    title = title.removeprefix("ArrayOp.")
     here = next((each for each in KEYWORDS.get(keyword, ()) if each in known), "")
     return (
         f"{title} has no {keyword}=.{did_you_mean(keyword, known, here)} It has {', '.join(known)}"
     )
+
+
+def _place_of(error: BaseException) -> tuple[str, dict[str, Any]]:
+    """Return the line of the user's where an error was raised, and the names that are known there.
+
+    A function that weft wraps raises it one frame further in.
+    """
+    line, names = "", {}
+    step = error.__traceback__
+    while step is not None:
+        frame = step.tb_frame
+        if frame.f_globals.get("__name__") != "weft.ops.keywords":
+            line = linecache.getline(frame.f_code.co_filename, step.tb_lineno)
+            names = {**frame.f_globals, **frame.f_locals}
+        step = step.tb_next
+    return line, names
+
+
+def _function(title: str, line: str, names: dict[str, Any]) -> Any:
+    """Return the function that a line calls by a qualified name, or the one that `weft` has."""
+    for dotted in re.findall(rf"([\w.]*\b{title.rpartition('.')[2]})\s*\(", line):
+        root, *path = dotted.split(".")
+        with suppress(AttributeError, KeyError):
+            return reduce(getattr, path, names[root])
+    home = importlib.import_module("weft.ir.methods") if title.startswith("ArrayOp.") else None
+    return reduce(getattr, title.split("."), home or sys.modules["weft"])
 
 
 def add_hint(error: BaseException) -> None:

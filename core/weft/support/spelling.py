@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import NoReturn
 
 FUNCTIONS = {
     "amax": "max", "amin": "min", "array": "constant",
@@ -10,10 +11,49 @@ FUNCTIONS = {
     "concatenate": "concat", "detach": "stop_gradient",
     "index_select": "take", "masked_fill": "where", "max_pool2d": "max_pool", "mm": "matmul",
     "mul": "multiply", "neg": "negative", "permute": "transpose", "sub": "subtract",
-    "tensor": "constant", "to": "cast", "true_divide": "divide", "type": "cast",
+    "tensor": "constant", "true_divide": "divide", "type": "cast",
     "view": "reshape",
 }  # fmt: skip
 """What functions of NumPy, PyTorch and JAX are called here."""
+
+_GRADIENT = "weft.grad(f) is a function for the gradient of f"
+_VALUE = "an op has no value before it is computed, let the function return it"
+_IMMUTABLE = "an op never changes"
+_BACKEND = "the backend is chosen for a function, as in weft.jit(f, backend='cupy')"
+_CALLED_WITH_MODE = "the mode is an argument of the call, as in layer(params, x, train=True)"
+_PARAMS = "parameters are trees of arrays beside the layer: params = layer.init(key, shape)"
+_UPDATE = "params, state = optimizer.update(gradients, state, params) performs a step"
+_KEY = "weft.random.key(0) makes a key, and split and fold_in others of it"
+_TREES = "optree.tree_map maps trees, weft.scan, cond and while_loop are functions of weft"
+_MODEL = "a model is a function of params and inputs, and weft.nn.Layer the base of layers"
+_FUNCTIONS = "functions of tensors are names of weft, as weft.relu and weft.sum"
+
+ADVICE = {
+    "Conv1d": "weft.nn.Conv(channels, kernel)", "Conv2d": "weft.nn.Conv(channels, kernel)",
+    "CrossEntropyLoss": "weft.cross_entropy(logits, labels)", "GradientTape": _GRADIENT,
+    "Linear": "weft.nn.Dense(features_out)", "Module": _MODEL, "PRNGKey": _KEY,
+    "MSELoss": "weft.mean(weft.square(x - y))", "Parameter": _PARAMS, "RandomState": _KEY,
+    "Tensor": "functions take arrays of NumPy", "append": f"{_IMMUTABLE}: weft.concat joins two",
+    "apply": "layer(params, x) calls a layer", "backward": _GRADIENT, "block_until_ready": _VALUE,
+    "clone": f"{_IMMUTABLE}, and needs no copy", "compile": "weft.jit(f)", "cpu": _BACKEND,
+    "cuda": _BACKEND, "default_rng": _KEY, "device": _BACKEND, "device_put": _BACKEND,
+    "dim": "x.ndim", "double": "x.astype('float64')", "eval": _CALLED_WITH_MODE,
+    "expand": "weft.broadcast_to(x, shape)", "fill": f"{_IMMUTABLE}: x.at[:].set(value)",
+    "float": "x.astype('float32')", "from_numpy": "functions take arrays of NumPy as they are",
+    "function": "weft.jit(f)", "functional": _FUNCTIONS, "grad": _GRADIENT,
+    "half": "x.astype('float16')", "inference_mode": _GRADIENT, "int": "x.astype('int32')",
+    "item": _VALUE,
+    "jacfwd": "weft.jacobian", "jacrev": "weft.jacobian", "lax": _TREES,
+    "load_state_dict": _PARAMS, "long": "x.astype('int64')",
+    "make_jaxpr": "weft.jit(f).lower(x).graph", "manual_seed": _KEY,
+    "no_grad": f"{_GRADIENT}, and nothing else computes any", "numpy": f"{_VALUE}; {_FUNCTIONS}",
+    "rand": "weft.random.uniform(key, shape)", "randn": "weft.random.normal(key, shape)",
+    "requires_grad": _GRADIENT, "seed": _KEY, "shuffle": "weft.random.permutation(key, x)",
+    "state_dict": _PARAMS, "step": _UPDATE, "t": "x.T", "to": f"x.astype(dtype) casts; {_BACKEND}",
+    "tolist": _VALUE, "train": _CALLED_WITH_MODE, "tree": _TREES, "tree_map": _TREES,
+    "tree_util": _TREES, "zero_grad": "gradients are results, and nothing adds them up",
+}  # fmt: skip
+"""What to do instead of what other libraries have and weft does not."""
 
 KEYWORDS = {
     "dim": ("axis", "axes", "reduction_axes"), "dims": ("axes", "axis"),
@@ -55,6 +95,32 @@ def did_you_mean(word: str, known: Iterable[str], elsewhere: str = "") -> str:
     names = list(known)
     close = elsewhere if elsewhere in names else closest(word, names)
     return f" Did you mean {close!r}?" if close else ""
+
+
+def instead_of(word: str, known: Iterable[str]) -> str:
+    """Return what to use for a name that is not there, as the end of a sentence.
+
+    >>> instead_of("backward", []), instead_of("reshap", ["reshape"])
+    (': weft.grad(f) is a function for the gradient of f', ". Did you mean 'reshape'?")
+    >>> instead_of("add_", ["add"])
+    ": an op never changes. Did you mean 'add'?"
+    """
+    names = list(known)
+    bare = word.rstrip("_")
+    in_place = f": {_IMMUTABLE}." if bare != word and bare in names else "."
+    if word in ADVICE or bare in ADVICE:
+        return f": {ADVICE.get(word, ADVICE.get(bare))}"
+    return f"{in_place}{did_you_mean(bare or word, names, FUNCTIONS.get(word, ''))}"
+
+
+def unknown_name(module: str, known: Iterable[str]) -> Callable[[str], NoReturn]:
+    """Return a function that raises the error for a name that a module does not have."""
+
+    def refuse(name: str) -> NoReturn:
+        problem = f"module {module!r} has no attribute {name!r}"
+        raise UnknownAttribute(problem, lambda: instead_of(name, known))
+
+    return refuse
 
 
 class UnknownAttribute(AttributeError):

@@ -287,7 +287,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     "no pair": (body(lambda c, x: c), ("must return a pair",)),
     "another structure": (
         body(lambda c, x: ({"a": c}, x)),
-        ("structure *", "{'a': *} after an iteration"),
+        ("after an iteration the carry has the structure {'a': *}, not *",),
     ),
     "another shape": (
         body(lambda c, x: ({"h": x}, None), {"h": 0.0}),
@@ -295,7 +295,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     ),
     "another dtype": (
         body(lambda c, x: ([weft.cast(c[0], "float64")], None), [np.float32(0)]),
-        ("carry[0] is float32", "float64 after an iteration", "cast"),
+        (
+            "carry[0] is float32", "float64 after an iteration", "test_control_flow_functions.py",
+            "begin with .astype('float64'), or return .astype('float32')",
+        ),
     ),
     "rows of two numbers": (
         body(lambda c, x: (c, None), 0.0, {"a": np.ones(2), "b": np.ones(3)}),
@@ -313,7 +316,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     ),
     "branches of other structures": (
         lambda: weft.cond(weft.constant(True), lambda: 1.0, lambda: (1.0, 2.0)),
-        ("structure *", "(*, *)"),
+        ("the second has the structure (*, *), not *",),
     ),
     "branches of other shapes": (
         lambda: weft.cond(weft.constant(True), lambda: {"a": np.ones(2)}, lambda: {"a": 1.0}),
@@ -321,7 +324,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     ),
     "branches of other dtypes": (
         lambda: weft.cond(weft.constant(True), lambda: np.ones(2), lambda: np.ones(2, "int32")),
-        ("result is float64 in one branch, and int32", "cast"),
+        ("result is float64 in one branch", "and int32 in the other", "cast"),
     ),
     "a condition that is no bool": (
         lambda: weft.cond(weft.constant(1.0), lambda: 1.0, lambda: 2.0),

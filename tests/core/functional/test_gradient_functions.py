@@ -175,7 +175,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
         lambda: weft.jvp(lambda x: x, (1.0,), (1.0, 2.0)),
         ("the tangents",),
     ),
-    "not a function": (lambda: weft.grad(3), ("takes a function, not 3",)),
+    "not a function": (lambda: weft.grad(3), ("grad takes a function, as in grad(f)(x), not 3",)),
 }
 
 

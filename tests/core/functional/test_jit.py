@@ -314,7 +314,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     ),
     "a value of another call": (
         lambda: (weft.jit(leak)(1.0), weft.jit(lambda y: y + leaked[-1])(1.0)),
-        ("argument of another traced function",),
+        ("<lambda> uses a value", "in the trace of leak", "argument x", "used by AddOp"),
     ),
     "recursion without end": (lambda: weft.jit(forever)(1.0), ("calls itself without end",)),
     "a condition on a traced value": (

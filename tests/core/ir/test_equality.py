@@ -84,8 +84,10 @@ def test_an_op_has_no_truth_value(ask: Any):
     with pytest.raises(DTypeError) as caught:
         ask(weft.placeholder((), name="x"), weft.placeholder((), name="y"))
     text = str(caught.value)
-    for piece in ("no truth value", "where()", "cond()", "`is`", "set or dict", "test_equality.py"):
-        assert piece in text
+    pieces = ["no truth value", "where()", "cond()", "test_equality.py"]
+    if text.startswith("EqualOp"):
+        pieces += ["`is`", "set or dict"]
+    assert [piece for piece in pieces if piece not in text] == []
 
 
 CHUNKS = 40

@@ -55,7 +55,7 @@ class Case(NamedTuple):
     words: tuple[str, ...]
 
 
-NO_VALUE = ("no value before it is computed",)
+NO_VALUE = ("has no ", "value", "before it is computed", "weft.jit")
 AXES = weft.make_axes((2,))
 
 MISTAKES = {
@@ -109,7 +109,9 @@ MISTAKES = {
     "a length times a fraction": Case(
         lambda: x(weft.symbol("n")).shape[0] * 0.5, AxesError, ("length n and 0.5",)
     ),
-    "unknown len": Case(lambda: len(x(weft.symbol("n"))), DTypeError, ("axis n", "x.shape[0]")),
+    "unknown len": Case(
+        lambda: len(x(weft.symbol("n"))), DTypeError, ("length n", "x.shape[0]", "scan()")
+    ),
     "bool": Case(lambda: bool(x()), DTypeError, ("no truth value", "where()")),
     "iteration": Case(lambda: list(x()), DTypeError, ("cannot be iterated",)),
     "an item of a value": Case(

@@ -273,7 +273,8 @@ def check_carried(graph: Graph, outputs: Iterable[TensorOp]) -> None:
 
 def _check_bool(what: str, op: TensorOp) -> None:
     if op.axes or not dtypes.is_bool(op.dtype):
-        raise DTypeError(f"{what} must be a bool scalar, not {op.dtype} {op.axes}")
+        way = "where() chooses by elements, any() or all() is one" if op.axes else "compare it"
+        raise DTypeError(f"{what} must be a bool scalar, not {op.dtype} {op.axes}: {way}")
 
 
 def _evaluated(graph: Graph, args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -130,6 +130,8 @@ def bounds_of(item: slice, length: int | Length, what: str) -> tuple[Any, Any, i
     For an unknown length, start and stop must count from the same end, with a step of 1 or -1.
     """
     for bound in (item.start, item.stop, item.step):
+        if isinstance(bound, TensorOp):
+            bound.__index__()
         if not (bound is None or isinstance(bound, Length) or _as_index(bound) is not None):
             raise ArgumentError(f"a slice of {what} goes from integer to integer, not {bound!r}")
     step = 1 if item.step is None else int(item.step)

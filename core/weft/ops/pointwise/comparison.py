@@ -107,14 +107,24 @@ class MinimumOp(OrderedOp, CompositeOp):
         return where(first, delta, 0), where(first, 0, delta)
 
 
+_INSTEAD_OF_EQUALITY = (
+    f"{TensorOp.instead_of_truth}; == compares elements, so ask by `is` whether two names have the "
+    "same op, and look ops up in a set or dict, not in a list"
+)
+
+
 class EqualOp(ComparisonOp):
     """Elementwise equality; NaN equals nothing."""
+
+    instead_of_truth = _INSTEAD_OF_EQUALITY
 
     reference = meaning(np.equal)
 
 
 class NotEqualOp(ComparisonOp, CompositeOp):
     """Elementwise inequality; NaN differs from everything."""
+
+    instead_of_truth = _INSTEAD_OF_EQUALITY
 
     reference = meaning(np.not_equal)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import index
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -287,7 +288,7 @@ def reshape(x: TensorLike, shape: AxesLike, *, copy: bool | None = None) -> Tens
         shape = (shape,)
     if not isinstance(shape, Iterable):
         raise AxesError(explain("reshape", f"{shape!r} is not a shape", (x,)))
-    sizes: list[Any] = list(shape)
+    sizes: list[Any] = [index(size) if isinstance(size, TensorOp) else size for size in shape]
     if sizes.count(-1) > 1:
         raise AxesError(f"only one of the sizes {tuple(sizes)} may be -1")
     if -1 in sizes:
