@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import ArgumentError, DTypeError
-from weft.ir import traced, upcalls
+from weft.ir import upcalls
 from weft.ir.op import Op
 from weft.support.spelling import closest
 
@@ -214,7 +214,7 @@ class ArrayOp(Op):
 
     def __iter__(self) -> Iterator[Any]:
         if not self.rank:
-            problem = traced.without_value(self, "rows", "a scalar cannot be iterated")
+            problem = upcalls.without_value(self, "rows", "a scalar cannot be iterated")
             raise DTypeError(self.explain(problem))
         return (call("slice_along_axis", self, 0, row) for row in range(len(self)))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from numpy.typing import ArrayLike
 
 from weft.errors import DTypeError
-from weft.ir import traced, upcalls
+from weft.ir import upcalls
 from weft.ir.methods import ArrayOp
 from weft.ir.op import Op
 from weft.support.spelling import ADVICE, FUNCTIONS, UnknownAttribute, instead_of
@@ -211,7 +211,7 @@ class TensorOp(ArrayOp):
 
     def __format__(self, form: str) -> str:
         if form:
-            raise self._without("value to format", "print what the function returns")
+            raise self._without("value to format", "weft.print_op() prints it in every call")
         return str(self)
 
     def __array__(self, *args: Any, **options: Any) -> NoReturn:
@@ -219,7 +219,7 @@ class TensorOp(ArrayOp):
 
     def _without(self, value: str, instead: str) -> DTypeError:
         """Return the error for an op whose value Python or NumPy asks for."""
-        return DTypeError(self.explain(traced.without_value(self, value, instead)))
+        return DTypeError(self.explain(upcalls.without_value(self, value, instead)))
 
 
 TensorLike = TensorOp | ArrayLike

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from weft.ir import traversal
+from weft.ir import traversal, upcalls
 from weft.ir.op import Op, next_serial
 
 _ARGUMENT = object()
@@ -69,6 +69,7 @@ def arguments_of(op: Op) -> list[Argument]:
     return [argument for argument in found if argument is not None]
 
 
+@upcalls.without_value.provide
 def without_value(op: Op, value: str, instead: str) -> str:
     """Return what to say where Python asks for a value that an op does not have yet."""
     problem = f"a tensor op has no {value} before it is computed"

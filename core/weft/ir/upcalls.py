@@ -43,6 +43,9 @@ class Upcall(Generic[P, R]):
 adjoints_through: Upcall[[Any, Any, Iterable[Op]], list[Any]] = Upcall("weft.autodiff.reverse")
 """`weft.autodiff.reverse.adjoints_through`."""
 
+without_value: Upcall[[Op, str, str], str] = Upcall("weft.ir.traced")
+"""`weft.ir.traced.without_value`."""
+
 updated_at: Upcall[[Any, Any, Any, str], Any] = Upcall("weft.ops.indexing.updates")
 """`weft.ops.indexing.updates.updated_at`."""
 
