@@ -21,6 +21,7 @@ version = release = weft.__version__
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
     "sphinx.ext.intersphinx",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
@@ -85,6 +86,7 @@ autodoc_type_aliases = {
         "weft.ops.shape.joining.PadWidth",
     )
 }
+autosummary_generate = False  # `docs/tools/catalog.py` writes the pages
 maximum_signature_line_length = 88
 python_use_unqualified_type_names = True
 

@@ -1,4 +1,4 @@
-"""Writes the pages that the code tells: those of the families of ops, and that of the commands."""
+"""Writes the pages that the code tells: those of functions and families, and of the commands."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ def commands() -> str:
 
 def write(folder: Path) -> None:
     """Write the pages that have changed."""
-    pages = {f"ops/{name}.md": text for name, text in catalog.family_pages().items()}
+    pages = {f"{name}.md": text for name, text in catalog.pages().items()}
     pages["commands.md"] = commands()
-    stale = {*folder.joinpath("ops").glob("*.md")} - {folder / name for name in pages}
+    found = {path for inner in ("ops", "api") for path in folder.joinpath(inner).glob("*.md")}
+    stale = found - {folder / name for name in pages}
     for path in stale:
         path.unlink()
     for name, text in pages.items():

@@ -1,7 +1,7 @@
-"""Renders the navigation of pages of sources once for each depth of folders, not for each page.
+"""Renders the navigation of pages of one kind once for each depth of folders, not for each page.
 
-None of them is in the navigation, so two pages of one depth have the same links. The theme renders
-the whole tree for every page, which for these would be a third of the time of a build.
+None of them is in the navigation, so two pages of one kind and depth have the same links. The theme
+renders the whole tree for every page, which for these would be a third of the time of a build.
 """
 
 from __future__ import annotations
@@ -10,25 +10,27 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-FOLDERS = ("_files/", "_modules/")
+FOLDERS = ("_files/", "_modules/", "generated/api/")
+"""The folders of pages of sources, and of those of functions."""
 
 
-def share(navigations: dict[int, str], page: str, context: dict[str, Any]) -> None:
+def share(navigations: dict[tuple[str, int], str], page: str, context: dict[str, Any]) -> None:
     """Replace the function that renders the navigation by one that remembers what it gave."""
-    render, depth = context["toctree"], page.count("/")
+    render, folder = context["toctree"], next(filter(page.startswith, FOLDERS), None)
 
     def rendered(**options: Any) -> str:
-        if depth not in navigations:
-            navigations[depth] = str(render(**options))
-        return navigations[depth]
+        key = (str(folder), page.count("/"))
+        if key not in navigations:
+            navigations[key] = str(render(**options))
+        return navigations[key]
 
-    if page.startswith(FOLDERS):
+    if folder is not None:
         context["toctree"] = rendered
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the extension, before the theme."""
-    navigations: dict[int, str] = {}
+    navigations: dict[tuple[str, int], str] = {}
     app.connect(
         "html-page-context",
         lambda app, page, template, context, doctree: share(navigations, page, context),

@@ -1,7 +1,8 @@
 """Writes the page of all ops, `ops.md`, from signatures, docstrings and the op table.
 
 Run it after a public function has changed: ``make docs``. A test fails while the page is stale. The
-site has a page for each family too (`family_pages`), with what `op_facts` finds.
+site has more pages, which are written when it is built: one for each public function, with what
+`op_facts` finds, one for each family, and one that lists all functions (`pages`).
 """
 
 from __future__ import annotations
@@ -18,15 +19,17 @@ import numpy as np
 
 sys.path.append(str(Path(__file__).parent))
 from op_facts import BACKENDS, Facts, facts
+from public_functions import public_functions
 
 PAGE = Path(__file__).parents[1] / "ops.md"
 
 HEAD = """\
 # Operations
 
-Every public function that makes ops, by family; each is `weft.<name>`, and `help(weft.<name>)` says
-the rest. This page is written by `docs/tools/catalog.py`. [Semantics](semantics.md) says what
-holds for all of them: dtypes, broadcasting, NaN, overflow, ties, gradients.
+Every public function that makes ops, by family; each is `weft.<name>`, and `help(weft.<name>)`, or
+its page on the site, says the rest. This page is written by `docs/tools/catalog.py`.
+[Semantics](semantics.md) says what holds for all of them: dtypes, broadcasting, NaN, overflow,
+ties, gradients.
 [Primitives](primitives.md) lists what a backend must have, [support](support.md) what each backend
 was found to do.
 
@@ -35,15 +38,15 @@ a plain use builds; the others run what these decompose into. *C* stands for nat
 CuPy. Axes may be positional or named, except where a function says otherwise.
 """
 
-HEAD_OF_FAMILIES = """\
-# Operations by family
+HEAD_OF_INDEX = """\
+# All functions
 
-Each function with its formula, shapes, dtypes and gradient, the ops that it builds, and the
-backends that run these as they are. [Operations](../../ops.md) lists all of them on one page.
+Every public function has a page: its signature, parameters, results, errors and an example. Of one
+that makes ops the page says, too, which dtypes and gradients are tested, which ops it builds, and
+which backends run these as they are. [Operations](../ops.md) compares them in tables.
 
-```{toctree}
-:maxdepth: 1
-
+Examples begin with `import numpy as np` and `import weft`; arrays print four digits, as after
+`np.set_printoptions(precision=4)`.
 """
 
 BACKENDS_IN_FULL = {"C": "native, OpenCL, CuPy"}
@@ -68,6 +71,14 @@ FAMILIES = (
 )  # fmt: skip
 """The modules of `weft` in the order of the page."""
 
+BESIDE_OPS = (
+    "functional.jit", "functional.gradients", "functional.vectorization", "functional.control_flow",
+    "random", "optim", "linalg", "standard", "autodiff.reverse", "autodiff.gradient_graph",
+    "runtime.factory", "runtime.artifact_loading", "ir.axes", "ir.lengths", "ir.dtypes", "ir.op",
+    "ir.scope", "transforms.capture", "text.parser", "nervana",
+)  # fmt: skip
+"""The modules of public functions that make no ops, or ops in other functions."""
+
 
 def page() -> str:
     """Return the text of the page."""
@@ -85,10 +96,9 @@ def _family(name: str) -> str:
     found = functions(module)
     if not found:
         return ""
-    title = (module.__doc__ or "").partition("\n")[0].rstrip(".")
     lines = [
         "",
-        f"## {title}",
+        f"## {_title(module)}",
         "",
         "| function | gives | | whole on |",
         "| --- | --- | --- | --- |",
@@ -111,36 +121,80 @@ def _whole(found: Facts) -> str:
     return "all" if len(found.whole) == len(BACKENDS) else ", ".join(found.whole)
 
 
-def family_pages() -> dict[str, str]:
-    """Return a page for each family by its name, and under `index` one that lists them."""
-    modules = {name.rpartition(".")[2]: _module(name) for name in FAMILIES}
-    pages = {name: family_page(module) for name, module in modules.items() if functions(module)}
-    pages["index"] = HEAD_OF_FAMILIES + "".join(f"{name}\n" for name in pages) + "```\n"
-    return pages
+def pages() -> dict[str, str]:
+    """Return the pages that the site has beside `ops.md`, by the names of their files."""
+    names = public_functions()
+    families = {name: each for name in FAMILIES if functions(each := _module(name))}
+    found = {f"ops/{_last(name)}": family_page(each, names) for name, each in families.items()}
+    found |= {f"api/{own[0]}": function_page(each, own) for each, own in names.items()}
+    return found | {"api": _index(names, found)}
 
 
-def family_page(module: ModuleType) -> str:
-    """Return the page of a family: its functions with their facts, and its op classes."""
-    title, _, rest = (module.__doc__ or "").strip().partition("\n")
-    parts = [f"# {title.rstrip('.')}", rest.strip()]
-    found = {name: getattr(module, name) for name in sorted(module.__all__, key=str.lower)}
-    own = {name: value for name, value in found.items() if value.__name__ == name}
-    for name in own:
-        if inspect.isfunction(own[name]):
-            parts += [_directive("autofunction", name), "\n".join(_facts_table(name))]
-    classes = [name for name in own if inspect.isclass(own[name])]
-    if classes:
-        parts += ["## Classes", *(_directive("autoclass", name) for name in classes)]
-    aliases = [(name, value) for name, value in found.items() if name not in own]
-    if aliases:
-        parts += ["## Aliases", *(_alias(name, value) for name, value in aliases)]
+def function_page(function: Callable[..., Any], names: list[str]) -> str:
+    """Return the page of a function: what its docstring says, its facts and its other names."""
+    name, *others = names
+    family = function.__module__.removeprefix("weft.")
+    where = f"../ops/{_last(family)}.md" if family in FAMILIES else "../api.md"
+    parts = [
+        f"---\norphan: true\n---\n\n# {name}",
+        _directive("autofunction", name),
+        "\n".join(_facts_table(function.__name__)) if name.count(".") == 1 else "",
+        *(_alias(other, name) for other in others),
+        f"Family: [{_title(_module(family))}]({where})",
+    ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _alias(name: str, value: Any) -> str:
-    kind = "class" if inspect.isclass(value) else "function"
-    entry = f"```{{py:{kind}}} weft.{name}"
-    return f"{entry}\n`weft.{value.__name__}` by another name.\n```"
+def family_page(module: ModuleType, names: dict[Callable[..., Any], list[str]]) -> str:
+    """Return the page of a family: its functions with a line each, and its op classes."""
+    parts = [f"# {_title(module)}", (module.__doc__ or "").strip().partition("\n")[2].strip()]
+    parts.append(_summary(names[each] for each in names if each.__module__ == module.__name__))
+    found = {name: getattr(module, name) for name in sorted(module.__all__, key=str.lower)}
+    classes = {name: value for name, value in found.items() if inspect.isclass(value)}
+    own = [name for name, value in classes.items() if value.__name__ == name]
+    if own:
+        parts += ["## Classes", *(_directive("autoclass", f"weft.{name}") for name in own)]
+    aliases = [
+        _alias(f"weft.{name}", f"weft.{value.__name__}", "class")
+        for name, value in classes.items()
+        if name not in own
+    ]
+    if aliases:
+        parts += ["## Aliases", *aliases]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _index(names: dict[Callable[..., Any], list[str]], families: Iterable[str]) -> str:
+    """Return the page that lists all functions, by family."""
+    by_module: dict[str, list[list[str]]] = {}
+    for function, own in names.items():
+        by_module.setdefault(function.__module__.removeprefix("weft."), []).append(own)
+    parts = [HEAD_OF_INDEX]
+    for family in (*BESIDE_OPS, *(each for each in FAMILIES if each in by_module)):
+        parts += [f"## {_title(_module(family))}", _summary(by_module.pop(family))]
+    assert not by_module, f"name these modules in BESIDE_OPS or FAMILIES: {list(by_module)}"
+    inner = [name for name in families if name.startswith("ops/")]
+    parts.append("\n".join(["```{toctree}", ":hidden:", "", *inner, "```"]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _summary(functions: Iterable[list[str]]) -> str:
+    """Return the table of functions, by their names, with the first sentence of each."""
+    lines = "".join(f"   {names[0]}\n" for names in sorted(functions))
+    return f"```{{eval-rst}}\n.. autosummary::\n   :nosignatures:\n\n{lines}```"
+
+
+def _title(module: ModuleType) -> str:
+    return (module.__doc__ or "").partition("\n")[0].rstrip(".")
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _alias(name: str, value: str, kind: str = "function") -> str:
+    entry = f"```{{py:{kind}}} {name}"
+    return f"{entry}\n`{value}` by another name.\n```"
 
 
 def _module(name: str) -> ModuleType:
@@ -148,7 +202,7 @@ def _module(name: str) -> ModuleType:
 
 
 def _directive(kind: str, name: str) -> str:
-    return f"```{{eval-rst}}\n.. {kind}:: weft.{name}\n```"
+    return f"```{{eval-rst}}\n.. {kind}:: {name}\n```"
 
 
 def _facts_table(name: str) -> Iterator[str]:

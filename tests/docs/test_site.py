@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import runpy
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -17,8 +18,9 @@ pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTED = (
-    "weft", "weft.communicators", "weft.distributed", "weft.kernels", "weft.plugins",
-    "weft_array_api", "weft_hamkaas", "weft_popxl", "weft_popxl.ops",
+    "weft", "weft.linalg", "weft.optim", "weft.random", "weft.communicators",
+    "weft.distributed", "weft.kernels", "weft.plugins", "weft_array_api",
+    "weft_hamkaas", "weft_popxl", "weft_popxl.ops",
 )  # fmt: skip
 """The packages that are public as a whole, but for `weft_c`."""
 
@@ -108,10 +110,17 @@ def test_the_reference_and_the_search_have_every_public_function_and_class(
     assert {name for name in named if name.lower() not in found.lower()} == set()
 
 
+def test_each_public_function_has_a_page_in_the_index(site: Path, pages: dict[Path, Page]) -> None:
+    script = runpy.run_path(str(ROOT / "docs" / "tools" / "public_functions.py"))
+    names = {own[0] for own in script["public_functions"]().values()}
+    linked = {urlsplit(link).path for link in pages[site / "generated" / "api.html"].links}
+    assert len(names) > 400
+    assert {name for name in names if f"api/{name}.html" not in linked} == set()
+
+
 def test_each_op_has_its_shapes_dtypes_gradient_and_backends(site: Path) -> None:
-    page = (site / "generated" / "ops" / "probabilities.html").read_text(encoding="utf-8")
-    softmax = page.partition('id="weft.softmax"')[2].partition('id="weft.softmin"')[0]
-    text = " ".join(re.sub(r"<[^>]+>", "", softmax).split())
+    page = (site / "generated" / "api" / "weft.softmax.html").read_text(encoding="utf-8")
+    text = " ".join(re.sub(r"<[^>]+>", "", page).split())
     assert "(2, 3) → (2, 3)" in text
     assert "dtypes, as tested float32, float64" in text
     assert "gradient for every operand" in text
