@@ -42,6 +42,7 @@ from weft.ops.random.philox import (
     axes_of,
     float_to_compute_in,
     fresh_bits,
+    location_and_scale,
     parameter,
     unit,
 )
@@ -238,10 +239,7 @@ def sample(
     The numbers u are the midpoints of 2²³ equal intervals, exact in float32.
     """
     target, working = axes_of(axes), float_to_compute_in(function, dtype)
-    if isinstance(scale, int | float) and not scale >= 0:
-        raise ArgumentError(explain(function, f"scale must be at least 0, not {scale!r}", ()))
-    loc = parameter(function, "loc", loc, target)
-    scale = parameter(function, "scale", scale, target)
+    loc, scale = location_and_scale(function, loc, scale, target)
     u = unit(draw, target, working, 23) + 2.0**-24
     return cast(standard(u) * scale + loc, dtype)
 

@@ -291,6 +291,15 @@ def parameter(function: str, name: str, value: TensorLike, axes: Axes) -> Tensor
         raise type(error)(explain(function, problem, ())) from None
 
 
+def location_and_scale(
+    function: str, loc: TensorLike, scale: TensorLike, axes: Axes
+) -> tuple[TensorOp | float, TensorOp | float]:
+    """Return two parameters of a distribution, of which the second is at least 0 if it is known."""
+    if isinstance(scale, int | float) and not scale >= 0:
+        raise ArgumentError(explain(function, f"scale must be at least 0, not {scale!r}", ()))
+    return parameter(function, "loc", loc, axes), parameter(function, "scale", scale, axes)
+
+
 def unit(draw: BitSource, axes: Axes, dtype: DType, digits: int) -> TensorOp:
     """Return uniform multiples of 2 to the power of -digits in [0, 1)."""
     return multiply(cast(shift_right(draw(axes), 32 - digits), dtype), 2.0**-digits)
@@ -365,9 +374,7 @@ def sample_normal(
     """Return normally distributed numbers."""
     target = axes_of(axes)
     working = float_to_compute_in("normal", dtype)
-    loc, scale = (
-        parameter("normal", name, value, target) for name, value in (("loc", loc), ("scale", scale))
-    )
+    loc, scale = location_and_scale("normal", loc, scale, target)
     radius = sqrt(log(1.0 - unit(draw, target, working, 24)) * -2.0)
     angle = unit(draw, target, working, 24) * (2 * math.pi)
     return cast(radius * cos(angle) * scale + loc, dtype)

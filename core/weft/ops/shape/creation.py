@@ -6,6 +6,8 @@ Ranges of integers are int64, like the results of `argmax`; the default of the o
 from __future__ import annotations
 
 import math
+import operator
+from contextlib import suppress
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -129,10 +131,14 @@ def _checked_range(start: Any, stop: Any, step: Any) -> list[Any]:
     """Return start, stop and step as int or float; stop may be an unknown length."""
     found: list[Any] = []
     for what, number in (("start", start), ("stop", stop), ("step", step)):
+        index = None
+        if not isinstance(number, bool):
+            with suppress(TypeError):  # raised by arrays of several elements, too
+                index = operator.index(number)
         if what == "stop" and isinstance(number, Length):
             found.append(number)
-        elif hasattr(number, "__index__") and not isinstance(number, bool):
-            found.append(number.__index__())
+        elif index is not None:
+            found.append(index)
         elif isinstance(number, float | np.floating) and math.isfinite(number):
             found.append(float(number))
         else:

@@ -164,6 +164,7 @@ _WRONG: dict[str, dict[str, tuple[Callable[[], Any], type[WeftError], str]]] = {
     "arange": {
         "step": (lambda: weft.arange(1, 2, 0), ArgumentError, "step must not be 0"),
         "text": (lambda: weft.arange("5"), ArgumentError, "stop must be a finite number"),
+        "vector": (lambda: weft.arange(np.ones(3)), ArgumentError, "stop must be a finite number"),
         "infinite": (lambda: weft.arange(0.0, float("inf")), ArgumentError, "finite"),
         "tensor": (lambda: weft.arange(0, weft.sum(_X)), ArgumentError, "length must be known"),
         "unfit": (lambda: weft.arange(250, 258, dtype="uint8"), DTypeError, "250 to 257 .* uint8"),

@@ -223,7 +223,7 @@ REFUSALS: tuple[Refusal, ...] = (
     *(
         Refusal(name, "scale", partial(getattr(weft, name), (3,), scale=-1), ArgumentError,
                 "scale must be at least 0, not -1")
-        for name in ("gumbel", "laplace", "exponential", "truncated_normal")
+        for name in ("normal", "gumbel", "laplace", "exponential", "truncated_normal")
     ),
     Refusal("random_bits", "axes", lambda: weft.random_bits("axes"), AxesError, "cannot be made"),
     Refusal("normal", "large-stream", lambda: weft.normal((3,), stream=2**30), ArgumentError,
