@@ -49,11 +49,38 @@ G = TypeVar("G", bound=GraphsOp)
 
 
 def call(graph: Graph, *args: Any) -> tuple[TensorOp, ...]:
-    """Return the outputs of a call of a graph; `capture` returns such graphs.
+    """Return the outputs of a call of a graph.
 
-    Arguments are cast and broadcast to the inputs. States are read and written at the call;
-    computing any result performs the writes. Raises ArgumentError for a wrong number of arguments,
-    AxesError and DTypeError for one that does not fit.
+    States are read and written at the call; computing any result performs the writes.
+
+    Parameters
+    ----------
+    graph
+        The graph, which `capture` returns.
+    args
+        A value for each input, which is cast and broadcast to it.
+
+    Returns
+    -------
+    tuple of TensorOp
+        The outputs.
+
+    Raises
+    ------
+    ArgumentError
+        If there are more or fewer arguments than inputs.
+    AxesError
+        If an argument does not broadcast to its input.
+    DTypeError
+        If an argument does not convert to the dtype of its input.
+
+    Examples
+    --------
+    >>> x = weft.placeholder((2,))
+    >>> graph = weft.capture([2 * x + 1], [x])
+    >>> (y,) = weft.call(graph, [1.0, 2.0])
+    >>> weft.make_transformer().computation(y)()
+    array([3., 5.], dtype=float32)
     """
     return call_op(graph, *args).results
 
@@ -66,11 +93,38 @@ def call_op(graph: Graph, *args: Any) -> CallOp:
 
 
 def loop(graph: Graph, count: int, *args: Any) -> tuple[TensorOp, ...]:
-    """Return the outputs of a graph after `count` iterations, each on the outputs of the last.
+    """Return the outputs of a graph after a number of iterations, each on the outputs of the last.
 
-    The loop carries as many values as the graph has outputs. The first arguments are their initial
-    values; the others are loop-invariant. ``count`` is at least 0; 0 gives the initial values.
-    Raises the errors of `call`, and AxesError or DTypeError if the outputs do not fit the inputs.
+    Parameters
+    ----------
+    graph
+        The body, which `capture` returns. The loop carries as many values as it has outputs.
+    count
+        The number of iterations; 0 gives the initial values.
+    args
+        The initial values of what is carried, then what each iteration is given alike.
+
+    Returns
+    -------
+    tuple of TensorOp
+        The outputs of the last iteration.
+
+    Raises
+    ------
+    ArgumentError
+        If there are more or fewer arguments than inputs, or the number is no integer, or negative.
+    AxesError
+        If an argument or output does not fit its input.
+    DTypeError
+        If an argument or output does not convert to the dtype of its input.
+
+    Examples
+    --------
+    >>> x = weft.placeholder()
+    >>> double = weft.capture([2 * x], [x])
+    >>> (y,) = weft.loop(double, 10, 1.0)
+    >>> weft.make_transformer().computation(y)()
+    array(1024., dtype=float32)
     """
     count = checked_integer("loop", "the count", count, 0)
     return loop_op(graph, count, *args).results if count else _not_at_all(graph, args)
@@ -171,7 +225,33 @@ _REPEATABLE = (CallOp, LoopOp, ScanOp)
 def saved(of: GraphsOp, op: TensorOp, turn: int = 0) -> TensorOp:
     """Return the value of an inner op of a called graph, in one call of it.
 
-    For a loop, `turn` is the iteration. Raises ArgumentError for ops outside the graph.
+    Parameters
+    ----------
+    of
+        The op of a call, a loop or a scan, whose results depend on it.
+    op
+        An op of its graph.
+    turn
+        The iteration of a loop, from 0.
+
+    Returns
+    -------
+    TensorOp
+        The value of that op.
+
+    Raises
+    ------
+    ArgumentError
+        If the op is not one of the graph, or the first argument is no call.
+
+    Examples
+    --------
+    >>> x = weft.placeholder((2,))
+    >>> graph = weft.capture([weft.square(x) + 1], [x])
+    >>> (y,) = weft.call(graph, [1.0, 2.0])
+    >>> square = graph.outputs[0].args[0]
+    >>> weft.make_transformer().computation([y, weft.saved(y.args[0], square)])()
+    (array([2., 5.], dtype=float32), array([1., 4.], dtype=float32))
     """
     return all_saved(of, [op], turn)[0]
 

@@ -189,6 +189,13 @@ def sequential(ops: Iterable[Any]) -> Op:
     Ops inside read the values that earlier members wrote. If a computation also returns an inner op
     of the sequence, that result is its value inside the sequence; `value_of` the op, built outside,
     is its value outside.
+
+    Examples
+    --------
+    >>> state = weft.persistent_tensor(initial_value=1.0)
+    >>> update = weft.sequential([weft.assign(state, 5.0), 2 * state])
+    >>> weft.make_transformer().computation(update)()
+    array(10., dtype=float32)
     """
     members = tuple(
         op if isinstance(op, Op) else as_op(op) for op in listed("sequential", ops, object)
@@ -199,12 +206,40 @@ def sequential(ops: Iterable[Any]) -> Op:
 
 
 def doall(ops: Iterable[Op]) -> ParallelOp:
-    """Return an op that runs all given ops and yields nothing."""
+    """Return an op that runs all given ops and yields nothing.
+
+    Examples
+    --------
+    >>> a, b = weft.persistent_tensor(), weft.persistent_tensor()
+    >>> transformer = weft.make_transformer()
+    >>> transformer.computation(weft.doall([weft.assign(a, 1.0), weft.assign(b, 2.0)]))()
+    >>> transformer.computation([a, b])()
+    (array(1., dtype=float32), array(2., dtype=float32))
+    """
     return ParallelOp(*listed("doall", ops))
 
 
 def print_op(x: TensorLike, prefix: str | None = None) -> TensorOp:
-    """Return the tensor, printed (after `prefix`) whenever it is computed."""
+    """Return the tensor, printed whenever it is computed.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    prefix
+        What is printed before it.
+
+    Returns
+    -------
+    TensorOp
+        The operand.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.print_op(x, "x is") + 1)(np.array([1.0, 2.0]))
+    x is [1. 2.]
+    array([2., 3.])
+    """
     return PrintOp(as_op(x), prefix=prefix)
 
 
@@ -213,7 +248,34 @@ def assert_op(
 ) -> TensorOp:
     """Return the tensor; computing it raises CheckFailed unless a condition is true everywhere.
 
-    The condition is bool, of any shape. The error carries the message and the line of this call.
+    Parameters
+    ----------
+    x
+        The operand.
+    condition
+        The condition, as bool, of any shape.
+    message
+        The text of the error, which also has the line of this call.
+
+    Returns
+    -------
+    TensorOp
+        The operand.
+
+    Raises
+    ------
+    DTypeError
+        If the condition is not bool.
+
+    Examples
+    --------
+    >>> root = weft.jit(lambda x: weft.sqrt(weft.assert_op(x, x >= 0, "x is negative")))
+    >>> root(np.array([4.0, 9.0]))
+    array([2., 3.])
+    >>> root(np.array([4.0, -9.0]))
+    Traceback (most recent call last):
+        ...
+    weft.errors.CheckFailed: AssertOp: x is negative in 1 of 2 elements, first at (1,)...
     """
     return AssertOp(as_op(x), as_op(condition), message=str(message))
 
@@ -222,12 +284,27 @@ def check_finite(x: TensorLike) -> TensorOp:
     """Return the tensor; computing it raises CheckFailed if an element is not finite.
 
     The error has the number of elements that are NaN or infinite, and the first positions.
+
+    Examples
+    --------
+    >>> weft.jit(weft.check_finite)(np.array([1.0, 2.0]))
+    array([1., 2.])
+    >>> weft.jit(weft.check_finite)(np.array([1.0, np.nan]))
+    Traceback (most recent call last):
+        ...
+    weft.errors.CheckFailed: CheckFiniteOp: NaN or infinity in 1 of 2 elements, first at (1,)...
     """
     return CheckFiniteOp(as_op(x))
 
 
 def stop_gradient(x: TensorLike) -> TensorOp:
-    """Return the tensor, as a constant for differentiation."""
+    """Return the tensor, as a constant for differentiation.
+
+    Examples
+    --------
+    >>> weft.grad(lambda x: x * weft.stop_gradient(x))(3.0)
+    array(3., dtype=float32)
+    """
     return StopGradientOp(as_op(x))
 
 

@@ -61,10 +61,34 @@ def checkpoint(y: TensorLike, inputs: Iterable[Any] | None = None) -> TensorOp:
     """Return y, whose gradient recomputes the values between the inputs and y.
 
     So these values need no memory between the forward and the backward computation, but are
-    computed twice. `inputs` are tensors that y depends on, by default the placeholders and states.
-    Values that depend on none of them are kept. Random numbers are reproduced, and effects such as
-    printing happen only once. Raises ArgumentError for an input that y does not depend on, and
-    StateError if a state is read both before and after a write.
+    computed twice. Random numbers are reproduced, and effects such as printing happen only once.
+
+    Parameters
+    ----------
+    y
+        The operand.
+    inputs
+        Tensors that y depends on, by default the placeholders and states. Values that depend on
+        none of them are kept.
+
+    Returns
+    -------
+    TensorOp
+        A tensor like y.
+
+    Raises
+    ------
+    ArgumentError
+        If y does not depend on an input.
+    StateError
+        If a state is read both before and after a write.
+
+    Examples
+    --------
+    >>> def block(x):
+    ...     return weft.checkpoint(weft.exp(weft.sin(x)), [x])
+    >>> weft.grad(block)(0.0)
+    array(1., dtype=float32)
     """
     op = as_op(y)
     found = dict.fromkeys(postorder([op]))

@@ -38,10 +38,37 @@ class ValueOfOp(IdentityOp):
 def assign(state: TensorOp, value: TensorLike) -> AssignOp:
     """Return a write of a value into a state, seen by all ops built later.
 
-    The value is broadcast and cast. The target may be a view of a state by slices, transposes and
-    reshapes, which writes only that part. An array of the right shape takes the axis names of the
-    target. Raises StateError unless the target is a variable, persistent tensor or placeholder, or
-    such a view, and AxesError or DTypeError for a value that does not fit.
+    Parameters
+    ----------
+    state
+        A variable, persistent tensor or placeholder; or a view of one by slices, transposes and
+        reshapes, which writes only that part.
+    value
+        The value, broadcast and cast to the target. An array of the right shape takes its axis
+        names.
+
+    Returns
+    -------
+    AssignOp
+        The write, which happens in computations of it, or of an op built after it that reads the
+        state.
+
+    Raises
+    ------
+    StateError
+        If the target is no state and no view of one.
+    AxesError
+        If the value does not broadcast to the target.
+    DTypeError
+        If a complex value is written into a real state.
+
+    Examples
+    --------
+    >>> state = weft.persistent_tensor((2,), initial_value=[1.0, 2.0])
+    >>> transformer = weft.make_transformer()
+    >>> transformer.computation(weft.assign(state, [3.0, 4.0]))()
+    >>> transformer.computation(state)()
+    array([3., 4.], dtype=float32)
     """
     target = WriteTarget("assign", state)
     return _write(target, _fitting("assign", target, value))
@@ -73,12 +100,79 @@ def _number_for(value: TensorLike, dtype: DType) -> TensorOp:
 
 
 def SetItem(state: TensorOp, value: TensorLike) -> AssignOp:  # noqa: N802
-    """Return a write of a whole state; see `assign`."""
+    """Return a write of a whole state, as `assign` does.
+
+    Parameters
+    ----------
+    state
+        A variable, persistent tensor or placeholder; or a view of one by slices, transposes and
+        reshapes, which writes only that part.
+    value
+        The value, broadcast and cast to the target. An array of the right shape takes its axis
+        names.
+
+    Returns
+    -------
+    AssignOp
+        The write, which happens in computations of it, or of an op built after it that reads the
+        state.
+
+    Raises
+    ------
+    StateError
+        If the target is no state and no view of one.
+    AxesError
+        If the value does not broadcast to the target.
+    DTypeError
+        If a complex value is written into a real state.
+
+    Examples
+    --------
+    >>> state = weft.persistent_tensor((2,), initial_value=[1.0, 2.0])
+    >>> weft.make_transformer().computation(weft.sequential([weft.SetItem(state, 3.0), state]))()
+    array([3., 3.], dtype=float32)
+    """
     return assign(state, value)
 
 
 def set_item(state: TensorOp, item: Any, value: TensorLike) -> AssignOp:
-    """Return a write into a slice of a state or view; steps may be negative."""
+    """Return a write into a slice of a state or view.
+
+    Parameters
+    ----------
+    state
+        A variable, persistent tensor or placeholder; or a view of one by slices, transposes and
+        reshapes, which writes only that part.
+    item
+        A slice or an index, or a tuple of these for each axis, as in ``state[item]``; steps may be
+        negative.
+    value
+        The value, broadcast and cast to the slice.
+
+    Returns
+    -------
+    AssignOp
+        The write, which happens in computations of it, or of an op built after it that reads the
+        state.
+
+    Raises
+    ------
+    StateError
+        If the target is no state and no view of one.
+    AxesError
+        If an index is out of range, or the value does not broadcast to the slice.
+    ArgumentError
+        If an item is no slice and no integer.
+    DTypeError
+        If a complex value is written into a real state.
+
+    Examples
+    --------
+    >>> state = weft.persistent_tensor((3,), initial_value=[1.0, 2.0, 3.0])
+    >>> write = weft.set_item(state, slice(0, 2), 9.0)
+    >>> weft.make_transformer().computation(weft.sequential([write, state]))()
+    array([9., 9., 3.], dtype=float32)
+    """
     slices = item if isinstance(item, tuple) else (item,)
     if all(part is Ellipsis or _is_everything(part) for part in slices):
         return assign(state, value)
@@ -91,14 +185,78 @@ def _is_everything(part: object) -> bool:
 
 
 def fill(state: TensorOp, value: TensorLike) -> AssignOp:
-    """Return a write of a number into all elements of a state."""
+    """Return a write of a number into all elements of a state.
+
+    Parameters
+    ----------
+    state
+        A variable, persistent tensor or placeholder; or a view of one by slices, transposes and
+        reshapes, which writes only that part.
+    value
+        The number.
+
+    Returns
+    -------
+    AssignOp
+        The write, which happens in computations of it, or of an op built after it that reads the
+        state.
+
+    Raises
+    ------
+    StateError
+        If the target is no state and no view of one.
+    AxesError
+        If the value does not broadcast to the target.
+    DTypeError
+        If a complex value is written into a real state.
+
+    Examples
+    --------
+    >>> state = weft.persistent_tensor((2,), initial_value=[1.0, 2.0])
+    >>> weft.make_transformer().computation(weft.sequential([weft.fill(state, 7), state]))()
+    array([7., 7.], dtype=float32)
+    """
     return assign(state, value)
 
 
 def accumulate(state: TensorOp, value: TensorLike, factor: TensorLike = 1) -> AssignOp:
     """Return a write that adds ``factor * value`` to a state, as in ``state += value``.
 
-    See `scaled_add`.
+    16-bit floats are added in float32. The result is cast to the dtype of the state by `cast`,
+    which truncates for integers.
+
+    Parameters
+    ----------
+    state
+        A variable, persistent tensor or placeholder; or a view of one by slices, transposes and
+        reshapes, which writes only that part.
+    value
+        The value, broadcast to the target.
+    factor
+        A number, or a tensor that broadcasts to the target.
+
+    Returns
+    -------
+    AssignOp
+        The write, which happens in computations of it, or of an op built after it that reads the
+        state.
+
+    Raises
+    ------
+    StateError
+        If the target is no state and no view of one.
+    AxesError
+        If the value does not broadcast to the target.
+    DTypeError
+        If a complex value is written into a real state.
+
+    Examples
+    --------
+    >>> state = weft.persistent_tensor(initial_value=1.0)
+    >>> write = weft.accumulate(state, 1)
+    >>> count = weft.make_transformer().computation(weft.sequential([write, state]))
+    >>> count(), count()
+    (array(2., dtype=float32), array(3., dtype=float32))
     """
     return _scaled_add("accumulate", state, value, 1, factor)
 
@@ -108,9 +266,40 @@ def scaled_add(
 ) -> AssignOp:
     """Return a write of ``a * state + b * value`` into a state.
 
-    The value is broadcast to the state; the factors are numbers or tensors that broadcast too.
     16-bit floats are added in float32. The result is cast to the dtype of the state by `cast`,
-    which truncates for integers. Raises the errors of `assign`.
+    which truncates for integers.
+
+    Parameters
+    ----------
+    state
+        A variable, persistent tensor or placeholder; or a view of one by slices, transposes and
+        reshapes, which writes only that part.
+    value
+        The value, broadcast to the target.
+    a, b
+        Numbers, or tensors that broadcast to the target.
+
+    Returns
+    -------
+    AssignOp
+        The write, which happens in computations of it, or of an op built after it that reads the
+        state.
+
+    Raises
+    ------
+    StateError
+        If the target is no state and no view of one.
+    AxesError
+        If the value does not broadcast to the target.
+    DTypeError
+        If a complex value is written into a real state.
+
+    Examples
+    --------
+    >>> state = weft.persistent_tensor(initial_value=1.0)
+    >>> write = weft.scaled_add(state, 2.0, a=10, b=3)
+    >>> weft.make_transformer().computation(weft.sequential([write, state]))()
+    array(16., dtype=float32)
     """
     return _scaled_add("scaled_add", state, value, a, b)
 
@@ -127,9 +316,40 @@ def _scaled_add(
 def moving_average(state: TensorOp, value: TensorLike, decay: TensorLike) -> AssignOp:
     """Return a write of the exponential moving average ``decay * state + (1 - decay) * value``.
 
-    `decay` is a number or a scalar. For a state that starts at 0, division by
-    ``1 - decay ** calls`` corrects the bias. Raises DTypeError unless the state has a float dtype,
-    and the errors of `assign`.
+    For a state that starts at 0, division by ``1 - decay ** calls`` corrects the bias.
+
+    Parameters
+    ----------
+    state
+        A variable, persistent tensor or placeholder; or a view of one by slices, transposes and
+        reshapes, which writes only that part. It has a float dtype.
+    value
+        The value, broadcast to the target.
+    decay
+        The share of the old value: a number or a scalar.
+
+    Returns
+    -------
+    AssignOp
+        The write, which happens in computations of it, or of an op built after it that reads the
+        state.
+
+    Raises
+    ------
+    StateError
+        If the target is no state and no view of one.
+    AxesError
+        If the value does not broadcast to the target.
+    DTypeError
+        If the state has no float dtype.
+
+    Examples
+    --------
+    >>> mean = weft.persistent_tensor(initial_value=0.0)
+    >>> write = weft.moving_average(mean, 1.0, decay=0.75)
+    >>> average = weft.make_transformer().computation(weft.sequential([write, mean]))
+    >>> average(), average()
+    (array(0.25, dtype=float32), array(0.4375, dtype=float32))
     """
     if not dtypes.is_inexact(WriteTarget("moving_average", state).value.dtype):
         problem = f"{state} is {state.dtype}, but an average needs a float dtype"
@@ -138,7 +358,16 @@ def moving_average(state: TensorOp, value: TensorLike, decay: TensorLike) -> Ass
 
 
 def value_of(x: TensorLike) -> TensorOp:
-    """Return the present value of a tensor, before any later write."""
+    """Return the present value of a tensor, before any later write.
+
+    Examples
+    --------
+    >>> state = weft.persistent_tensor(initial_value=1.0)
+    >>> before = weft.value_of(state)
+    >>> write = weft.assign(state, 5.0)
+    >>> weft.make_transformer().computation([before, state])()
+    (array(1., dtype=float32), array(5., dtype=float32))
+    """
     return ValueOfOp(as_op(x))
 
 

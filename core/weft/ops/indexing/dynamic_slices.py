@@ -215,9 +215,35 @@ def dynamic_slice(
 ) -> TensorOp:
     """Return a block of x of static size, with start indices computed at a call.
 
-    `starts` has an integer or scalar op for each axis, or is a vector; `sizes` are static, None for
-    the whole axis. Start indices are clamped so that the block lies inside, as in XLA; a negative
-    one counts as 0, and no call fails.
+    Parameters
+    ----------
+    x
+        The operand.
+    starts
+        An integer or a scalar op for each axis, or a vector of them. They are clamped so that the
+        block lies inside, as in XLA: a negative one counts as 0, and no call fails.
+    sizes
+        A length for each axis, or None for the whole axis.
+
+    Returns
+    -------
+    TensorOp
+        The block.
+
+    Raises
+    ------
+    ArgumentError
+        If starts or sizes are not one for each axis, or numbers that are no integers.
+    AxesError
+        If a size exceeds its axis.
+    DTypeError
+        If a start is an op of another dtype than an integer one.
+
+    Examples
+    --------
+    >>> x = np.array([10, 20, 30, 40])
+    >>> weft.jit(lambda x, i: weft.dynamic_slice(x, [i], [2]))(x, 1)
+    array([20, 30])
     """
     x = as_op(x)
     found = _starts("dynamic_slice", x, starts)
@@ -233,9 +259,37 @@ def dynamic_slice(
 def dynamic_update_slice(
     x: TensorLike, update: TensorLike, starts: TensorLike | Sequence[TensorLike]
 ) -> TensorOp:
-    """Return x with a block replaced by `update`, with start indices computed at a call.
+    """Return x with a block replaced, with start indices computed at a call.
 
-    `update` is cast to the dtype of x. For `starts` see `dynamic_slice`.
+    Parameters
+    ----------
+    x
+        The operand.
+    update
+        The block, cast to the dtype of x.
+    starts
+        An integer or a scalar op for each axis, or a vector of them. They are clamped so that the
+        block lies inside, as in XLA: a negative one counts as 0, and no call fails.
+
+    Returns
+    -------
+    TensorOp
+        A tensor like x.
+
+    Raises
+    ------
+    ArgumentError
+        If starts are not one for each axis, or numbers that are no integers.
+    AxesError
+        If the block has other axes, or is longer than x along one.
+    DTypeError
+        If a start is an op of another dtype than an integer one.
+
+    Examples
+    --------
+    >>> x = np.array([10, 20, 30, 40])
+    >>> weft.jit(lambda x, i: weft.dynamic_update_slice(x, [7, 8], [i]))(x, 1)
+    array([10,  7,  8, 40])
     """
     x, update = as_op(x), as_op(update)
     return DynamicUpdateSliceOp(

@@ -414,11 +414,39 @@ def as_updates(function: str, value: TensorLike, x: TensorOp, axes: Axes) -> Ten
 
 
 def take(x: TensorLike, indices: TensorLike, axis: AxisKey | None = None) -> TensorOp:
-    """Return the elements at indices along an axis, which the axes of the indices replace.
+    """Return the elements at indices along an axis; the gradient sums over repeated indices.
 
-    Indices are integers of any dtype and shape; negative ones count from the end. A call with an
-    index out of range raises IndexOutOfRange. A vector needs no `axis`. The gradient sums over
-    repeated indices.
+    Parameters
+    ----------
+    x
+        The operand.
+    indices
+        Integers of any dtype and shape; negative ones count from the end.
+    axis
+        The axis: a position, an axis or its name. A vector needs none.
+
+    Returns
+    -------
+    TensorOp
+        A tensor with the axes of the indices in place of the indexed one.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis, or several and none is given.
+    DTypeError
+        If the indices are not integers.
+    IndexOutOfRange
+        If an index is out of range: at the call, or here if it is constant.
+
+    Examples
+    --------
+    >>> weft.jit(weft.take)(np.array([10, 20, 30]), np.array([2, 0, -1]))
+    array([30, 10, 30])
+    >>> x = np.array([[1, 2, 3], [4, 5, 6]])
+    >>> weft.jit(lambda x: weft.take(x, [2, 0], axis=1))(x)
+    array([[3, 1],
+           [6, 4]])
     """
     x = as_op(x)
     return TakeOp(x, as_indices(indices), position=_position("take", x, axis))
@@ -436,13 +464,50 @@ def scatter(
 ) -> TensorOp:
     """Return x with updates at indices along an axis, which replace elements or combine with them.
 
-    It is the dual of `take`: `updates` are broadcast to the axes of its result, and cast to the
-    dtype of x. `reduction` is ``set``, ``add``, ``mul``, ``max`` or ``min``. Updates with repeated
-    indices are all combined; with ``set`` the last one in row-major order wins. 16-bit floats are
-    combined in float32. A call with an index out of range raises IndexOutOfRange.
+    It is the dual of `take`. Updates with repeated indices are all combined; with ``set`` the last
+    one in row-major order wins. 16-bit floats are combined in float32.
 
     The gradient of ``set`` goes to the winning update, that of ``max`` and ``min`` is split evenly
     among ties. That of ``mul`` is exact at zeros, but its second derivative is not.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    indices
+        Integers of any dtype and shape; negative ones count from the end.
+    updates
+        The updates, broadcast to what `take` returns for the indices, and cast to the dtype of x.
+    axis
+        The axis: a position, an axis or its name. A vector needs none.
+    reduction
+        What an update does: ``set`` replaces the element, ``add``, ``mul``, ``max`` and ``min``
+        combine with it.
+
+    Returns
+    -------
+    TensorOp
+        A tensor like x.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis, or several and none is given, or the updates do not
+        broadcast.
+    ArgumentError
+        If there is no such reduction.
+    DTypeError
+        If the indices are not integers.
+    IndexOutOfRange
+        If an index is out of range: at the call, or here if it is constant.
+
+    Examples
+    --------
+    >>> x, indices = np.array([1, 1, 1, 1]), np.array([0, 2, 2])
+    >>> weft.jit(weft.scatter)(x, indices, np.array([5, 6, 7]))
+    array([5, 1, 7, 1])
+    >>> weft.jit(lambda x, i: weft.scatter(x, i, 10, reduction="add"))(x, indices)
+    array([11,  1, 21,  1])
     """
     x, indices = as_op(x), as_indices(indices)
     position = _position("scatter", x, axis)

@@ -39,9 +39,37 @@ __all__ = [
 def take_along_axis(x: TensorLike, indices: TensorLike, axis: AxisKey = -1) -> TensorOp:
     """Return the elements of x at an index for each element of the result, along an axis.
 
-    The other axes are broadcast, as in NumPy. Named indices may lack the axis, and then the result
-    lacks it too: ``take_along_axis(logits, labels, "C")`` is one logit for each label. A call with
-    an index out of range raises IndexOutOfRange.
+    Parameters
+    ----------
+    x
+        The operand.
+    indices
+        Integers with the axes of x, except for the length of the indexed one; the other axes are
+        broadcast. Named indices may lack the axis: ``take_along_axis(logits, labels, "C")`` is one
+        logit for each label.
+    axis
+        The axis: a position, an axis or its name; by default the last.
+
+    Returns
+    -------
+    TensorOp
+        A tensor with the axes of the indices and of x. It lacks the indexed axis if the indices do.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis, or the others do not broadcast.
+    DTypeError
+        If the indices are not integers.
+    IndexOutOfRange
+        If an index is out of range: at the call, or here if it is constant.
+
+    Examples
+    --------
+    >>> x = np.array([[10, 20, 30], [40, 50, 60]])
+    >>> weft.jit(weft.take_along_axis)(x, np.array([[2, 0], [1, 1]]))
+    array([[30, 10],
+           [50, 50]])
     """
     x, indices, position, is_kept = _along("take_along_axis", x, indices, axis)
     result = TakeAlongAxisOp(x, indices, position=position)
@@ -88,8 +116,45 @@ def scatter_along_axis(
 ) -> TensorOp:
     """Return x with updates at an index for each update, along an axis.
 
-    It is the dual of `take_along_axis`: the indices have the axes of x, except for the length of
-    the indexed one, or are broadcast to these. For reductions and errors see `scatter`.
+    It is the dual of `take_along_axis`.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    indices
+        Integers with the axes of x, except for the length of the indexed one, or broadcast to
+        these.
+    updates
+        The updates, broadcast to the axes of the indices, and cast to the dtype of x.
+    axis
+        The axis: a position, an axis or its name; by default the last.
+    reduction
+        What an update does: ``set`` replaces the element, ``add``, ``mul``, ``max`` and ``min``
+        combine with it.
+
+    Returns
+    -------
+    TensorOp
+        A tensor like x.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis, or indices or updates do not broadcast.
+    ArgumentError
+        If there is no such reduction.
+    DTypeError
+        If the indices are not integers.
+    IndexOutOfRange
+        If an index is out of range: at the call, or here if it is constant.
+
+    Examples
+    --------
+    >>> x = np.zeros((2, 3), "int64")
+    >>> weft.jit(weft.scatter_along_axis)(x, np.array([[2], [0]]), np.array([[7], [8]]))
+    array([[0, 0, 7],
+           [8, 0, 0]])
     """
     x = as_op(x)
     wide, indices, position, _ = _along("scatter_along_axis", x, indices, axis)
@@ -101,11 +166,42 @@ def scatter_along_axis(
 
 
 def gather_nd(x: TensorLike, indices: TensorLike, batch_dims: int = 0) -> TensorOp:
-    """Return the elements or slices of x at index rows, which are along the last axis of `indices`.
+    """Return the elements or slices of x at rows of indices.
 
-    A row of length m indexes m axes: the first ones, or those after `batch_dims` axes that both
-    share. The result has the axes of the indices without the last, then the remaining axes of x. A
-    call with an index out of range raises IndexOutOfRange.
+    Parameters
+    ----------
+    x
+        The operand.
+    indices
+        Integers, with rows along the last axis. A row of length m indexes m axes: the first ones,
+        or those after the shared ones.
+    batch_dims
+        How many axes in front x and the indices share.
+
+    Returns
+    -------
+    TensorOp
+        A tensor with the axes of the indices without the last, then the remaining axes of x.
+
+    Raises
+    ------
+    AxesError
+        If the last axis of the indices has no known length, rows are longer than x has axes, or the
+        shared axes differ.
+    ArgumentError
+        If `batch_dims` is no integer, or negative.
+    DTypeError
+        If the indices are not integers.
+    IndexOutOfRange
+        If an index is out of range: at the call, or here if it is constant.
+
+    Examples
+    --------
+    >>> x = np.array([[1, 2], [3, 4]])
+    >>> weft.jit(weft.gather_nd)(x, np.array([[0, 0], [1, 0]]))
+    array([1, 3])
+    >>> weft.jit(weft.gather_nd)(x, np.array([[1]]))
+    array([[3, 4]])
     """
     x, indices = as_op(x), as_indices(indices)
     count = _row_length("gather_nd", x, indices, batch_dims)
@@ -161,10 +257,44 @@ def _column(indices: TensorOp, column: int) -> TensorOp:
 def scatter_nd(
     x: TensorLike, indices: TensorLike, updates: TensorLike, reduction: str = "set"
 ) -> TensorOp:
-    """Return x with updates at index rows, which are along the last axis of `indices`.
+    """Return x with updates at rows of indices; the dual of `gather_nd`.
 
-    It is the dual of `gather_nd`: `updates` are broadcast to the axes of its result. For reductions
-    and errors see `scatter`.
+    Parameters
+    ----------
+    x
+        The operand.
+    indices
+        Integers, with rows along the last axis. A row of length m indexes the first m axes.
+    updates
+        The updates, broadcast to what `gather_nd` returns for the indices, and cast to the dtype of
+        x.
+    reduction
+        What an update does: ``set`` replaces the element, ``add``, ``mul``, ``max`` and ``min``
+        combine with it.
+
+    Returns
+    -------
+    TensorOp
+        A tensor like x.
+
+    Raises
+    ------
+    AxesError
+        If the last axis of the indices has no known length, rows are longer than x has axes, or the
+        updates do not broadcast.
+    ArgumentError
+        If there is no such reduction.
+    DTypeError
+        If the indices are not integers.
+    IndexOutOfRange
+        If an index is out of range: at the call, or here if it is constant.
+
+    Examples
+    --------
+    >>> x = np.zeros((2, 2), "int64")
+    >>> weft.jit(weft.scatter_nd)(x, np.array([[0, 1], [1, 0]]), np.array([7, 8]))
+    array([[0, 7],
+           [8, 0]])
     """
     x, indices = as_op(x), as_indices(indices)
     count = _row_length("scatter_nd", x, indices, 0)

@@ -104,14 +104,41 @@ def rotary_embedding(
 ) -> TensorOp:
     """Return the rotary position embedding (RoPE) of queries or keys.
 
-    ``x`` has the shape (..., sequence, depth) with an even depth. Pair i at position p is rotated
-    by the angle ``p * base ** (-2 i / depth)`` (Su and others: RoFormer, 2021), so products of
-    queries and keys depend on relative positions. Pairs are elements i and ``i + depth / 2``, or
-    neighbors if `interleaved`.
+    Pair i at position p is rotated by the angle ``p * base ** (-2 i / depth)`` (Su and others:
+    RoFormer, 2021), so products of queries and keys depend on relative positions. Angles are
+    computed in float32, or float64 for float64 x.
 
-    `positions`, by default 0, 1, 2 and so on, broadcast to the axes of x without the last. Tables
-    `cos` and `sin` of the angles may be given instead, which broadcast to (..., sequence,
-    depth / 2). Angles are computed in float32, or float64 for float64 x.
+    Parameters
+    ----------
+    x
+        Queries or keys, of the shape (..., sequence, depth) with an even depth.
+    positions
+        The positions, broadcast to the axes of x without the last; by default 0, 1, 2 and so on.
+    base
+        How slowly the slowest pair turns, at least 1.
+    interleaved
+        Whether pairs are neighbors; otherwise they are elements i and ``i + depth / 2``.
+    cos, sin
+        In place of positions, tables of the angles, which broadcast to (..., sequence, depth / 2).
+
+    Returns
+    -------
+    TensorOp
+        A tensor like x. Integers give float32.
+
+    Raises
+    ------
+    AxesError
+        If x has named axes, its depth is odd or unknown, or positions or tables do not broadcast.
+    ArgumentError
+        If positions are given beside tables, one table is missing, or the base is less than 1.
+
+    Examples
+    --------
+    >>> x = np.array([[1.0, 0.0], [1.0, 0.0]])
+    >>> weft.jit(weft.rotary_embedding)(x)
+    array([[1.    , 0.    ],
+           [0.5403, 0.8415]])
     """
     (op,) = align(FloatOp, x)
     require_positional("rotary_embedding", op)
@@ -165,11 +192,42 @@ def sinusoidal_positions(
     base: float = 10000.0,
     dtype: DTypeLike = dtypes.DEFAULT,
 ) -> TensorOp:
-    """Return sinusoidal position encodings of length `depth`, along a new last axis.
+    """Return sinusoidal position encodings, along a new last axis.
 
     Element 2 i is ``sin(p * base ** (-2 i / depth))`` and element ``2 i + 1`` the cosine (Vaswani
-    and others: Attention is all you need, 2017). `positions` is the number of positions, or a
-    tensor. Angles are computed in float32, or float64 for that dtype.
+    and others: Attention is all you need, 2017). Angles are computed in float32, or float64 for
+    that dtype.
+
+    Parameters
+    ----------
+    positions
+        The number of positions, or a tensor of them.
+    depth
+        The length of the encodings, an even number.
+    base
+        How slowly the slowest wave turns, at least 1.
+    dtype
+        A float dtype.
+
+    Returns
+    -------
+    TensorOp
+        A tensor with the axes of the positions, and the new axis.
+
+    Raises
+    ------
+    AxesError
+        If the depth is odd, or the positions have named axes.
+    ArgumentError
+        If the base is less than 1.
+    DTypeError
+        If the dtype is no float.
+
+    Examples
+    --------
+    >>> weft.jit(lambda: weft.sinusoidal_positions(2, 4))()
+    array([[0.    , 1.    , 0.    , 1.    ],
+           [0.8415, 0.5403, 0.01  , 0.9999]], dtype=float32)
     """
     target, length = dtypes.as_dtype(dtype), _even("sinusoidal_positions", depth)
     if not dtypes.is_float(target):
@@ -187,12 +245,45 @@ def alibi_bias(
     keys: Axis | Length | int | None = None,
     dtype: DTypeLike = dtypes.DEFAULT,
 ) -> TensorOp:
-    """Return the ALiBi bias for `attention`, of shape (heads, queries, keys).
+    """Return the ALiBi bias for `attention`: the negative distance of query and key times a slope.
 
-    It is the negative distance times a slope for each head, ``2 ** (-8 i / heads)`` for head i from
-    1. If the number of heads is not a power of 2, the slopes are those of the power below, then
-    every other one of the power above (Press, Smith and Lewis: Train short, test long, 2022). The
-    last query is aligned with the last key; by default there are as many `keys` as queries.
+    Head i from 1 has the slope ``2 ** (-8 i / heads)``. If the number of heads is not a power of 2,
+    the slopes are those of the power below, then every other one of the power above (Press, Smith
+    and Lewis: Train short, test long, 2022). The last query is aligned with the last key.
+
+    Parameters
+    ----------
+    heads
+        The number of heads.
+    queries
+        The number of queries, or an axis without a name.
+    keys
+        The number of keys, or an axis without a name; by default as many as queries.
+    dtype
+        A float dtype.
+
+    Returns
+    -------
+    TensorOp
+        A bias of the shape (heads, queries, keys).
+
+    Raises
+    ------
+    ArgumentError
+        If the number of heads is no integer, or less than 1.
+    AxesError
+        If an axis has a name.
+    DTypeError
+        If the dtype is no float.
+
+    Examples
+    --------
+    >>> bias = weft.jit(lambda: weft.alibi_bias(2, 3))()
+    >>> bias.shape
+    (2, 3, 3)
+    >>> bias[:, 0, 1:]
+    array([[-0.0625, -0.125 ],
+           [-0.0039, -0.0078]], dtype=float32)
     """
     count, target = checked_integer("alibi_bias", "heads", heads, low=1), dtypes.as_dtype(dtype)
     if not dtypes.is_float(target):

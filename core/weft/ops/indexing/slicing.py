@@ -166,9 +166,35 @@ def _from_end(bound: Any, length: Any, default: Any) -> Any:
 
 
 def tensor_slice(x: TensorLike, slices: Sequence[Any], axes: AxesLike | None = None) -> TensorOp:
-    """Return a slice of the tensor: one slice or index for each axis; an index drops its axis.
+    """Return a slice of the tensor, as ``x[...]`` does for slices and integers.
 
-    `axes` renames the remaining axes. Raises AxesError for an index out of range.
+    Parameters
+    ----------
+    x
+        The operand.
+    slices
+        A list of slices and indices, for each axis; an index drops its axis. An ellipsis and
+        missing items stand for whole axes.
+    axes
+        New axes in place of those that remain.
+
+    Returns
+    -------
+    TensorOp
+        The slice, a view.
+
+    Raises
+    ------
+    AxesError
+        If an index is out of range, or there are more items than axes.
+    ArgumentError
+        If an item is no slice and no integer.
+
+    Examples
+    --------
+    >>> x = np.array([[1, 2, 3], [4, 5, 6]])
+    >>> weft.jit(lambda x: weft.tensor_slice(x, [1, slice(0, 2)]))(x)
+    array([4, 5])
     """
     x = as_op(x)
     bounds, dropped = _bounds_and_dropped(x, slices)
@@ -287,7 +313,35 @@ def _with_new_axes(x: TensorOp, items: tuple[Any, ...]) -> TensorOp:
 
 
 def slice_along_axis(x: TensorLike, axis: AxisKey, index: int) -> TensorOp:
-    """Return the slice at one index of an axis, which is dropped."""
+    """Return the slice at one index of an axis, which is dropped.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    axis
+        The axis: a position, an axis or its name.
+    index
+        The index; a negative one counts from the end.
+
+    Returns
+    -------
+    TensorOp
+        The slice, a view without this axis.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis, or the index is out of range.
+    ArgumentError
+        If the index is no integer.
+
+    Examples
+    --------
+    >>> x = np.array([[1, 2, 3], [4, 5, 6]])
+    >>> weft.jit(lambda x: weft.slice_along_axis(x, 1, -1))(x)
+    array([3, 6])
+    """
     x = as_op(x)
     slices: list[Any] = [slice(None)] * x.rank
     slices[x.axes.position(axis)] = index
@@ -295,7 +349,38 @@ def slice_along_axis(x: TensorLike, axis: AxisKey, index: int) -> TensorOp:
 
 
 def update_slice(x: TensorLike, slices: Sequence[Any], value: TensorLike) -> TensorOp:
-    """Return the tensor with a slice replaced by a value, which is broadcast and cast."""
+    """Return the tensor with a slice replaced by a value.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    slices
+        A list of slices and indices, for each axis. An ellipsis and missing items stand for whole
+        axes.
+    value
+        The value, broadcast to the slice, and cast to the dtype of x.
+
+    Returns
+    -------
+    TensorOp
+        A tensor like x.
+
+    Raises
+    ------
+    AxesError
+        If an index is out of range, there are more items than axes, or the value does not
+        broadcast.
+    ArgumentError
+        If an item is no slice and no integer.
+
+    Examples
+    --------
+    >>> x = np.array([[1, 2, 3], [4, 5, 6]])
+    >>> weft.jit(lambda x: weft.update_slice(x, [1, slice(0, 2)], 0))(x)
+    array([[1, 2, 3],
+           [0, 0, 6]])
+    """
     x = as_op(x)
     bounds, dropped = _bounds_and_dropped(x, slices)
     cut = _sliced_axes(x.axes, bounds)

@@ -145,37 +145,187 @@ class BitcastOp(TensorOp):
 
 
 def bitwise_and(x: TensorLike, y: TensorLike) -> TensorOp:
-    """Return the bitwise AND; of bools, the logical one."""
+    """Return the bitwise AND; of bools, the logical one.
+
+    Parameters
+    ----------
+    x, y
+        The operands, broadcast against each other.
+
+    Returns
+    -------
+    TensorOp
+        The combined bits, in the promoted dtype of the operands.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+    DTypeError
+        If the operands are not integers or bools.
+
+    Examples
+    --------
+    >>> weft.jit(weft.bitwise_and)(np.array([12, 7]), np.array([10, 1]))
+    array([8, 1])
+    """
     return build(BitwiseAndOp, x, y)
 
 
 def bitwise_or(x: TensorLike, y: TensorLike) -> TensorOp:
-    """Return the bitwise OR; of bools, the logical one."""
+    """Return the bitwise OR; of bools, the logical one.
+
+    Parameters
+    ----------
+    x, y
+        The operands, broadcast against each other.
+
+    Returns
+    -------
+    TensorOp
+        The combined bits, in the promoted dtype of the operands.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+    DTypeError
+        If the operands are not integers or bools.
+
+    Examples
+    --------
+    >>> weft.jit(weft.bitwise_or)(np.array([12, 7]), np.array([10, 1]))
+    array([14,  7])
+    """
     return build(BitwiseOrOp, x, y)
 
 
 def bitwise_xor(x: TensorLike, y: TensorLike) -> TensorOp:
-    """Return the bitwise XOR; of bools, the logical one."""
+    """Return the bitwise XOR; of bools, the logical one.
+
+    Parameters
+    ----------
+    x, y
+        The operands, broadcast against each other.
+
+    Returns
+    -------
+    TensorOp
+        The combined bits, in the promoted dtype of the operands.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+    DTypeError
+        If the operands are not integers or bools.
+
+    Examples
+    --------
+    >>> weft.jit(weft.bitwise_xor)(np.array([12, 7]), np.array([10, 1]))
+    array([6, 6])
+    """
     return build(BitwiseXorOp, x, y)
 
 
 def bitwise_not(x: TensorLike) -> TensorOp:
-    """Return the bitwise NOT; of bools, the logical one."""
+    """Return the bitwise NOT; of bools, the logical one.
+
+    Examples
+    --------
+    >>> weft.jit(weft.bitwise_not)(np.array([0, 5]))
+    array([-1, -6])
+    >>> weft.jit(weft.bitwise_not)(np.array([True, False]))
+    array([False,  True])
+    """
     return build(BitwiseNotOp, x)
 
 
 def shift_left(x: TensorLike, count: TensorLike) -> TensorOp:
-    """Return x shifted left by `count` bits; a count outside the width gives 0."""
+    """Return x shifted left by a number of bits.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    count
+        The numbers of bits; one outside of the width of x gives 0.
+
+    Returns
+    -------
+    TensorOp
+        The shifted integers, in the promoted dtype of the operands, which are broadcast.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+    DTypeError
+        If the operands are not integers.
+
+    Examples
+    --------
+    >>> weft.jit(weft.shift_left)(np.array([1, 3]), 2)
+    array([ 4, 12])
+    """
     return build(ShiftLeftOp, x, count)
 
 
 def shift_right(x: TensorLike, count: TensorLike) -> TensorOp:
-    """Return x shifted right by `count` bits, filled with the sign."""
+    """Return x shifted right by a number of bits, filled with the sign.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    count
+        The numbers of bits; one outside of the width of x leaves the sign alone: 0 or -1.
+
+    Returns
+    -------
+    TensorOp
+        The shifted integers, in the promoted dtype of the operands, which are broadcast.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+    DTypeError
+        If the operands are not integers.
+
+    Examples
+    --------
+    >>> weft.jit(weft.shift_right)(np.array([12, -12]), 2)
+    array([ 3, -3])
+    """
     return build(ShiftRightOp, x, count)
 
 
 def bitcast(x: TensorLike, dtype: DTypeLike) -> TensorOp:
-    """Return the bits reinterpreted as a dtype of the same size; raises DTypeError for others."""
+    """Return the bits reinterpreted as a dtype of the same size.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    dtype
+        The dtype of the result.
+
+    Returns
+    -------
+    TensorOp
+        A tensor of this dtype, of the same shape. It has no gradient.
+
+    Raises
+    ------
+    DTypeError
+        If the dtype has another size.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.bitcast(x, "int32"))(np.array([1.0], "float32"))
+    array([1065353216], dtype=int32)
+    """
     op, target = as_op(x), dtypes.as_dtype(dtype)
     return op if op.dtype == target else BitcastOp(op, target=target.name)
 

@@ -198,7 +198,13 @@ Maximum, Minimum, Where = MaximumOp, MinimumOp, WhereOp
 
 
 def logical_not(x: TensorLike) -> TensorOp:
-    """Return whether x is zero or False."""
+    """Return whether x is zero or False.
+
+    Examples
+    --------
+    >>> weft.jit(weft.logical_not)(np.array([0, 1, 2]))
+    array([ True, False, False])
+    """
     return build(LogicalNotOp, x)
 
 
@@ -213,72 +219,372 @@ def _as_bools(*operands: TensorLike) -> list[Any]:
 
 
 def logical_and(x: TensorLike, y: TensorLike) -> TensorOp:
-    """Return the logical AND; numbers other than 0 are true."""
+    """Return the logical AND; numbers other than 0 are true.
+
+    Parameters
+    ----------
+    x, y
+        The operands, broadcast against each other.
+
+    Returns
+    -------
+    TensorOp
+        The truth values, as bool.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+
+    Examples
+    --------
+    >>> x, y = np.array([True, True, False]), np.array([True, False, False])
+    >>> weft.jit(weft.logical_and)(x, y)
+    array([ True, False, False])
+    """
     return bitwise_and(*_as_bools(x, y))
 
 
 def logical_or(x: TensorLike, y: TensorLike) -> TensorOp:
-    """Return the logical OR; numbers other than 0 are true."""
+    """Return the logical OR; numbers other than 0 are true.
+
+    Parameters
+    ----------
+    x, y
+        The operands, broadcast against each other.
+
+    Returns
+    -------
+    TensorOp
+        The truth values, as bool.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+
+    Examples
+    --------
+    >>> x, y = np.array([True, True, False]), np.array([True, False, False])
+    >>> weft.jit(weft.logical_or)(x, y)
+    array([ True,  True, False])
+    """
     return bitwise_or(*_as_bools(x, y))
 
 
 def logical_xor(x: TensorLike, y: TensorLike) -> TensorOp:
-    """Return the logical XOR; numbers other than 0 are true."""
+    """Return the logical XOR; numbers other than 0 are true.
+
+    Parameters
+    ----------
+    x, y
+        The operands, broadcast against each other.
+
+    Returns
+    -------
+    TensorOp
+        The truth values, as bool.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+
+    Examples
+    --------
+    >>> x, y = np.array([True, True, False]), np.array([True, False, False])
+    >>> weft.jit(weft.logical_xor)(x, y)
+    array([False,  True, False])
+    """
     return bitwise_xor(*_as_bools(x, y))
 
 
 def maximum(x: TensorLike, y: TensorLike) -> TensorOp:
-    """Return the elementwise maximum of x and y."""
+    """Return the elementwise maximum of x and y.
+
+    Parameters
+    ----------
+    x, y
+        The operands, broadcast against each other.
+
+    Returns
+    -------
+    TensorOp
+        The elements, in the promoted dtype of the operands; NaN where one of them is NaN.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+    DTypeError
+        If the operands are complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.maximum)(np.array([1.0, 5.0]), np.array([3.0, 2.0]))
+    array([3., 5.])
+    """
     return build(MaximumOp, x, y)
 
 
 def minimum(x: TensorLike, y: TensorLike) -> TensorOp:
-    """Return the elementwise minimum of x and y."""
+    """Return the elementwise minimum of x and y.
+
+    Parameters
+    ----------
+    x, y
+        The operands, broadcast against each other.
+
+    Returns
+    -------
+    TensorOp
+        The elements, in the promoted dtype of the operands; NaN where one of them is NaN.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+    DTypeError
+        If the operands are complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.minimum)(np.array([1.0, 5.0]), np.array([3.0, 2.0]))
+    array([1., 2.])
+    """
     return build(MinimumOp, x, y)
 
 
 def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = None) -> TensorOp:
-    """Return x clipped to the range from `min` to `max`; None is no limit.
+    """Return x clipped to the range from `min` to `max`.
 
     If the limits cross, `max` wins. A limit of NaN gives NaN. The gradient flows to x up to and
     including the limits.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    min, max
+        The limits, broadcast against x; None is no limit.
+
+    Returns
+    -------
+    TensorOp
+        The clipped elements, in the promoted dtype of operand and limits.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+    DTypeError
+        If an operand is complex.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.clip(x, -1, 1))(np.array([-3.0, 0.5, 2.0]))
+    array([-1. ,  0.5,  1. ])
+    >>> weft.jit(lambda x: weft.clip(x, min=0))(np.array([-3.0, 0.5, 2.0]))
+    array([0. , 0.5, 2. ])
     """
     x = as_op(x) if min is None else maximum(x, min)
     return x if max is None else minimum(x, max)
 
 
 def equal(x: TensorLike, y: TensorLike) -> TensorOp:
-    """Return whether x equals y, as bool."""
+    """Return whether x equals y, as bool.
+
+    Parameters
+    ----------
+    x, y
+        The operands, broadcast against each other.
+
+    Returns
+    -------
+    TensorOp
+        The truth values, as bool. NaN differs from everything.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+
+    Examples
+    --------
+    >>> weft.jit(weft.equal)(np.array([1, 2, 3]), np.array([1, 0, 3]))
+    array([ True, False,  True])
+    """
     return build(EqualOp, x, y)
 
 
 def not_equal(x: TensorLike, y: TensorLike) -> TensorOp:
-    """Return whether x differs from y, as bool."""
+    """Return whether x differs from y, as bool.
+
+    Parameters
+    ----------
+    x, y
+        The operands, broadcast against each other.
+
+    Returns
+    -------
+    TensorOp
+        The truth values, as bool. NaN differs from everything.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+
+    Examples
+    --------
+    >>> weft.jit(weft.not_equal)(np.array([1, 2, 3]), np.array([1, 0, 3]))
+    array([False,  True, False])
+    """
     return build(NotEqualOp, x, y)
 
 
 def greater(x: TensorLike, y: TensorLike) -> TensorOp:
-    """Return whether x > y, as bool."""
+    """Return whether x > y, as bool.
+
+    Parameters
+    ----------
+    x, y
+        The operands, broadcast against each other.
+
+    Returns
+    -------
+    TensorOp
+        The truth values, as bool. With NaN they are False.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+    DTypeError
+        If the operands are complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.greater)(np.array([1, 2, 3]), 2)
+    array([False, False,  True])
+    """
     return build(GreaterOp, x, y)
 
 
 def greater_equal(x: TensorLike, y: TensorLike) -> TensorOp:
-    """Return whether x >= y, as bool."""
+    """Return whether x >= y, as bool.
+
+    Parameters
+    ----------
+    x, y
+        The operands, broadcast against each other.
+
+    Returns
+    -------
+    TensorOp
+        The truth values, as bool. With NaN they are False.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+    DTypeError
+        If the operands are complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.greater_equal)(np.array([1, 2, 3]), 2)
+    array([False,  True,  True])
+    """
     return build(GreaterEqualOp, x, y)
 
 
 def less(x: TensorLike, y: TensorLike) -> TensorOp:
-    """Return whether x < y, as bool."""
+    """Return whether x < y, as bool.
+
+    Parameters
+    ----------
+    x, y
+        The operands, broadcast against each other.
+
+    Returns
+    -------
+    TensorOp
+        The truth values, as bool. With NaN they are False.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+    DTypeError
+        If the operands are complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.less)(np.array([1, 2, 3]), 2)
+    array([ True, False, False])
+    """
     return build(LessOp, x, y)
 
 
 def less_equal(x: TensorLike, y: TensorLike) -> TensorOp:
-    """Return whether x <= y, as bool."""
+    """Return whether x <= y, as bool.
+
+    Parameters
+    ----------
+    x, y
+        The operands, broadcast against each other.
+
+    Returns
+    -------
+    TensorOp
+        The truth values, as bool. With NaN they are False.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+    DTypeError
+        If the operands are complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.less_equal)(np.array([1, 2, 3]), 2)
+    array([ True,  True, False])
+    """
     return build(LessEqualOp, x, y)
 
 
 def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> TensorOp:
-    """Return x where the condition is true and y elsewhere; numbers other than 0 are true."""
+    """Return x where the condition is true and y elsewhere.
+
+    Parameters
+    ----------
+    condition
+        What decides; numbers other than 0 are true.
+    x
+        The values where the condition is true.
+    y
+        The values elsewhere.
+
+    Returns
+    -------
+    TensorOp
+        The chosen elements, in the promoted dtype of x and y. All three operands are broadcast.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+    ArgumentError
+        If the condition is a Python bool, which is no tensor.
+
+    Examples
+    --------
+    >>> x = np.array([-1.0, 2.0])
+    >>> weft.jit(lambda x: weft.where(x > 0, x, 0))(x)
+    array([0., 2.])
+    """
     test = _as_bool(condition)
     if isinstance(x, bool) and isinstance(y, bool):
         x = constant(x)

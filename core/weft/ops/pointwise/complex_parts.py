@@ -108,13 +108,25 @@ class ConjOp(ArithmeticOp, CompositeOp):
 
 
 def real(x: TensorLike) -> TensorOp:
-    """Return the real part of x; real numbers are unchanged."""
+    """Return the real part of x; real numbers are unchanged.
+
+    Examples
+    --------
+    >>> weft.jit(weft.real, backend="numpy")(np.array([3 + 4j]))
+    array([3.])
+    """
     (x,) = align(ElementwiseOp, x)
     return RealOp(x) if x.dtype.kind == "c" else x
 
 
 def imag(x: TensorLike) -> TensorOp:
-    """Return the imaginary part of x; zeros for real numbers."""
+    """Return the imaginary part of x; zeros for real numbers.
+
+    Examples
+    --------
+    >>> weft.jit(weft.imag, backend="numpy")(np.array([3 + 4j]))
+    array([4.])
+    """
     (x,) = align(ElementwiseOp, x)
     return ImagOp(x) if x.dtype.kind == "c" else zeros_like(x)
 
@@ -122,13 +134,39 @@ def imag(x: TensorLike) -> TensorOp:
 def complex(real: TensorLike, imag: TensorLike) -> TensorOp:
     """Return complex numbers from real and imaginary parts.
 
-    The dtype is complex128 for float64, else complex64. Raises DTypeError for complex parts.
+    Parameters
+    ----------
+    real, imag
+        The parts, broadcast against each other.
+
+    Returns
+    -------
+    TensorOp
+        The numbers, as complex128 if the promoted dtype of the parts is float64, else as complex64.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+    DTypeError
+        If a part is complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.complex, backend="numpy")(np.array([3.0]), np.array([4.0]))
+    array([3.+4.j])
     """
     return build(ComplexOp, real, imag)
 
 
 def conj(x: TensorLike) -> TensorOp:
-    """Return the complex conjugate of x; real numbers are unchanged."""
+    """Return the complex conjugate of x; real numbers are unchanged.
+
+    Examples
+    --------
+    >>> weft.jit(weft.conj, backend="numpy")(np.array([3 + 4j]))
+    array([3.-4.j])
+    """
     (x,) = align(ArithmeticOp, x)
     return ConjOp(x) if x.dtype.kind == "c" else x
 

@@ -379,7 +379,30 @@ Cast, Mod = CastOp, ModOp
 
 
 def cast(x: TensorLike, dtype: DTypeLike) -> TensorOp:
-    """Return x converted to another dtype."""
+    """Return x converted to another dtype.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    dtype
+        The dtype of the result.
+
+    Returns
+    -------
+    TensorOp
+        The elements in this dtype: x itself if it has it. Floats are cut to integers towards 0.
+
+    Raises
+    ------
+    DTypeError
+        If complex numbers are cast to real ones.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.cast(x, "int32"))(np.array([1.5, -1.5]))
+    array([ 1, -1], dtype=int32)
+    """
     x, target = as_op(x), dtypes.as_dtype(dtype)
     return x if x.dtype == target else CastOp(x, target_dtype=target)
 
@@ -451,62 +474,232 @@ def build(kind: type[ElementwiseOp], *operands: Any) -> TensorOp:
 
 
 def negative(x: TensorLike) -> TensorOp:
-    """Return -x."""
+    """Return -x.
+
+    Examples
+    --------
+    >>> weft.jit(weft.negative)(np.array([1.0, -2.0]))
+    array([-1.,  2.])
+    """
     return build(NegativeOp, x)
 
 
 def positive(x: TensorLike) -> TensorOp:
-    """Return x unchanged, bool as int32."""
+    """Return x unchanged, bool as int32.
+
+    Examples
+    --------
+    >>> weft.jit(weft.positive)(np.array([1.0, -2.0]))
+    array([ 1., -2.])
+    """
     return align(ArithmeticOp, x)[0]
 
 
 def absolute(x: TensorLike) -> TensorOp:
-    """Return the absolute value of x, which is real for complex numbers."""
+    """Return the absolute value of x, which is real for complex numbers.
+
+    Examples
+    --------
+    >>> weft.jit(weft.absolute)(np.array([-1.5, 2.0]))
+    array([1.5, 2. ])
+    >>> weft.jit(weft.absolute, backend="numpy")(np.array([3 + 4j]))
+    array([5.])
+    """
     return build(AbsoluteOp, x)
 
 
 def sign(x: TensorLike) -> TensorOp:
-    """Return the sign of x: -1, 0 or 1."""
+    """Return the sign of x: -1, 0 or 1.
+
+    Examples
+    --------
+    >>> weft.jit(weft.sign)(np.array([-2.0, 0.0, 0.5]))
+    array([-1.,  0.,  1.])
+    """
     return build(SignOp, x)
 
 
 def square(x: TensorLike) -> TensorOp:
-    """Return x²."""
+    """Return x².
+
+    Examples
+    --------
+    >>> weft.jit(weft.square)(np.array([1.0, -3.0]))
+    array([1., 9.])
+    """
     return build(SquareOp, x)
 
 
 def reciprocal(x: TensorLike) -> TensorOp:
-    """Return 1 / x."""
+    """Return 1 / x.
+
+    Examples
+    --------
+    >>> weft.jit(weft.reciprocal)(np.array([2.0, -4.0]))
+    array([ 0.5 , -0.25])
+    """
     return build(ReciprocalOp, x)
 
 
 def add(x: TensorLike, y: TensorLike) -> TensorOp:
-    """Return x + y."""
+    """Return x + y.
+
+    Parameters
+    ----------
+    x, y
+        The operands, broadcast against each other.
+
+    Returns
+    -------
+    TensorOp
+        The sums, in the promoted dtype of the operands.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+
+    Examples
+    --------
+    >>> weft.jit(weft.add)(np.array([[1.0], [2.0]]), np.array([10.0, 20.0]))
+    array([[11., 21.],
+           [12., 22.]])
+    """
     return build(AddOp, x, y)
 
 
 def subtract(x: TensorLike, y: TensorLike) -> TensorOp:
-    """Return x - y."""
+    """Return x - y.
+
+    Parameters
+    ----------
+    x, y
+        The operands, broadcast against each other.
+
+    Returns
+    -------
+    TensorOp
+        The differences, in the promoted dtype of the operands.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+
+    Examples
+    --------
+    >>> weft.jit(weft.subtract)(np.array([5.0, 7.0]), 2.0)
+    array([3., 5.])
+    """
     return build(SubtractOp, x, y)
 
 
 def multiply(x: TensorLike, y: TensorLike) -> TensorOp:
-    """Return x * y."""
+    """Return x * y.
+
+    Parameters
+    ----------
+    x, y
+        The operands, broadcast against each other.
+
+    Returns
+    -------
+    TensorOp
+        The products, in the promoted dtype of the operands.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+
+    Examples
+    --------
+    >>> weft.jit(weft.multiply)(np.array([[1.0], [2.0]]), np.array([10.0, 20.0]))
+    array([[10., 20.],
+           [20., 40.]])
+    """
     return build(MultiplyOp, x, y)
 
 
 def divide(x: TensorLike, y: TensorLike) -> TensorOp:
-    """Return x / y; integers give float32."""
+    """Return x / y.
+
+    Parameters
+    ----------
+    x, y
+        The operands, broadcast against each other.
+
+    Returns
+    -------
+    TensorOp
+        The quotients, in the promoted dtype of the operands. Integers give float32.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+
+    Examples
+    --------
+    >>> weft.jit(weft.divide)(np.array([1.0, 3.0]), 2.0)
+    array([0.5, 1.5])
+    """
     return build(DivideOp, x, y)
 
 
 def floordivide(x: TensorLike, y: TensorLike) -> TensorOp:
-    """Return x / y rounded down."""
+    """Return x / y rounded down.
+
+    Parameters
+    ----------
+    x, y
+        The operands, broadcast against each other.
+
+    Returns
+    -------
+    TensorOp
+        The quotients, in the promoted dtype of the operands. An integer divided by 0 gives 0.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+    DTypeError
+        If the operands are complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.floordivide)(np.array([7, -7]), 2)
+    array([ 3, -4])
+    """
     return build(FloorDivideOp, x, y)
 
 
 def mod(x: TensorLike, y: TensorLike) -> TensorOp:
-    """Return the remainder of x / y, with the sign of y."""
+    """Return the remainder of x / y, with the sign of y.
+
+    Parameters
+    ----------
+    x, y
+        The operands, broadcast against each other.
+
+    Returns
+    -------
+    TensorOp
+        The remainders, in the promoted dtype of the operands. An integer modulo 0 gives 0.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+    DTypeError
+        If the operands are complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.mod)(np.array([7, -7]), 3)
+    array([1, 2])
+    """
     return build(ModOp, x, y)
 
 

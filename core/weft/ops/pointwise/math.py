@@ -324,7 +324,13 @@ Sin, Cos, Tanh = SinOp, CosOp, TanhOp
 
 
 def sqrt(x: TensorLike) -> TensorOp:
-    """Return the square root."""
+    """Return the square root.
+
+    Examples
+    --------
+    >>> weft.jit(weft.sqrt)(np.array([4.0, 2.0]))
+    array([2.    , 1.4142])
+    """
     return build(SqrtOp, x)
 
 
@@ -340,84 +346,253 @@ def exp(x: TensorLike) -> TensorOp:
 
 
 def log(x: TensorLike) -> TensorOp:
-    """Return the natural logarithm."""
+    """Return the natural logarithm.
+
+    Examples
+    --------
+    >>> weft.jit(weft.log)(np.array([1.0, 2.0]))
+    array([0.    , 0.6931])
+    """
     return build(LogOp, x)
 
 
 def rsqrt(x: TensorLike) -> TensorOp:
-    """Return 1 / sqrt(x); infinite at 0 and NaN below."""
+    """Return 1 / sqrt(x); infinite at 0 and NaN below.
+
+    Examples
+    --------
+    >>> weft.jit(weft.rsqrt)(np.array([4.0, 0.25]))
+    array([0.5, 2. ])
+    """
     return build(RsqrtOp, x)
 
 
 def cbrt(x: TensorLike) -> TensorOp:
-    """Return the cube root, negative below 0; its gradient at 0 is infinite."""
+    """Return the cube root, negative below 0; its gradient at 0 is infinite.
+
+    Examples
+    --------
+    >>> weft.jit(weft.cbrt)(np.array([8.0, -27.0]))
+    array([ 2., -3.])
+    """
     return build(CbrtOp, x)
 
 
 def exp2(x: TensorLike) -> TensorOp:
-    """Return 2 to the power of x."""
+    """Return 2 to the power of x.
+
+    Examples
+    --------
+    >>> weft.jit(weft.exp2)(np.array([3.0, -1.0]))
+    array([8. , 0.5])
+    """
     return build(Exp2Op, x)
 
 
 def expm1(x: TensorLike) -> TensorOp:
-    """Return exp(x) - 1, accurate near 0."""
+    """Return exp(x) - 1, accurate near 0.
+
+    Examples
+    --------
+    >>> weft.jit(weft.expm1)(np.array([1e-12, 1.0]))
+    array([1.0000e-12, 1.7183e+00])
+    """
     return build(Expm1Op, x)
 
 
 def log1p(x: TensorLike) -> TensorOp:
-    """Return log(1 + x), accurate near 0; minus infinity at -1 and NaN below."""
+    """Return log(1 + x), accurate near 0; minus infinity at -1 and NaN below.
+
+    Examples
+    --------
+    >>> weft.jit(weft.log1p)(np.array([1e-12, 1.0]))
+    array([1.0000e-12, 6.9315e-01])
+    """
     return build(Log1pOp, x)
 
 
 def log2(x: TensorLike) -> TensorOp:
-    """Return the logarithm to base 2."""
+    """Return the logarithm to base 2.
+
+    Examples
+    --------
+    >>> weft.jit(weft.log2)(np.array([8.0, 0.5]))
+    array([ 3., -1.])
+    """
     return build(Log2Op, x)
 
 
 def log10(x: TensorLike) -> TensorOp:
-    """Return the logarithm to base 10."""
+    """Return the logarithm to base 10.
+
+    Examples
+    --------
+    >>> weft.jit(weft.log10)(np.array([1000.0, 0.1]))
+    array([ 3., -1.])
+    """
     return build(Log10Op, x)
 
 
 def logaddexp(x: TensorLike, y: TensorLike) -> TensorOp:
-    """Return log(exp(x) + exp(y)), without overflow."""
+    """Return log(exp(x) + exp(y)), without overflow.
+
+    Parameters
+    ----------
+    x, y
+        The operands, broadcast against each other.
+
+    Returns
+    -------
+    TensorOp
+        The logarithms, in the promoted dtype of the operands. Integers give float32.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+    DTypeError
+        If the operands are complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.logaddexp)(np.array([0.0, 1000.0]), np.array([0.0, 1000.0]))
+    array([6.9315e-01, 1.0007e+03])
+    """
     return build(LogaddexpOp, x, y)
 
 
 def hypot(x: TensorLike, y: TensorLike) -> TensorOp:
-    """Return sqrt(x² + y²), without overflow; the gradient at the origin is 0."""
+    """Return sqrt(x² + y²), without overflow; the gradient at the origin is 0.
+
+    Parameters
+    ----------
+    x, y
+        The operands, broadcast against each other.
+
+    Returns
+    -------
+    TensorOp
+        The lengths, in the promoted dtype of the operands. Integers give float32.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+    DTypeError
+        If the operands are complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.hypot)(np.array([3.0, 5.0]), np.array([4.0, 12.0]))
+    array([ 5., 13.])
+    """
     return build(HypotOp, x, y)
 
 
 def lerp(x: TensorLike, y: TensorLike, weight: TensorLike) -> TensorOp:
-    """Return the linear interpolation x + weight (y - x), exact at weights 0 and 1."""
+    """Return the linear interpolation x + weight (y - x), exact at weights 0 and 1.
+
+    Parameters
+    ----------
+    x, y
+        What is returned at the weights 0 and 1.
+    weight
+        How far to go from x to y; outside of 0 to 1 this extrapolates.
+
+    Returns
+    -------
+    TensorOp
+        The values between, in the promoted dtype of the operands, which are broadcast. Integers
+        give float32.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+    DTypeError
+        If the operands are complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.lerp)(np.array([0.0, 10.0]), np.array([1.0, 20.0]), 0.25)
+    array([ 0.25, 12.5 ])
+    """
     x, y, weight = align(FloatOp, x, y, weight)
     step = y - x
     return where(less(weight, 0.5), x + weight * step, y - (1 - weight) * step)
 
 
 def sin(x: TensorLike) -> TensorOp:
-    """Return the sine."""
+    """Return the sine of an angle in radians.
+
+    Examples
+    --------
+    >>> weft.jit(weft.sin)(np.array([0.0, np.pi / 2]))
+    array([0., 1.])
+    """
     return build(SinOp, x)
 
 
 def cos(x: TensorLike) -> TensorOp:
-    """Return the cosine."""
+    """Return the cosine of an angle in radians.
+
+    Examples
+    --------
+    >>> weft.jit(weft.cos)(np.array([0.0, np.pi]))
+    array([ 1., -1.])
+    """
     return build(CosOp, x)
 
 
 def atan(x: TensorLike) -> TensorOp:
-    """Return the arctangent of x, from -π/2 to π/2."""
+    """Return the arctangent of x, from -π/2 to π/2.
+
+    Examples
+    --------
+    >>> weft.jit(weft.atan)(np.array([0.0, 1.0]))
+    array([0.    , 0.7854])
+    """
     return build(AtanOp, x)
 
 
 def tanh(x: TensorLike) -> TensorOp:
-    """Return the hyperbolic tangent."""
+    """Return the hyperbolic tangent.
+
+    Examples
+    --------
+    >>> weft.jit(weft.tanh)(np.array([0.0, 1.0]))
+    array([0.    , 0.7616])
+    """
     return build(TanhOp, x)
 
 
 def power(x: TensorLike, y: TensorLike) -> TensorOp:
-    """Return x to the power of y."""
+    """Return x to the power of y.
+
+    Parameters
+    ----------
+    x
+        The base.
+    y
+        The exponent.
+
+    Returns
+    -------
+    TensorOp
+        The powers, in the promoted dtype of the operands, which are broadcast.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+
+    Examples
+    --------
+    >>> weft.jit(weft.power)(np.array([2.0, 3.0]), 2)
+    array([4., 9.])
+    >>> weft.jit(weft.power)(4.0, np.array([0.5, -1.0]))
+    array([2.  , 0.25])
+    """
     return build(PowerOp, x, y)
 
 

@@ -232,17 +232,35 @@ def _rounded(kind: type[RoundingOp], x: TensorLike) -> TensorOp:
 
 
 def floor(x: TensorLike) -> TensorOp:
-    """Return x rounded down; integers are unchanged."""
+    """Return x rounded down; integers are unchanged.
+
+    Examples
+    --------
+    >>> weft.jit(weft.floor)(np.array([1.5, -1.5]))
+    array([ 1., -2.])
+    """
     return _rounded(FloorOp, x)
 
 
 def ceil(x: TensorLike) -> TensorOp:
-    """Return x rounded up; integers are unchanged."""
+    """Return x rounded up; integers are unchanged.
+
+    Examples
+    --------
+    >>> weft.jit(weft.ceil)(np.array([1.5, -1.5]))
+    array([ 2., -1.])
+    """
     return _rounded(CeilOp, x)
 
 
 def trunc(x: TensorLike) -> TensorOp:
-    """Return x rounded towards 0; integers are unchanged."""
+    """Return x rounded towards 0; integers are unchanged.
+
+    Examples
+    --------
+    >>> weft.jit(weft.trunc)(np.array([1.5, -1.5]))
+    array([ 1., -1.])
+    """
     return _rounded(TruncOp, x)
 
 
@@ -250,6 +268,11 @@ def round(x: TensorLike) -> TensorOp:
     """Return x rounded to the nearest integer, with ties to even.
 
     Integers are unchanged; both parts of complex numbers are rounded. The gradient is 0.
+
+    Examples
+    --------
+    >>> weft.jit(weft.round)(np.array([0.5, 1.5, -1.7]))
+    array([ 0.,  2., -2.])
     """
     (x,) = align(ArithmeticOp, x)
     if x.dtype.kind == "c":
@@ -260,7 +283,28 @@ def round(x: TensorLike) -> TensorOp:
 def fmod(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return the remainder of x / y, with the sign of x; see `mod` for the sign of y.
 
-    An integer modulo 0 gives 0, a float modulo 0 NaN.
+    Parameters
+    ----------
+    x, y
+        The operands, broadcast against each other.
+
+    Returns
+    -------
+    TensorOp
+        The remainders, in the promoted dtype of the operands. An integer modulo 0 gives 0, a float
+        NaN.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+    DTypeError
+        If the operands are complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.fmod)(np.array([7, -7]), 3)
+    array([ 1, -1])
     """
     return build(FmodOp, x, y)
 
@@ -271,38 +315,108 @@ def _asked(kind: type[ComparisonOp], x: TensorLike, otherwise: bool) -> TensorOp
 
 
 def isnan(x: TensorLike) -> TensorOp:
-    """Return whether x, or a part of a complex x, is NaN; False for integers."""
+    """Return whether x, or a part of a complex x, is NaN; False for integers.
+
+    Examples
+    --------
+    >>> weft.jit(weft.isnan)(np.array([1.0, np.inf, np.nan]))
+    array([False, False,  True])
+    """
     return _asked(IsnanOp, x, False)
 
 
 def isinf(x: TensorLike) -> TensorOp:
-    """Return whether x, or a part of a complex x, is infinite; False for integers."""
+    """Return whether x, or a part of a complex x, is infinite; False for integers.
+
+    Examples
+    --------
+    >>> weft.jit(weft.isinf)(np.array([1.0, np.inf, np.nan]))
+    array([False,  True, False])
+    """
     return _asked(IsinfOp, x, False)
 
 
 def isfinite(x: TensorLike) -> TensorOp:
-    """Return whether x, or both parts of a complex x, are finite; True for integers."""
+    """Return whether x, or both parts of a complex x, are finite; True for integers.
+
+    Examples
+    --------
+    >>> weft.jit(weft.isfinite)(np.array([1.0, np.inf, np.nan]))
+    array([ True, False, False])
+    """
     return _asked(IsfiniteOp, x, True)
 
 
 def signbit(x: TensorLike) -> TensorOp:
-    """Return whether the sign bit of x is set, also for -0; for integers, whether x < 0."""
+    """Return whether the sign bit of x is set, also for -0; for integers, whether x < 0.
+
+    Examples
+    --------
+    >>> weft.jit(weft.signbit)(np.array([1.0, -2.0, -0.0]))
+    array([False,  True,  True])
+    """
     (x,) = align(RealNumberOp, x)
     return SignbitOp(x) if dtypes.is_inexact(x.dtype) else less(x, 0)
 
 
 def copysign(x: TensorLike, y: TensorLike) -> TensorOp:
-    """Return the absolute value of x with the sign of y, including that of -0.
+    """Return the absolute value of x with the sign of y, including -0; only x has a gradient.
 
-    Integers give float32. Only x has a gradient.
+    Parameters
+    ----------
+    x
+        Where the absolute values come from.
+    y
+        Where the signs come from.
+
+    Returns
+    -------
+    TensorOp
+        The elements, in the promoted dtype of the operands, which are broadcast. Integers give
+        float32.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+    DTypeError
+        If the operands are complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.copysign)(np.array([1.0, -2.0]), np.array([-1.0, -0.0]))
+    array([-1., -2.])
     """
     return build(CopysignOp, x, y)
 
 
 def nextafter(x: TensorLike, y: TensorLike) -> TensorOp:
-    """Return the next float after x towards y, or y if they are equal.
+    """Return the next float after x towards y, or y if they are equal; only x has a gradient.
 
-    Only x has a gradient.
+    Parameters
+    ----------
+    x
+        Where to start.
+    y
+        Where to go.
+
+    Returns
+    -------
+    TensorOp
+        The floats, in the promoted dtype of the operands, which are broadcast. Integers give
+        float32.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+    DTypeError
+        If the operands are complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.nextafter)(np.array([1.0]), 2.0) - 1
+    array([2.2204e-16])
     """
     return build(NextafterOp, x, y)
 
@@ -315,9 +429,32 @@ def nan_to_num(
 ) -> TensorOp:
     """Return x with NaN and infinities replaced by numbers; integers are unchanged.
 
-    By default NaN gives 0, and infinities the largest float of the dtype or its negative. Both
-    parts of complex numbers are replaced. Replaced elements have gradient 0. Replacements are
-    broadcast to x; one with axes that x lacks raises AxesError.
+    Both parts of complex numbers are replaced. Replaced elements have gradient 0.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    nan
+        What replaces NaN.
+    posinf, neginf
+        What replaces infinity and minus infinity; by default the largest float of the dtype and its
+        negative.
+
+    Returns
+    -------
+    TensorOp
+        A tensor like x. The replacements are broadcast to it.
+
+    Raises
+    ------
+    AxesError
+        If a replacement has axes that x lacks.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.nan_to_num(x, posinf=9))(np.array([1.0, np.nan, np.inf]))
+    array([1., 0., 9.])
     """
     (op,) = align(ArithmeticOp, x)
     if not dtypes.is_inexact(op.dtype):
@@ -340,7 +477,33 @@ def isclose(
 ) -> TensorOp:
     """Return whether x is close to the reference y: ``|x - y| <= atol + rtol * |y|``.
 
-    Equal infinities are close, and with `equal_nan` so are NaNs. Integers are compared as float32.
+    Equal infinities are close. Integers are compared as float32.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    y
+        The reference, broadcast against x.
+    rtol, atol
+        How far x may be from y: relative to y, and absolutely.
+    equal_nan
+        Whether NaN is close to NaN.
+
+    Returns
+    -------
+    TensorOp
+        The truth values, as bool.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+
+    Examples
+    --------
+    >>> weft.jit(weft.isclose)(np.array([1.0, 1.1]), np.array([1.0 + 1e-9, 1.0]))
+    array([ True, False])
     """
     x, y = align(InexactOp, x, y)
     is_near = less_equal(absolute(x - y), absolute(y) * rtol + atol)

@@ -310,17 +310,35 @@ class XlogyOp(InexactOp, CompositeOp):
 
 
 def erf(x: TensorLike) -> TensorOp:
-    """Return the error function of x."""
+    """Return the error function of x.
+
+    Examples
+    --------
+    >>> weft.jit(weft.erf)(np.array([0.0, 1.0]))
+    array([0.    , 0.8427])
+    """
     return build(ErfOp, x)
 
 
 def erfc(x: TensorLike) -> TensorOp:
-    """Return 1 - erf(x), with a small relative error where it is tiny."""
+    """Return 1 - erf(x), with a small relative error where it is tiny.
+
+    Examples
+    --------
+    >>> weft.jit(weft.erfc)(np.array([0.0, 1.0]))
+    array([1.    , 0.1573])
+    """
     return build(ErfcOp, x)
 
 
 def erfinv(x: TensorLike) -> TensorOp:
-    """Return the inverse error function of x; infinite at -1 and 1, NaN outside."""
+    """Return the inverse error function of x; infinite at -1 and 1, NaN outside.
+
+    Examples
+    --------
+    >>> weft.jit(weft.erfinv)(np.array([0.0, 0.5, 1.0]))
+    array([0.    , 0.4769,    inf])
+    """
     return build(ErfinvOp, x)
 
 
@@ -328,12 +346,23 @@ def lgamma(x: TensorLike) -> TensorOp:
     """Return the logarithm of the absolute value of the gamma function.
 
     It is infinite at 0, -1, -2 and so on. The gradient is `digamma`.
+
+    Examples
+    --------
+    >>> weft.jit(weft.lgamma)(np.array([1.0, 4.0]))
+    array([0.    , 1.7918])
     """
     return build(LgammaOp, x)
 
 
 def digamma(x: TensorLike) -> TensorOp:
-    """Return the derivative of `lgamma`; NaN at 0, -1, -2 and so on."""
+    """Return the derivative of `lgamma`; NaN at 0, -1, -2 and so on.
+
+    Examples
+    --------
+    >>> weft.jit(weft.digamma)(np.array([1.0, 2.0]))
+    array([-0.5772,  0.4228])
+    """
     return build(DigammaOp, x)
 
 
@@ -341,12 +370,41 @@ def xlogy(x: TensorLike, y: TensorLike) -> TensorOp:
     """Return x log(y), which is 0 where x is 0 unless y is NaN.
 
     The gradient with respect to x is log(y) everywhere, so it is infinite at y = 0.
+
+    Parameters
+    ----------
+    x
+        The factor.
+    y
+        What the logarithm is taken of.
+
+    Returns
+    -------
+    TensorOp
+        The products, in the promoted dtype of the operands, which are broadcast. Integers give
+        float32.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+
+    Examples
+    --------
+    >>> weft.jit(weft.xlogy)(np.array([0.0, 2.0]), np.array([0.0, 1.0]))
+    array([0., 0.])
     """
     return build(XlogyOp, x, y)
 
 
 def sinc(x: TensorLike) -> TensorOp:
-    """Return sin(πx) / (πx), which is 1 at 0; derivatives at 0 are exact."""
+    """Return sin(πx) / (πx), which is 1 at 0; derivatives at 0 are exact.
+
+    Examples
+    --------
+    >>> weft.jit(weft.sinc)(np.array([0.0, 0.5]))
+    array([1.    , 0.6366])
+    """
     (given,) = align(InexactOp, x)
     x = wide(given)
     angle = x * math.pi

@@ -195,17 +195,35 @@ class AtanhOp(InexactOp, CompositeOp):
 
 
 def tan(x: TensorLike) -> TensorOp:
-    """Return the tangent of an angle in radians."""
+    """Return the tangent of an angle in radians.
+
+    Examples
+    --------
+    >>> weft.jit(weft.tan)(np.array([0.0, np.pi / 4]))
+    array([0., 1.])
+    """
     return build(TanOp, x)
 
 
 def asin(x: TensorLike) -> TensorOp:
-    """Return the arcsine of x, from -π/2 to π/2; NaN outside of -1 to 1."""
+    """Return the arcsine of x, from -π/2 to π/2; NaN outside of -1 to 1.
+
+    Examples
+    --------
+    >>> weft.jit(weft.asin)(np.array([0.0, 1.0]))
+    array([0.    , 1.5708])
+    """
     return build(AsinOp, x)
 
 
 def acos(x: TensorLike) -> TensorOp:
-    """Return the arccosine of x, from 0 to π; NaN outside of -1 to 1."""
+    """Return the arccosine of x, from 0 to π; NaN outside of -1 to 1.
+
+    Examples
+    --------
+    >>> weft.jit(weft.acos)(np.array([0.0, 1.0]))
+    array([1.5708, 0.    ])
+    """
     return build(AcosOp, x)
 
 
@@ -213,40 +231,106 @@ def atan2(y: TensorLike, x: TensorLike) -> TensorOp:
     """Return the angle, from -π to π, of the point (x, y), with respect to signed zeros.
 
     The gradient at the origin, where the angle is discontinuous, is NaN.
+
+    Parameters
+    ----------
+    y
+        The ordinates of the points.
+    x
+        Their abscissas, broadcast against y.
+
+    Returns
+    -------
+    TensorOp
+        The angles in radians, in the promoted dtype of the operands. Integers give float32.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+    DTypeError
+        If the operands are complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.atan2)(np.array([1.0, -1.0]), np.array([0.0, 0.0]))
+    array([ 1.5708, -1.5708])
     """
     return build(Atan2Op, y, x)
 
 
 def sinh(x: TensorLike) -> TensorOp:
-    """Return the hyperbolic sine."""
+    """Return the hyperbolic sine.
+
+    Examples
+    --------
+    >>> weft.jit(weft.sinh)(np.array([0.0, 0.5]))
+    array([0.    , 0.5211])
+    """
     return build(SinhOp, x)
 
 
 def cosh(x: TensorLike) -> TensorOp:
-    """Return the hyperbolic cosine."""
+    """Return the hyperbolic cosine.
+
+    Examples
+    --------
+    >>> weft.jit(weft.cosh)(np.array([0.0, 1.0]))
+    array([1.    , 1.5431])
+    """
     return build(CoshOp, x)
 
 
 def asinh(x: TensorLike) -> TensorOp:
-    """Return the inverse hyperbolic sine."""
+    """Return the inverse hyperbolic sine.
+
+    Examples
+    --------
+    >>> weft.jit(weft.asinh)(np.array([0.0, 0.5]))
+    array([0.    , 0.4812])
+    """
     return build(AsinhOp, x)
 
 
 def acosh(x: TensorLike) -> TensorOp:
-    """Return the inverse hyperbolic cosine, not negative; NaN below 1."""
+    """Return the inverse hyperbolic cosine, not negative; NaN below 1.
+
+    Examples
+    --------
+    >>> weft.jit(weft.acosh)(np.array([1.0, 2.0]))
+    array([0.   , 1.317])
+    """
     return build(AcoshOp, x)
 
 
 def atanh(x: TensorLike) -> TensorOp:
-    """Return the inverse hyperbolic tangent; infinite at -1 and 1, NaN outside."""
+    """Return the inverse hyperbolic tangent; infinite at -1 and 1, NaN outside.
+
+    Examples
+    --------
+    >>> weft.jit(weft.atanh)(np.array([0.0, 0.5]))
+    array([0.    , 0.5493])
+    """
     return build(AtanhOp, x)
 
 
 def degrees(x: TensorLike) -> TensorOp:
-    """Convert an angle from radians to degrees; integers give float32."""
+    """Convert an angle from radians to degrees; integers give float32.
+
+    Examples
+    --------
+    >>> weft.jit(weft.degrees)(np.array([np.pi, np.pi / 2]))
+    array([180.,  90.])
+    """
     return multiply(x, 180 / math.pi)
 
 
 def radians(x: TensorLike) -> TensorOp:
-    """Convert an angle from degrees to radians; integers give float32."""
+    """Convert an angle from degrees to radians; integers give float32.
+
+    Examples
+    --------
+    >>> weft.jit(weft.radians)(np.array([180.0, 90.0]))
+    array([3.1416, 1.5708])
+    """
     return multiply(x, math.pi / 180)

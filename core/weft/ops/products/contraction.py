@@ -56,27 +56,42 @@ class Term(NamedTuple):
 def einsum(equation: str, *operands: Any) -> TensorOp:
     """Return the contraction of tensors by an equation in Einstein's notation.
 
-    The equation has a term for each operand, with a letter for each axis; ``...`` stands for the
-    remaining axes, which broadcast. The term after the arrow gives the axes of the result; letters
-    missing there are summed over. Without an arrow the result has the axes of the ellipsis, then
-    the letters that occur once, in alphabetical order. A letter repeated in a term takes the
-    diagonal. Axes of length 1 broadcast.
-
     Three or more operands are contracted in pairs, in the order that opt_einsum (Smith and Gray,
     2018) finds cheapest, with 128 for unknown lengths. Bool counts as int32. Each contraction of
     16-bit floats accumulates in float32 and yields 16 bits.
 
-    The result has named axes if the operands have; a letter stands for one name. If all letters of
-    a term are axis names of its operand, they select axes by name, in any order; otherwise by
-    position.
+    Parameters
+    ----------
+    equation
+        A term for each operand, with a letter for each axis; ``...`` stands for the remaining axes,
+        which broadcast. The term after the arrow gives the axes of the result; letters missing
+        there are summed over. Without an arrow the result has the axes of the ellipsis, then the
+        letters that occur once, in alphabetical order. A letter repeated in a term takes the
+        diagonal.
+    operands
+        The tensors. Axes of length 1 broadcast. If all letters of a term are axis names of its
+        operand, they select axes by name, in any order; otherwise by position.
 
-    Raises ArgumentError if the equation is malformed or has the wrong number of terms, and
-    AxesError if ranks or lengths do not fit.
+    Returns
+    -------
+    TensorOp
+        A tensor in the promoted dtype of the operands. It has named axes if they have; a letter
+        stands for one name.
 
-    >>> import weft
-    >>> x, y = weft.placeholder((5, 2, 3)), weft.placeholder((5, 3, 4))
-    >>> weft.einsum("bij,bjk->bik", x, y).shape
-    (5, 2, 4)
+    Raises
+    ------
+    ArgumentError
+        If the equation is malformed or has the wrong number of terms.
+    AxesError
+        If ranks or lengths do not fit.
+
+    Examples
+    --------
+    >>> x, y = np.array([[1, 2], [3, 4]]), np.array([10, 20])
+    >>> weft.jit(lambda x, y: weft.einsum("ij,j->i", x, y))(x, y)
+    array([ 50, 110])
+    >>> weft.jit(lambda x: weft.einsum("ii", x))(x)
+    array(5)
     """
     if not isinstance(equation, str):
         problem = f"takes an equation such as 'ij,jk->ik' first, not {equation!r}"
@@ -208,8 +223,29 @@ def _spread(x: Term, labels: tuple[str, ...], target: Axes) -> TensorOp:
 def multi_dot(operands: Sequence[Any]) -> TensorOp:
     """Return the product of two or more matrices, multiplied in the cheapest order.
 
-    The first operand may be a row vector and the last a column vector, each with one axis. See
-    `einsum`.
+    Parameters
+    ----------
+    operands
+        A list of matrices. The first may be a row vector and the last a column vector, each with
+        one axis.
+
+    Returns
+    -------
+    TensorOp
+        The product, in the promoted dtype of the operands. Bool gives int32.
+
+    Raises
+    ------
+    ArgumentError
+        If there are fewer than two operands.
+    AxesError
+        If an operand is no matrix, has named axes, or does not fit the next one.
+
+    Examples
+    --------
+    >>> x, y, z = np.ones((2, 100)), np.ones((100, 2)), np.ones(2)
+    >>> weft.jit(lambda *factors: weft.multi_dot(factors))(x, y, z)
+    array([200., 200.])
     """
     if not isinstance(operands, list | tuple) or not 2 <= len(operands) <= len(LETTERS) - 1:
         problem = f"takes a list of 2 to {len(LETTERS) - 1} matrices, not {operands!r}"
@@ -229,10 +265,36 @@ def multi_dot(operands: Sequence[Any]) -> TensorOp:
 
 
 def tensordot(x: TensorLike, y: TensorLike, axes: int | Sequence[AxisKeys] = 2) -> TensorOp:
-    """Return the tensor contraction over pairs of axes; the rest of x comes first, then of y.
+    """Return the contraction over pairs of axes.
 
-    `axes` is a number n, for the last n axes of `x` and the first n of `y`, or a pair of lists with
-    the axes of `x` and the corresponding ones of `y`. Named axes may have different names.
+    Parameters
+    ----------
+    x, y
+        The operands. Named axes may have different names.
+    axes
+        A number n, for the last n axes of x and the first n of y; or a pair of lists with the axes
+        of x and the corresponding ones of y: positions, axes or names.
+
+    Returns
+    -------
+    TensorOp
+        A tensor with the other axes of x, then of y, in the promoted dtype of the operands. Bool
+        gives int32.
+
+    Raises
+    ------
+    AxesError
+        If there is no such axis, or paired axes differ in length.
+    ArgumentError
+        If the axes are neither a number nor two lists.
+
+    Examples
+    --------
+    >>> x, y = np.ones((2, 3, 4)), np.ones((3, 4, 5))
+    >>> weft.jit(weft.tensordot)(x, y).shape
+    (2, 5)
+    >>> weft.jit(lambda x, y: weft.tensordot(x, y, ([2], [1])))(x, y).shape
+    (2, 3, 3, 5)
     """
     x, y = as_factors("tensordot", x, y)
     places = _paired_places(x, y, axes)
@@ -271,9 +333,28 @@ def _outer(kind: str, x: TensorOp, y: TensorOp) -> TensorOp:
 
 
 def outer(x: TensorLike, y: TensorLike) -> TensorOp:
-    """Return the outer product of two vectors.
+    """Return the outer product of two vectors; `tensordot(x, y, 0)` takes tensors of any rank.
 
-    The vectors may be named; `tensordot(x, y, 0)` takes tensors of any rank.
+    Parameters
+    ----------
+    x, y
+        The vectors, which may have names.
+
+    Returns
+    -------
+    TensorOp
+        A matrix with the axes of x and y, in the promoted dtype of the operands. Bool gives int32.
+
+    Raises
+    ------
+    AxesError
+        If an operand is no vector.
+
+    Examples
+    --------
+    >>> weft.jit(weft.outer)(np.array([1, 2]), np.array([10, 20, 30]))
+    array([[10, 20, 30],
+           [20, 40, 60]])
     """
     x, y = as_factors("outer", x, y)
     if x.rank != 1 or y.rank != 1:
@@ -283,10 +364,29 @@ def outer(x: TensorLike, y: TensorLike) -> TensorOp:
 
 
 def inner(x: TensorLike, y: TensorLike) -> TensorOp:
-    """Return the contraction over the last axis of both; a scalar multiplies.
+    """Return the contraction over the last axis of both operands.
 
-    The result has the other axes of `x`, then of `y`, as in NumPy. Complex numbers are not
-    conjugated, unlike in `vecdot`.
+    Parameters
+    ----------
+    x, y
+        The operands, without named axes. A scalar multiplies. Complex numbers are not conjugated,
+        unlike in `vecdot`.
+
+    Returns
+    -------
+    TensorOp
+        A tensor with the other axes of x, then of y, as in NumPy, in the promoted dtype of the
+        operands. Bool gives int32.
+
+    Raises
+    ------
+    AxesError
+        If the last axes differ in length, or axes have names.
+
+    Examples
+    --------
+    >>> weft.jit(weft.inner)(np.array([1, 2, 3]), np.array([1, 0, 2]))
+    array(7)
     """
     x, y = as_factors("inner", x, y)
     require_positional("inner", x, y)
@@ -296,10 +396,32 @@ def inner(x: TensorLike, y: TensorLike) -> TensorOp:
 
 
 def vecdot(x: TensorLike, y: TensorLike, axis: AxisKey = -1) -> TensorOp:
-    """Return the dot product along one axis of both; the other axes broadcast.
+    """Return the dot product along one axis of both operands.
 
-    The axis is a position in each operand, or a name in both. Complex numbers of `x` are
-    conjugated.
+    Parameters
+    ----------
+    x
+        The first operand, whose complex numbers are conjugated.
+    y
+        The second operand, whose other axes broadcast against those of x.
+    axis
+        The axis: a position in each operand, or a name in both; by default the last.
+
+    Returns
+    -------
+    TensorOp
+        A tensor of the other axes, in the promoted dtype of the operands. Bool gives int32.
+
+    Raises
+    ------
+    AxesError
+        If there is no such axis, its lengths differ, or the others do not broadcast.
+
+    Examples
+    --------
+    >>> x, y = np.array([[1, 2], [3, 4]]), np.array([1, 10])
+    >>> weft.jit(weft.vecdot)(x, y)
+    array([21, 43])
     """
     x, y = as_factors("vecdot", x, y)
     x = conj(x)
@@ -316,9 +438,29 @@ def vecdot(x: TensorLike, y: TensorLike, axis: AxisKey = -1) -> TensorOp:
 
 
 def kron(x: TensorLike, y: TensorLike) -> TensorOp:
-    """Return the Kronecker product: a block of `y` for each element of `x`, scaled by it.
+    """Return the Kronecker product: a block of y for each element of x, scaled by it.
 
-    The operand of the smaller rank gets leading axes of length 1, as in NumPy.
+    Parameters
+    ----------
+    x, y
+        The operands, without named axes. That of the smaller rank gets leading axes of length 1, as
+        in NumPy.
+
+    Returns
+    -------
+    TensorOp
+        A tensor whose lengths are the products of theirs, in the promoted dtype of the operands.
+        Bool gives int32.
+
+    Raises
+    ------
+    AxesError
+        If an operand has named axes.
+
+    Examples
+    --------
+    >>> weft.jit(weft.kron)(np.array([1, 10]), np.array([[1, 2]]))
+    array([[ 1,  2, 10, 20]])
     """
     x, y = as_factors("kron", x, y)
     require_positional("kron", x, y)

@@ -276,12 +276,34 @@ def _operands(kind: str, *operands: Any) -> tuple[list[TensorOp], DType]:
 
 
 def cholesky(x: TensorLike, *, upper: bool = False) -> TensorOp:
-    """Return the lower triangular Cholesky factor of symmetric positive definite matrices.
+    """Return the triangular Cholesky factor of symmetric positive definite matrices.
 
-    With `upper`, it is its conjugate transpose, the upper triangular one.
+    Its gradient is symmetric.
 
-    Complex matrices must be Hermitian. Only the lower triangle is read. A matrix that is not
-    positive definite gives NaN on and below the diagonal. The gradient is symmetric.
+    Parameters
+    ----------
+    x
+        Square matrices in the last two axes, complex ones Hermitian. Only the lower triangle is
+        read.
+    upper
+        Whether to return the upper factor, the conjugate transpose of the lower one.
+
+    Returns
+    -------
+    TensorOp
+        Matrices like x. Integers give float32. One that is not positive definite gives NaN in the
+        triangle.
+
+    Raises
+    ------
+    AxesError
+        If the matrices are not square, or have named axes.
+
+    Examples
+    --------
+    >>> weft.jit(weft.cholesky)(np.array([[4.0, 2.0], [2.0, 2.0]]))
+    array([[2., 0.],
+           [1., 1.]])
     """
     (x,), dtype = _operands("cholesky", x)
     factor = cast(CholeskyOp(x), dtype)
@@ -291,8 +313,28 @@ def cholesky(x: TensorLike, *, upper: bool = False) -> TensorOp:
 def solve(a: TensorLike, b: TensorLike) -> TensorOp:
     """Return the solution x of the linear systems a x = b.
 
-    `a` is a stack of square matrices. `b` is a vector, or a stack of matrices whose columns are
-    right-hand sides. Leading axes broadcast. A singular matrix gives NaN.
+    Parameters
+    ----------
+    a
+        Square matrices in the last two axes.
+    b
+        Right-hand sides: a vector, or matrices whose columns they are. Leading axes broadcast.
+
+    Returns
+    -------
+    TensorOp
+        The solutions, with the columns of `b`. Integers give float32. A singular matrix gives NaN.
+
+    Raises
+    ------
+    AxesError
+        If the matrices are not square, or `b` does not fit them.
+
+    Examples
+    --------
+    >>> a, b = np.array([[2.0, 1.0], [1.0, 3.0]]), np.array([4.0, 7.0])
+    >>> weft.jit(weft.solve)(a, b)
+    array([1., 2.])
     """
     (a, b), dtype = _operands("solve", a, b)
     return cast(_solved("solve", SolveOp, a, b), dtype)
@@ -301,9 +343,36 @@ def solve(a: TensorLike, b: TensorLike) -> TensorOp:
 def triangular_solve(
     a: TensorLike, b: TensorLike, lower: bool = True, transposed: bool = False
 ) -> TensorOp:
-    """Return the solution x of a x = b for triangular matrices; with `transposed`, of aᵀ x = b.
+    """Return the solution x of a x = b for triangular matrices.
 
-    Only the lower triangle of `a` is read, or without `lower` the upper one. Otherwise as `solve`.
+    Parameters
+    ----------
+    a
+        Square matrices in the last two axes. Only one triangle is read.
+    b
+        Right-hand sides: a vector, or matrices whose columns they are. Leading axes broadcast.
+    lower
+        Whether that is the lower triangle; otherwise the upper one.
+    transposed
+        Whether to solve aᵀ x = b instead.
+
+    Returns
+    -------
+    TensorOp
+        The solutions, with the columns of `b`. Integers give float32. A singular matrix gives NaN.
+
+    Raises
+    ------
+    AxesError
+        If the matrices are not square, or `b` does not fit them.
+    ArgumentError
+        If `lower` or `transposed` is no bool.
+
+    Examples
+    --------
+    >>> a, b = np.array([[2.0, 0.0], [1.0, 4.0]]), np.array([2.0, 9.0])
+    >>> weft.jit(weft.triangular_solve)(a, b)
+    array([1., 2.])
     """
     (a, b), dtype = _operands("triangular_solve", a, b)
     _require_bool("triangular_solve", lower=lower, transposed=transposed)
@@ -315,7 +384,32 @@ def triangular_solve(
 def cholesky_solve(factor: TensorLike, b: TensorLike, lower: bool = True) -> TensorOp:
     """Return the solution x of a x = b from the Cholesky factor of a.
 
-    `factor` is L with a = L Lᴴ, or for ``lower=False`` U with a = Uᴴ U. Otherwise as `solve`.
+    Parameters
+    ----------
+    factor
+        L with a = L Lᴴ, or U with a = Uᴴ U.
+    b
+        Right-hand sides: a vector, or matrices whose columns they are. Leading axes broadcast.
+    lower
+        Whether the factor is L; otherwise it is U.
+
+    Returns
+    -------
+    TensorOp
+        The solutions, with the columns of `b`. Integers give float32.
+
+    Raises
+    ------
+    AxesError
+        If the matrices are not square, or `b` does not fit them.
+    ArgumentError
+        If `lower` is no bool.
+
+    Examples
+    --------
+    >>> a, b = np.array([[4.0, 2.0], [2.0, 2.0]]), np.array([8.0, 6.0])
+    >>> weft.jit(lambda a, b: weft.cholesky_solve(weft.cholesky(a), b))(a, b)
+    array([1., 2.])
     """
     (factor, b), dtype = _operands("cholesky_solve", factor, b)
     _require_bool("cholesky_solve", lower=lower)
@@ -351,6 +445,12 @@ def inverse(x: TensorLike) -> TensorOp:
     """Return the inverse of square matrices; NaN for a singular one.
 
     `solve` is faster and more accurate than a product with an inverse.
+
+    Examples
+    --------
+    >>> weft.jit(weft.inverse)(np.array([[2.0, 1.0], [1.0, 1.0]]))
+    array([[ 1., -1.],
+           [-1.,  2.]])
     """
     (x,), dtype = _operands("inverse", x)
     return cast(InverseOp(x), dtype)
@@ -371,6 +471,12 @@ def slogdet(x: TensorLike) -> SignAndLog:
 
     A singular matrix has sign 0 and logarithm minus infinity, and its gradient is NaN. The sign of
     a complex determinant has absolute value 1, and the logarithm is real.
+
+    Examples
+    --------
+    >>> found = weft.jit(weft.slogdet)(np.array([[0.0, 2.0], [3.0, 0.0]]))
+    >>> found.sign, found.logabsdet
+    (array(-1.), array(1.7918))
     """
     (x,), dtype = _operands("slogdet", x)
     sign, size = _sign_and_log(x)
@@ -387,6 +493,11 @@ def logdet(x: TensorLike) -> TensorOp:
     """Return the logarithm of the determinant: NaN if negative, minus infinity if 0.
 
     It does not overflow where the determinant would. It is complex for complex matrices.
+
+    Examples
+    --------
+    >>> weft.jit(weft.logdet)(np.array([[2.0, 0.0], [0.0, 3.0]]))
+    array(1.7918)
     """
     (x,), dtype = _operands("logdet", x)
     sign, size = _sign_and_log(x)
@@ -397,6 +508,11 @@ def det(x: TensorLike) -> TensorOp:
     """Return the determinant of square matrices.
 
     The gradient is NaN for a singular matrix. Large matrices overflow: see `slogdet`.
+
+    Examples
+    --------
+    >>> weft.jit(weft.det)(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    array(-2.)
     """
     (x,), dtype = _operands("det", x)
     sign, size = _sign_and_log(x)
@@ -404,10 +520,33 @@ def det(x: TensorLike) -> TensorOp:
 
 
 def matrix_power(x: TensorLike, n: int) -> TensorOp:
-    """Return the n-th power of square matrices, by repeated squaring.
+    """Return a power of square matrices, by repeated squaring.
 
-    `n` is an integer; 0 gives identity matrices, negative powers those of the inverse. Integers
-    keep their dtype unless n is negative; bool counts as int32.
+    Parameters
+    ----------
+    x
+        Square matrices in the last two axes, which have no names.
+    n
+        The exponent, an integer; 0 gives identity matrices, negative ones powers of the inverse.
+
+    Returns
+    -------
+    TensorOp
+        Matrices like x. Integers keep their dtype unless n is negative, and give float32 then; bool
+        counts as int32.
+
+    Raises
+    ------
+    AxesError
+        If the matrices are not square, or have named axes.
+    ArgumentError
+        If `n` is no integer.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.matrix_power(x, 5))(np.array([[1, 1], [1, 0]]))
+    array([[8, 5],
+           [5, 3]])
     """
     (x,), power = as_factors("matrix_power", x), checked_integer("matrix_power", "n", n)
     require_matrices("matrix_power", x)

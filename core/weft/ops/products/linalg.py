@@ -217,13 +217,41 @@ def dot(
     reduction_axes: AxisKeys | None = None,
     out_axes: OutAxes | None = None,
 ) -> TensorOp:
-    """Return the contraction over shared axes.
+    """Return the contraction over shared axes of named tensors, or NumPy's dot of positional ones.
 
-    Named axes: the contracted axes are those shared by both operands, except the batch axis ``N``,
-    or only the `reduction_axes`. Other shared axes are batch axes. The result has the batch axes,
-    then the remaining ones of `x` and of `y`, or the order of `out_axes`. Positional axes: the last
-    axis of `x` is contracted with the last but one of `y` (or its only one), as in NumPy's dot. A
-    scalar multiplies. Bool counts as int32; 16-bit floats are accumulated in float32.
+    A scalar multiplies. 16-bit floats are accumulated in float32.
+
+    Parameters
+    ----------
+    x, y
+        The operands. Of positional axes, the last one of x is contracted with the last but one of
+        y, or its only one.
+    reduction_axes
+        The axes to contract, by name; by default all that both operands share, except the batch
+        axis ``N``. Other shared axes are batch axes.
+    out_axes
+        The axes of the result in their order; by default the batch axes, then the remaining ones of
+        x and of y.
+
+    Returns
+    -------
+    TensorOp
+        The contraction, in the promoted dtype of the operands. Bool gives int32.
+
+    Raises
+    ------
+    AxesError
+        If the axes do not fit, or only one operand has named axes.
+    ArgumentError
+        If axes are given for positional operands.
+
+    Examples
+    --------
+    >>> weft.jit(weft.dot)(np.array([[1, 2], [3, 4]]), np.array([1, 10]))
+    array([21, 43])
+    >>> N, C, K = (weft.make_axis(length, name) for length, name in ((8, "N"), (3, "C"), (5, "K")))
+    >>> weft.dot(weft.placeholder((N, C)), weft.placeholder((C, K))).axes
+    Axes(N=8, K=5)
     """
     x, y = as_factors("dot", x, y)
     if not x.axes or not y.axes:
@@ -288,14 +316,40 @@ _PRODUCT = RoleSignature(
 def matmul(x: TensorLike, y: TensorLike, **axes: Unpack[MatrixRoles]) -> TensorOp:
     """Return the matrix product, by NumPy's rules for positional tensors.
 
-    A vector is a row on the left and a column on the right; leading axes broadcast. Bool counts as
-    int32, integers wrap around, 16-bit floats are accumulated in float32, and an empty contraction
-    gives zeros.
+    Integers wrap around, 16-bit floats are accumulated in float32, and an empty contraction gives
+    zeros.
 
-    For named tensors one axis is summed over: `contracted`, by default the only one that both share
-    besides the batch axis N, or the last axis of `x` if y is a positional matrix. Other shared axes
-    are batch axes. The result has the order of `x`, with the other axes of `y` in place of the
-    contracted one. `dot` sums over all shared axes.
+    Parameters
+    ----------
+    x, y
+        The operands. A vector is a row on the left and a column on the right; leading axes
+        broadcast. Axes with the same name are one axis.
+    axes
+        For named tensors: `contracted`, the axis that is summed over, by default the only one that
+        both share besides the batch axis ``N``, or the last axis of x if y is a positional matrix;
+        and `columns`, the axes of y that take its place, by default all that x lacks, or the name
+        of the last axis of a positional matrix, by default ``columns``.
+
+    Returns
+    -------
+    TensorOp
+        The product, in the promoted dtype of the operands; bool gives int32. Of named tensors it
+        has the order of x, with the other axes of y in place of the contracted one.
+
+    Raises
+    ------
+    AxesError
+        If lengths do not fit, an operand is a scalar, or it is not clear which axis is summed over;
+        `dot` sums over all shared axes.
+
+    Examples
+    --------
+    >>> x, y = np.array([[1, 2], [3, 4]]), np.array([[0, 1], [1, 0]])
+    >>> weft.jit(weft.matmul)(x, y)
+    array([[2, 1],
+           [4, 3]])
+    >>> weft.jit(weft.matmul)(x, np.array([1, 10]))
+    array([21, 43])
     """
     if is_named(x) or is_named(y):
         x, y = as_op(x), as_op(y)
@@ -354,7 +408,15 @@ def _matmul(x: TensorLike, y: TensorLike) -> TensorOp:
 
 
 def matrix_transpose(x: TensorLike) -> TensorOp:
-    """Return a view of the tensor with its last two axes swapped; also `x.mT`."""
+    """Return a view of the tensor with its last two axes swapped; also `x.mT`.
+
+    Examples
+    --------
+    >>> weft.jit(weft.matrix_transpose)(np.array([[1, 2, 3], [4, 5, 6]]))
+    array([[1, 4],
+           [2, 5],
+           [3, 6]])
+    """
     x = as_op(x)
     if x.rank < 2:
         raise AxesError(explain("matrix_transpose", f"takes two axes or more, not {x.axes}", (x,)))
@@ -362,11 +424,39 @@ def matrix_transpose(x: TensorLike) -> TensorOp:
 
 
 def diagonal(x: TensorLike, offset: int = 0, axis1: int = -2, axis2: int = -1) -> TensorOp:
-    """Return the diagonals of matrices in two axes, by default the last, as a new last axis.
+    """Return the diagonals of matrices.
 
-    `offset` selects the diagonal: 0 is the main one, positive ones are above, negative ones below;
-    one outside the matrix is empty. It is a view if the matrices are contiguous. Matrices of
-    unknown lengths must be square.
+    It is a view if the matrices are contiguous.
+
+    Parameters
+    ----------
+    x
+        The operand, without named axes. Matrices of unknown lengths must be square.
+    offset
+        Which diagonal: 0 is the main one, positive ones are above, negative ones below; one outside
+        the matrix is empty.
+    axis1, axis2
+        The positions of rows and columns, by default the last two.
+
+    Returns
+    -------
+    TensorOp
+        A tensor with the diagonals along a new last axis, in place of rows and columns.
+
+    Raises
+    ------
+    AxesError
+        If the operand has fewer than two axes, or named ones.
+    ArgumentError
+        If the offset is no integer.
+
+    Examples
+    --------
+    >>> x = np.array([[1, 2, 3], [4, 5, 6]])
+    >>> weft.jit(weft.diagonal)(x)
+    array([1, 5])
+    >>> weft.jit(lambda x: weft.diagonal(x, offset=1))(x)
+    array([2, 6])
     """
     x, places = as_op(x), checked_integer("diagonal", "offset", offset)
     require_matrices("diagonal", x)
@@ -392,9 +482,33 @@ def _diagonal_length(x: TensorOp, rows: Any, columns: Any, offset: int) -> Any:
 
 
 def trace(x: TensorLike, offset: int = 0, *, dtype: DTypeLike | None = None) -> TensorOp:
-    """Return the trace of matrices in the last two axes; see `diagonal` for `offset`.
+    """Return the sums of the diagonals of matrices.
 
-    Integers keep their dtype, bool gives int32. With a `dtype`, the elements are cast to it before.
+    Parameters
+    ----------
+    x
+        The operand, with matrices in the last two axes, which have no names.
+    offset
+        Which diagonal: 0 is the main one, positive ones are above, negative ones below.
+    dtype
+        The dtype that the elements are cast to before.
+
+    Returns
+    -------
+    TensorOp
+        A tensor of the other axes. Integers keep their dtype, bool gives int32.
+
+    Raises
+    ------
+    AxesError
+        If the operand has fewer than two axes, or named ones.
+    ArgumentError
+        If the offset is no integer.
+
+    Examples
+    --------
+    >>> weft.jit(weft.trace)(np.array([[1, 2], [3, 4]]))
+    array(5)
     """
     x = as_op(x) if dtype is None else cast(x, dtype)
     require_matrices("trace", x)
@@ -402,9 +516,30 @@ def trace(x: TensorLike, offset: int = 0, *, dtype: DTypeLike | None = None) -> 
 
 
 def cross(x: TensorLike, y: TensorLike, axis: AxisKey = -1) -> TensorOp:
-    """Return the cross product of vectors of length 3 along an axis; other axes broadcast.
+    """Return the cross product of vectors of length 3.
 
-    The axis is a position in each operand and in the result, or a name in both.
+    Parameters
+    ----------
+    x, y
+        The operands, whose other axes broadcast against each other.
+    axis
+        The axis of the vectors: a position in each operand and in the result, or a name in both; by
+        default the last.
+
+    Returns
+    -------
+    TensorOp
+        The products, in the promoted dtype of the operands.
+
+    Raises
+    ------
+    AxesError
+        If there is no such axis, its length is not 3, or the others do not broadcast.
+
+    Examples
+    --------
+    >>> weft.jit(weft.cross)(np.array([1, 0, 0]), np.array([0, 1, 0]))
+    array([0, 0, 1])
     """
     x, y = as_factors("cross", x, y)
     if x.axes.is_named:

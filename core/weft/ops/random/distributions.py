@@ -85,10 +85,43 @@ def bernoulli(
     seed: int = 0,
     stream: int | None = None,
 ) -> TensorOp:
-    """Return Bernoulli samples: True with probability `p`, a number or a tensor.
+    """Return Bernoulli samples, new at every call: True with a probability.
 
-    `p` is broadcast to `axes`, by default its own. It has a resolution of 2⁻³² and is clipped to
-    the range from 0 to 1. It has no gradient.
+    Parameters
+    ----------
+    p
+        The probability: a number, or a tensor, which is clipped to the range from 0 to 1. Its
+        resolution is 2⁻³². It has no gradient.
+    axes
+        The axes that `p` is broadcast to, or a tensor whose axes are meant; by default those of
+        `p`.
+    dtype
+        The dtype of the samples.
+    seed
+        A number from 0 to 2³² - 1.
+    stream
+        A number from 0 to 2³¹ - 1; by default each op has its own. Ops with the same seed and
+        stream give the same numbers, on every backend.
+
+    Returns
+    -------
+    TensorOp
+        The samples.
+
+    Raises
+    ------
+    ArgumentError
+        If a number is out of range.
+    AxesError
+        If `p` does not broadcast to the axes.
+    DTypeError
+        If a tensor of probabilities is no float.
+
+    Examples
+    --------
+    >>> draw = weft.make_transformer().computation(weft.bernoulli(0.5, (5,), seed=0, stream=0))
+    >>> draw()
+    array([False, False,  True, False, False])
     """
     return sample_bernoulli(fresh_bits(seed, stream), p, axes, dtype)
 
@@ -120,11 +153,44 @@ def randint(
     seed: int = 0,
     stream: int | None = None,
 ) -> TensorOp:
-    """Return uniformly distributed integers from low to high - 1; see `random_bits`.
+    """Return uniformly distributed integers, new at every call.
 
-    They are the upper half of the product of 64 random bits and the size of the range, at most 2³².
-    The error of each probability is at most 2⁻⁶⁴. (Lemire: Fast random integer generation in an
-    interval, 2019; without the rejection step.)
+    They are the upper half of the product of 64 random bits and the size of the range. The error of
+    each probability is at most 2⁻⁶⁴. (Lemire: Fast random integer generation in an interval, 2019;
+    without the rejection step.)
+
+    Parameters
+    ----------
+    axes
+        The axes, the lengths of positional ones, or a tensor whose axes are meant.
+    low, high
+        The least integer, and the one after the greatest. There are at most 2³² between.
+    dtype
+        An integer dtype, which they must fit.
+    seed
+        A number from 0 to 2³² - 1.
+    stream
+        A number from 0 to 2³¹ - 1; by default each op has its own. Ops with the same seed and
+        stream give the same numbers, on every backend.
+
+    Returns
+    -------
+    TensorOp
+        The integers.
+
+    Raises
+    ------
+    ArgumentError
+        If the bounds are not integers, are in the wrong order or do not fit the dtype, or seed or
+        stream are out of range.
+    DTypeError
+        If the dtype is no integer.
+
+    Examples
+    --------
+    >>> draw = weft.make_transformer().computation(weft.randint((5,), 0, 10, seed=0, stream=0))
+    >>> draw()
+    array([5, 9, 0, 5, 7], dtype=int32)
     """
     return sample_integers(fresh_bits(seed, stream), axes, {"low": low, "high": high}, dtype)
 
@@ -163,10 +229,41 @@ def _range(bounds: dict[str, SupportsIndex], dtype: DType) -> tuple[int, int]:
 def categorical(
     logits: TensorLike, axis: AxisKey = -1, seed: int = 0, stream: int | None = None
 ) -> TensorOp:
-    """Return indices along an axis, drawn with the probabilities ``softmax(logits)``, as int64.
+    """Return indices drawn with the probabilities ``softmax(logits)``, new at every call.
 
     The index is the argmax of the logits plus Gumbel noise (Gumbel, 1954). An index of logit -inf
-    is drawn only if all are -inf. The logits have no gradient.
+    is drawn only if all are -inf.
+
+    Parameters
+    ----------
+    logits
+        The logits, which have no gradient.
+    axis
+        The axis of the categories: a position, an axis or its name; by default the last.
+    seed
+        A number from 0 to 2³² - 1.
+    stream
+        A number from 0 to 2³¹ - 1; by default each op has its own. Ops with the same seed and
+        stream give the same numbers, on every backend.
+
+    Returns
+    -------
+    TensorOp
+        The indices, as int64, with the other axes.
+
+    Raises
+    ------
+    AxesError
+        If the logits have no such axis.
+    ArgumentError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> logits = np.log([[0.5, 0.5, 1e-9], [1e-9, 1e-9, 1.0]])
+    >>> draw = weft.make_transformer().computation(weft.categorical(logits, seed=0, stream=0))
+    >>> draw()
+    array([1, 2])
     """
     return sample_categories(fresh_bits(seed, stream), logits, axis, ())
 
@@ -188,10 +285,39 @@ def sample_categories(
 def permutation(
     x: TensorLike | Axis | Length, axis: AxisKey = 0, seed: int = 0, stream: int | None = None
 ) -> TensorOp:
-    """Return the integers below x in random order, as int64; a tensor is shuffled by `shuffle`.
+    """Return the integers below a number in random order, new at every call.
 
-    `x` is a number, or an axis, which the result then has. All permutations are equally likely: the
-    integers are sorted by 64 random bits each. The result is the same on every backend.
+    All permutations are equally likely: the integers are sorted by 64 random bits each.
+
+    Parameters
+    ----------
+    x
+        The number, or an axis, which the result then has. A tensor is shuffled by `shuffle`.
+    axis
+        The axis of a tensor: a position, an axis or its name.
+    seed
+        A number from 0 to 2³² - 1.
+    stream
+        A number from 0 to 2³¹ - 1; by default each op has its own. Ops with the same seed and
+        stream give the same numbers, on every backend.
+
+    Returns
+    -------
+    TensorOp
+        The integers, as int64; or the shuffled tensor.
+
+    Raises
+    ------
+    AxesError
+        If a tensor has no such axis.
+    ArgumentError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> draw = weft.make_transformer().computation(weft.permutation(5, seed=0, stream=0))
+    >>> draw()
+    array([2, 3, 0, 4, 1])
     """
     if not isinstance(x, int | Axis | Length) or isinstance(x, bool):
         return shuffle(x, axis, seed, stream)
@@ -211,9 +337,42 @@ def long_words(words: TensorOp) -> TensorOp:
 
 
 def shuffle(x: TensorLike, axis: AxisKey = 0, seed: int = 0, stream: int | None = None) -> TensorOp:
-    """Return the slices of x along an axis in random order; see `permutation`.
+    """Return the slices of a tensor along an axis in random order, new at every call.
 
     All other axes share one permutation. The gradient is permuted back.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    axis
+        The axis: a position, an axis or its name.
+    seed
+        A number from 0 to 2³² - 1.
+    stream
+        A number from 0 to 2³¹ - 1; by default each op has its own. Ops with the same seed and
+        stream give the same numbers, on every backend.
+
+    Returns
+    -------
+    TensorOp
+        A tensor like x.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    ArgumentError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> x = np.array([[1, 2], [3, 4], [5, 6]])
+    >>> draw = weft.make_transformer().computation(weft.shuffle(x, seed=0, stream=0))
+    >>> draw()
+    array([[5, 6],
+           [1, 2],
+           [3, 4]])
     """
     return shuffled("shuffle", fresh_bits(seed, stream), x, axis)
 
@@ -251,9 +410,43 @@ def exponential(
     seed: int = 0,
     stream: int | None = None,
 ) -> TensorOp:
-    """Return exponentially distributed samples of mean `scale`; see `random_bits`.
+    """Return exponentially distributed samples, new at every call.
 
     By inversion: the negative logarithm of a uniform number.
+
+    Parameters
+    ----------
+    axes
+        The axes, the lengths of positional ones, or a tensor whose axes are meant.
+    scale
+        The mean: a number, or a tensor that broadcasts to the axes.
+    dtype
+        A float dtype.
+    seed
+        A number from 0 to 2³² - 1.
+    stream
+        A number from 0 to 2³¹ - 1; by default each op has its own. Ops with the same seed and
+        stream give the same numbers, on every backend.
+
+    Returns
+    -------
+    TensorOp
+        The samples. Their gradients go to tensors of parameters.
+
+    Raises
+    ------
+    ArgumentError
+        If a number is out of range.
+    AxesError
+        If a tensor of parameters does not broadcast to the axes.
+    DTypeError
+        If the dtype is no float.
+
+    Examples
+    --------
+    >>> draw = weft.make_transformer().computation(weft.exponential((3,), seed=0, stream=0))
+    >>> draw()
+    array([0.6603, 0.0622, 2.8304], dtype=float32)
     """
     draw = fresh_bits(seed, stream)
     return sample("exponential", draw, standard_exponential, axes, 0.0, scale, dtype)
@@ -272,9 +465,43 @@ def gumbel(
     seed: int = 0,
     stream: int | None = None,
 ) -> TensorOp:
-    """Return Gumbel-distributed samples; see `random_bits`.
+    """Return Gumbel-distributed samples, new at every call.
 
     By inversion. The mean is ``loc + 0.5772 * scale``, the variance ``(pi * scale)² / 6``.
+
+    Parameters
+    ----------
+    axes
+        The axes, the lengths of positional ones, or a tensor whose axes are meant.
+    loc, scale
+        The mode and the scale: numbers, or tensors that broadcast to the axes.
+    dtype
+        A float dtype.
+    seed
+        A number from 0 to 2³² - 1.
+    stream
+        A number from 0 to 2³¹ - 1; by default each op has its own. Ops with the same seed and
+        stream give the same numbers, on every backend.
+
+    Returns
+    -------
+    TensorOp
+        The samples. Their gradients go to tensors of parameters.
+
+    Raises
+    ------
+    ArgumentError
+        If a number is out of range.
+    AxesError
+        If a tensor of parameters does not broadcast to the axes.
+    DTypeError
+        If the dtype is no float.
+
+    Examples
+    --------
+    >>> draw = weft.make_transformer().computation(weft.gumbel((3,), seed=0, stream=0))
+    >>> draw()
+    array([ 0.415 ,  2.7768, -1.0404], dtype=float32)
     """
     draw = fresh_bits(seed, stream)
     return sample("gumbel", draw, standard_gumbel, axes, loc, scale, dtype)
@@ -293,9 +520,43 @@ def laplace(
     seed: int = 0,
     stream: int | None = None,
 ) -> TensorOp:
-    """Return Laplace-distributed samples; see `random_bits`.
+    """Return Laplace-distributed samples, new at every call.
 
-    By inversion. The mean is `loc`, the variance ``2 * scale²``.
+    By inversion. The variance is ``2 * scale²``.
+
+    Parameters
+    ----------
+    axes
+        The axes, the lengths of positional ones, or a tensor whose axes are meant.
+    loc, scale
+        The mean and the scale: numbers, or tensors that broadcast to the axes.
+    dtype
+        A float dtype.
+    seed
+        A number from 0 to 2³² - 1.
+    stream
+        A number from 0 to 2³¹ - 1; by default each op has its own. Ops with the same seed and
+        stream give the same numbers, on every backend.
+
+    Returns
+    -------
+    TensorOp
+        The samples. Their gradients go to tensors of parameters.
+
+    Raises
+    ------
+    ArgumentError
+        If a number is out of range.
+    AxesError
+        If a tensor of parameters does not broadcast to the axes.
+    DTypeError
+        If the dtype is no float.
+
+    Examples
+    --------
+    >>> draw = weft.make_transformer().computation(weft.laplace((3,), seed=0, stream=0))
+    >>> draw()
+    array([ 0.0339,  2.1146, -2.1373], dtype=float32)
     """
     draw = fresh_bits(seed, stream)
     return sample("laplace", draw, standard_laplace, axes, loc, scale, dtype)
@@ -317,11 +578,47 @@ def truncated_normal(
     seed: int = 0,
     stream: int | None = None,
 ) -> TensorOp:
-    """Return samples of the truncated normal distribution; see `random_bits`.
+    """Return samples of the truncated normal distribution, new at every call.
 
-    `loc` and `scale` are the mean and standard deviation before the truncation. The bounds `low`
-    and `high` are in standard deviations from `loc`, and may be infinite. By inversion, with
-    quantiles accurate to 1e-7, also in the tails.
+    By inversion, with quantiles accurate to 1e-7, also in the tails.
+
+    Parameters
+    ----------
+    axes
+        The axes, the lengths of positional ones, or a tensor whose axes are meant.
+    loc, scale
+        The mean and the standard deviation before the truncation: numbers, or tensors that
+        broadcast to the axes.
+    low, high
+        The bounds, in standard deviations from `loc`; they may be infinite.
+    dtype
+        A float dtype.
+    seed
+        A number from 0 to 2³² - 1.
+    stream
+        A number from 0 to 2³¹ - 1; by default each op has its own. Ops with the same seed and
+        stream give the same numbers, on every backend.
+
+    Returns
+    -------
+    TensorOp
+        The samples. Their gradients go to tensors of parameters.
+
+    Raises
+    ------
+    ArgumentError
+        If a number is out of range, the bounds are in the wrong order, or there is no probability
+        between them.
+    AxesError
+        If a tensor of parameters does not broadcast to the axes.
+    DTypeError
+        If the dtype is no float.
+
+    Examples
+    --------
+    >>> draw = weft.make_transformer().computation(weft.truncated_normal((3,), seed=0, stream=0))
+    >>> draw()
+    array([ 0.0399,  1.4027, -1.4115], dtype=float32)
     """
     standard = standard_truncated_normal({"low": low, "high": high})
     return sample("truncated_normal", fresh_bits(seed, stream), standard, axes, loc, scale, dtype)

@@ -166,10 +166,33 @@ class RandomBitsOp(CompositeOp):
 
 
 def random_bits(axes: AxesLike | TensorOp, seed: int = 0, stream: int | None = None) -> TensorOp:
-    """Return random uint32, new at every call; `axes` may be a tensor with the desired axes.
+    """Return random bits, new at every call.
 
-    `seed` is below 2³² and a given `stream` below 2³¹. By default each op has its own stream; ops
-    with the same seed and stream give the same numbers.
+    Parameters
+    ----------
+    axes
+        The axes, the lengths of positional ones, or a tensor whose axes are meant.
+    seed
+        A number from 0 to 2³² - 1.
+    stream
+        A number from 0 to 2³¹ - 1; by default each op has its own. Ops with the same seed and
+        stream give the same numbers, on every backend.
+
+    Returns
+    -------
+    TensorOp
+        The bits, as uint32.
+
+    Raises
+    ------
+    ArgumentError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> draw = weft.make_transformer().computation(weft.random_bits((3,), seed=0, stream=0))
+    >>> draw()
+    array([2219120097, 4035800746,  253345875], dtype=uint32)
     """
     key, calls = key_of("random_bits", seed, stream), call_number()
     return RandomBitsOp(key, calls, target_axes=axes_of(axes), domain=CALLS)
@@ -313,11 +336,46 @@ def uniform(
     seed: int = 0,
     stream: int | None = None,
 ) -> TensorOp:
-    """Return uniformly distributed numbers in [low, high), new at every call; see `random_bits`.
+    """Return uniformly distributed numbers in [low, high), new at every call.
 
-    `low` and `high` are numbers, or tensors that broadcast to the axes. The resolution is 2⁻²⁴ of
-    the interval, or less for dtypes with fewer digits. Where that is finer than the resolution of
-    the dtype near `high`, rounding can give `high` itself.
+    The resolution is 2⁻²⁴ of the interval, or less for dtypes with fewer digits. Where that is
+    finer than the resolution of the dtype near `high`, rounding can give `high` itself.
+
+    Parameters
+    ----------
+    axes
+        The axes, the lengths of positional ones, or a tensor whose axes are meant.
+    low, high
+        The limits: numbers, or tensors that broadcast to the axes.
+    dtype
+        A float dtype.
+    seed
+        A number from 0 to 2³² - 1.
+    stream
+        A number from 0 to 2³¹ - 1; by default each op has its own. Ops with the same seed and
+        stream give the same numbers, on every backend.
+
+    Returns
+    -------
+    TensorOp
+        The numbers. Their gradients go to tensors of limits.
+
+    Raises
+    ------
+    ArgumentError
+        If a number is out of range.
+    AxesError
+        If a tensor of parameters does not broadcast to the axes.
+    DTypeError
+        If the dtype is no float.
+
+    Examples
+    --------
+    >>> draw = weft.make_transformer().computation(weft.uniform((3,), seed=0, stream=0))
+    >>> draw()
+    array([0.5167, 0.9397, 0.059 ], dtype=float32)
+    >>> draw()  # new at every call
+    array([0.0249, 0.7129, 0.1489], dtype=float32)
     """
     return sample_uniform(fresh_bits(seed, stream), axes, {"low": low, "high": high}, dtype)
 
@@ -350,12 +408,44 @@ def normal(
     seed: int = 0,
     stream: int | None = None,
 ) -> TensorOp:
-    """Return normally distributed numbers, new at every call; see `random_bits`.
+    """Return normally distributed numbers, new at every call.
 
-    `loc` and `scale`, the mean and the standard deviation, are numbers, or tensors that broadcast
-    to the axes. By the method of Box and Muller (1958), from two uniform numbers for each element.
-    A given `stream` uses the streams ``2 * stream`` and ``2 * stream + 1`` of `random_bits`, so it
-    must be below 2³⁰.
+    By the method of Box and Muller (1958), from two uniform numbers for each element.
+
+    Parameters
+    ----------
+    axes
+        The axes, the lengths of positional ones, or a tensor whose axes are meant.
+    loc, scale
+        The mean and the standard deviation: numbers, or tensors that broadcast to the axes.
+    dtype
+        A float dtype.
+    seed
+        A number from 0 to 2³² - 1.
+    stream
+        A number from 0 to 2³⁰ - 1; by default each op has its own. It uses the streams ``2 *
+        stream`` and ``2 * stream + 1`` of `random_bits`. Ops with the same seed and stream give the
+        same numbers, on every backend.
+
+    Returns
+    -------
+    TensorOp
+        The numbers. Their gradients go to tensors of parameters.
+
+    Raises
+    ------
+    ArgumentError
+        If a number is out of range.
+    AxesError
+        If a tensor of parameters does not broadcast to the axes.
+    DTypeError
+        If the dtype is no float.
+
+    Examples
+    --------
+    >>> draw = weft.make_transformer().computation(weft.normal((3,), seed=0, stream=0))
+    >>> draw()
+    array([-1.2058,  2.1594,  0.3457], dtype=float32)
     """
     first, second = (None, None)
     if stream is not None:

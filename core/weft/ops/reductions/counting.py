@@ -84,11 +84,40 @@ class Unique(NamedTuple):
 def unique(x: TensorLike, size: int, fill_value: ArrayLike = 0) -> Unique:
     """Return the distinct elements in ascending order, their indices, counts, and their number.
 
-    The results are four tensors: `values` of length `size`, padded with `fill_value`; `inverse`,
-    with x's axes, the index of each element among the values; `counts`, the occurrences of each
-    value, 0 for padding; and `number`, a scalar. All but the values are int64. If there are more
-    than `size` distinct elements, the smallest are kept; inverse and number refer to all. All NaNs
-    count as one value, the largest. The gradient of a value goes to its first occurrence.
+    If there are more than `size` distinct elements, the smallest are kept; `inverse` and `number`
+    refer to all. All NaNs count as one value, the largest. The gradient of a value goes to its
+    first occurrence.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    size
+        The number of values to return.
+    fill_value
+        What the values are padded with.
+
+    Returns
+    -------
+    Unique
+        A named tuple of four tensors: `values`, of length `size`; `inverse`, with the axes of x,
+        the index of each element among the values; `counts`, the occurrences of each value, 0 for
+        padding; and `number`, a scalar. All but the values are int64.
+
+    Raises
+    ------
+    ArgumentError
+        If `size` is no integer, or negative.
+    DTypeError
+        If the operand is complex.
+
+    Examples
+    --------
+    >>> found = weft.jit(lambda x: weft.unique(x, size=4))(np.array([3, 1, 3, 2]))
+    >>> found.values, found.counts, found.number
+    (array([1, 2, 3, 0]), array([1, 1, 2, 0]), array(3))
+    >>> found.inverse
+    array([2, 0, 2, 1])
     """
     x = as_op(x)
     elements = flat(x)
@@ -113,11 +142,36 @@ class Nonzero(NamedTuple):
 
 
 def nonzero(x: TensorLike, size: int, fill_value: int = 0) -> Nonzero:
-    """Return the indices of the nonzero elements, in row-major order, and their number.
+    """Return the indices of the nonzero elements, in row-major order, and their number; NaN counts.
 
-    The indices are an int64 tensor with a row for each axis of x and `size` columns; the number is
-    an int64 scalar. Unused columns hold `fill_value`; of more than `size` elements the first are
-    kept. NaN counts as nonzero.
+    Parameters
+    ----------
+    x
+        The operand. All its axes but the first must have known lengths.
+    size
+        How many indices to return; of more elements the first are kept.
+    fill_value
+        What unused columns hold.
+
+    Returns
+    -------
+    Nonzero
+        A named tuple of two int64 tensors: `indices` with a row for each axis of x and `size`
+        columns, and the scalar `number`.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no axis, or its rows no known length.
+    ArgumentError
+        If `size` is no integer, or negative.
+
+    Examples
+    --------
+    >>> found = weft.jit(lambda x: weft.nonzero(x, size=3))(np.array([[0, 5], [7, 0]]))
+    >>> found.indices, found.number
+    (array([[0, 1, 0],
+           [1, 0, 0]]), array(2))
     """
     x = as_op(x)
     if not x.axes or not x.axes[1:].is_static:
@@ -142,10 +196,37 @@ class MaskedSelect(NamedTuple):
 def masked_select(
     x: TensorLike, mask: TensorLike, size: int, fill_value: ArrayLike = 0
 ) -> MaskedSelect:
-    """Return the elements where a mask is true, in row-major order, and their number (int64).
+    """Return the elements where a mask is true, in row-major order, and their number.
 
-    The elements are a vector of length `size`, padded with `fill_value`; of more elements the first
-    are kept. x and the mask are broadcast; the mask is true where it is not 0.
+    Parameters
+    ----------
+    x
+        The operand.
+    mask
+        Which elements to take: those where it is not 0. It is broadcast against x.
+    size
+        The number of elements to return; of more elements the first are kept.
+    fill_value
+        What the elements are padded with.
+
+    Returns
+    -------
+    MaskedSelect
+        A named tuple: `values`, a vector of length `size`, and the int64 scalar `number`.
+
+    Raises
+    ------
+    AxesError
+        If operand and mask do not broadcast.
+    ArgumentError
+        If `size` is no integer, or negative.
+
+    Examples
+    --------
+    >>> x = np.array([1.0, 2.0, 3.0])
+    >>> found = weft.jit(lambda x: weft.masked_select(x, x > 1, size=3))(x)
+    >>> found.values, found.number
+    (array([2., 3., 0.]), array(2))
     """
     x, mask = as_op(x), truth(as_op(mask))
     axes = broadcast_axes(x.axes, mask.axes)
@@ -156,8 +237,33 @@ def masked_select(
 def bincount(x: TensorLike, length: int, weights: TensorLike | None = None) -> TensorOp:
     """Return the count of each integer from 0 to `length` - 1, or the sum of its weights.
 
-    Integers outside that range are ignored. Counts are int64. `weights` has the axes of x; the sums
-    have its dtype.
+    Parameters
+    ----------
+    x
+        Integers, of any shape. Those outside of the range are ignored.
+    length
+        How many integers are counted.
+    weights
+        What each element counts, with the axes of x or a scalar; by default 1.
+
+    Returns
+    -------
+    TensorOp
+        A vector of this length: int64 counts, or sums in the dtype of the weights.
+
+    Raises
+    ------
+    DTypeError
+        If the elements are not integers.
+    AxesError
+        If the weights have other axes.
+    ArgumentError
+        If `length` is no integer, or negative.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.bincount(x, 4))(np.array([0, 1, 1, 3]))
+    array([1, 2, 0, 1])
     """
     x = as_op(x)
     number = checked_integer("bincount", "length", length, 0)
@@ -189,8 +295,38 @@ def histogram(
     """Return the number of elements in each of equal bins of a range, and the edges of the bins.
 
     A bin includes its lower edge, the last bin its upper edge too. Elements outside the range and
-    NaN are ignored. The edges have the dtype of x, float32 for 16-bit floats. For the dtype of
-    counts and for weights see `bincount`.
+    NaN are ignored.
+
+    Parameters
+    ----------
+    x
+        The elements, of any shape.
+    bins
+        The number of bins.
+    range
+        The lower and the upper edge of all bins.
+    weights
+        What each element counts, with the axes of x or a scalar; by default 1.
+
+    Returns
+    -------
+    Histogram
+        A named tuple of two vectors: `counts` as int64, or in the dtype of the weights, and
+        `edges`, one more, in the dtype of x, float32 for integers and 16-bit floats.
+
+    Raises
+    ------
+    ArgumentError
+        If the range is no pair of numbers, the lower first, or `bins` no integer, or negative.
+    AxesError
+        If the weights have other axes.
+
+    Examples
+    --------
+    >>> x = np.array([0.1, 0.2, 0.7, 1.0])
+    >>> found = weft.jit(lambda x: weft.histogram(x, 2, (0, 1)))(x)
+    >>> found.counts, found.edges
+    (array([2, 2]), array([0. , 0.5, 1. ]))
     """
     (x,) = align(FloatOp, x)
     number = checked_integer("histogram", "bins", bins, 0)

@@ -359,9 +359,42 @@ def cumsum(
 ) -> TensorOp:
     """Return the cumulative sum along an axis.
 
-    `exclusive` leaves out the element itself; `reverse` sums from the end. A vector needs no
-    `axis`. Integers keep their dtype and wrap around; bool gives int32. With a `dtype`, the
-    elements are cast to it before. `include_initial` begins with one element more, the sum of none.
+    Parameters
+    ----------
+    x
+        The operand.
+    axis
+        The axis: a position, an axis or its name. A vector needs none.
+    exclusive
+        Whether each element is left out of its own result.
+    reverse
+        Whether it begins at the end of the axis.
+    dtype
+        The dtype that the elements are cast to before.
+    include_initial
+        Whether the result begins with one element more, the sum of none; with `reverse` it ends so.
+
+    Returns
+    -------
+    TensorOp
+        The sums. Integers keep their dtype and wrap around; bool gives int32.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    ArgumentError
+        If there are several axes and none is given.
+
+    Examples
+    --------
+    >>> x = np.array([1, 2, 3])
+    >>> weft.jit(weft.cumsum)(x)
+    array([1, 3, 6])
+    >>> weft.jit(lambda x: weft.cumsum(x, exclusive=True))(x)
+    array([0, 1, 3])
+    >>> weft.jit(lambda x: weft.cumsum(x, reverse=True))(x)
+    array([6, 5, 3])
     """
     x = _summands(CumsumOp, "cumsum", x, axis, reverse, dtype, include_initial)
     return _accumulate(CumsumOp, "cumsum", x, axis, exclusive, reverse)
@@ -376,9 +409,40 @@ def cumprod(
     dtype: DTypeLike | None = None,
     include_initial: bool = False,
 ) -> TensorOp:
-    """Return the cumulative product along an axis; see `cumsum`.
+    """Return the cumulative product along an axis; its gradient is exact at zeros.
 
-    The gradient is exact at zeros.
+    Parameters
+    ----------
+    x
+        The operand.
+    axis
+        The axis: a position, an axis or its name. A vector needs none.
+    exclusive
+        Whether each element is left out of its own result.
+    reverse
+        Whether it begins at the end of the axis.
+    dtype
+        The dtype that the elements are cast to before.
+    include_initial
+        Whether the result begins with one element more, the product of none; with `reverse` it ends
+        so.
+
+    Returns
+    -------
+    TensorOp
+        The products. Integers keep their dtype and wrap around; bool gives int32.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    ArgumentError
+        If there are several axes and none is given.
+
+    Examples
+    --------
+    >>> weft.jit(weft.cumprod)(np.array([1, 2, 3, 4]))
+    array([ 1,  2,  6, 24])
     """
     x = _summands(CumprodOp, "cumprod", x, axis, reverse, dtype, include_initial)
     return _accumulate(CumprodOp, "cumprod", x, axis, exclusive, reverse)
@@ -387,10 +451,39 @@ def cumprod(
 def cummax(
     x: TensorLike, axis: AxisKey | None = None, exclusive: bool = False, reverse: bool = False
 ) -> TensorOp:
-    """Return the cumulative maximum along an axis; see `cumsum`.
+    """Return the cumulative maximum along an axis; it is NaN from the first NaN on.
 
-    The result is NaN from the first NaN on. With `exclusive` its first element is minus infinity,
-    or the least number of the dtype. The gradient goes to the maximum, the first among ties.
+    Parameters
+    ----------
+    x
+        The operand.
+    axis
+        The axis: a position, an axis or its name. A vector needs none.
+    exclusive
+        Whether each element is left out of its own result. The first is then minus infinity, or the
+        least number of the dtype.
+    reverse
+        Whether it begins at the end of the axis.
+
+    Returns
+    -------
+    TensorOp
+        The maxima, in the dtype of the operand. Their gradients go to the elements chosen, the
+        first among ties.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    ArgumentError
+        If there are several axes and none is given.
+    DTypeError
+        If the operand is complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.cummax)(np.array([1.0, 3.0, 2.0, 4.0]))
+    array([1., 3., 3., 4.])
     """
     return _accumulate(CummaxOp, "cummax", as_op(x), axis, exclusive, reverse)
 
@@ -398,10 +491,39 @@ def cummax(
 def cummin(
     x: TensorLike, axis: AxisKey | None = None, exclusive: bool = False, reverse: bool = False
 ) -> TensorOp:
-    """Return the cumulative minimum along an axis; see `cumsum`.
+    """Return the cumulative minimum along an axis; it is NaN from the first NaN on.
 
-    The result is NaN from the first NaN on. With `exclusive` its first element is infinity, or the
-    greatest number of the dtype. The gradient goes to the minimum, the first among ties.
+    Parameters
+    ----------
+    x
+        The operand.
+    axis
+        The axis: a position, an axis or its name. A vector needs none.
+    exclusive
+        Whether each element is left out of its own result. The first is then infinity, or the
+        greatest number of the dtype.
+    reverse
+        Whether it begins at the end of the axis.
+
+    Returns
+    -------
+    TensorOp
+        The minima, in the dtype of the operand. Their gradients go to the elements chosen, the
+        first among ties.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    ArgumentError
+        If there are several axes and none is given.
+    DTypeError
+        If the operand is complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.cummin)(np.array([3.0, 4.0, 1.0, 2.0]))
+    array([3., 3., 1., 1.])
     """
     return _accumulate(CumminOp, "cummin", as_op(x), axis, exclusive, reverse)
 
@@ -409,10 +531,39 @@ def cummin(
 def logcumsumexp(
     x: TensorLike, axis: AxisKey | None = None, exclusive: bool = False, reverse: bool = False
 ) -> TensorOp:
-    """Return the logarithm of the cumulative sum of exponentials along an axis; see `cumsum`.
+    """Return the logarithm of the cumulative sum of exponentials along an axis, without overflow.
 
-    It does not overflow. Minus infinity is the logarithm of 0; a sum of 0 has gradient 0. Integers
-    count as float32.
+    Minus infinity is the logarithm of 0; a sum of 0 has gradient 0.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    axis
+        The axis: a position, an axis or its name. A vector needs none.
+    exclusive
+        Whether each element is left out of its own result.
+    reverse
+        Whether it begins at the end of the axis.
+
+    Returns
+    -------
+    TensorOp
+        The logarithms. Integers give float32.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    ArgumentError
+        If there are several axes and none is given.
+    DTypeError
+        If the operand is complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.logcumsumexp)(np.array([0.0, 0.0, 1000.0]))
+    array([0.0000e+00, 6.9315e-01, 1.0000e+03])
     """
     (x,) = align(FloatOp, x)
     return _accumulate(LogCumSumExpOp, "logcumsumexp", x, axis, exclusive, reverse)

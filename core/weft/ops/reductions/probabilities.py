@@ -201,13 +201,36 @@ def broadcast_back(value: TensorOp, like: TensorOp, positions: tuple[int, ...]) 
 def softmax(x: TensorLike, normalization_axes: AxisKeys | None = None) -> TensorOp:
     """Return the softmax: exp(x) divided by its sum over the normalized axes.
 
-    By default these are all named axes but ``N`` and ``REC``, or the last positional axis. The
-    result is a quotient with a `Softmax` schema, which gives the cross entropies the logits;
-    gradients and computations use the composite op of the schema.
+    Finite operands give neither NaN nor overflow. An element of minus infinity gives 0. A row of
+    only minus infinity, or with plus infinity, gives NaN; for masked rows see `masked_softmax`.
 
-    Integers count as float32. Finite operands give neither NaN nor overflow. An element of minus
-    infinity gives 0. A row of only minus infinity, or with plus infinity, gives NaN; for masked
-    rows see `masked_softmax`.
+    Parameters
+    ----------
+    x
+        The operand.
+    normalization_axes, axis
+        The axes to normalize over: positions, axes or names of axes. By default all named ones but
+        ``N`` and ``REC``, or the last positional one.
+
+    Returns
+    -------
+    TensorOp
+        Shares that sum to 1, with the axes of the operand. Integers give float32. It is a quotient
+        with a `Softmax` schema, which gives the cross entropies the logits; gradients and
+        computations use the composite op of the schema.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    DTypeError
+        If the operand is complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.softmax)(np.array([[0.0, 0.0], [1.0, 0.0]]))
+    array([[0.5   , 0.5   ],
+           [0.7311, 0.2689]])
     """
     (x,) = align(FloatOp, x)
     positions = normalized_positions(x, normalization_axes)
@@ -220,14 +243,67 @@ def softmax(x: TensorLike, normalization_axes: AxisKeys | None = None) -> Tensor
 
 @also_takes(axis="normalization_axes")
 def log_softmax(x: TensorLike, normalization_axes: AxisKeys | None = None) -> TensorOp:
-    """Return the logarithm of the `softmax` with the same arguments, without underflow."""
+    """Return the logarithm of the softmax, without underflow.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    normalization_axes, axis
+        The axes to normalize over: positions, axes or names of axes. By default all named ones but
+        ``N`` and ``REC``, or the last positional one.
+
+    Returns
+    -------
+    TensorOp
+        Logarithms, with the axes of the operand. Integers give float32.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    DTypeError
+        If the operand is complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.log_softmax)(np.array([[0.0, 0.0], [1000.0, 0.0]]))
+    array([[-6.9315e-01, -6.9315e-01],
+           [ 0.0000e+00, -1.0000e+03]])
+    """
     (x,) = align(FloatOp, x)
     return LogSoftmaxOp(x, positions=normalized_positions(x, normalization_axes))
 
 
 @also_takes(axis="normalization_axes")
 def softmin(x: TensorLike, normalization_axes: AxisKeys | None = None) -> TensorOp:
-    """Return the softmax of -x."""
+    """Return the softmax of -x.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    normalization_axes, axis
+        The axes to normalize over: positions, axes or names of axes. By default all named ones but
+        ``N`` and ``REC``, or the last positional one.
+
+    Returns
+    -------
+    TensorOp
+        Shares that sum to 1, with the axes of the operand. Integers give float32.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    DTypeError
+        If the operand is complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.softmin)(np.array([1.0, 0.0]))
+    array([0.2689, 0.7311])
+    """
     return softmax(negative(*align(FloatOp, x)), normalization_axes)
 
 
@@ -237,8 +313,35 @@ def masked_softmax(
 ) -> TensorOp:
     """Return the softmax over the elements where a mask is true, and 0 elsewhere.
 
-    The mask is bool and broadcast with x. Masked elements of x may have any value, NaN included,
-    and have gradient 0. A fully masked row gives 0.
+    Masked elements may have any value, NaN included, and have gradient 0.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    mask
+        Which elements count, as bool, broadcast against x.
+    normalization_axes, axis
+        The axes to normalize over: positions, axes or names of axes. By default all named ones but
+        ``N`` and ``REC``, or the last positional one.
+
+    Returns
+    -------
+    TensorOp
+        Shares that sum to 1, or to 0 where all is masked. Integers give float32.
+
+    Raises
+    ------
+    AxesError
+        If operand and mask do not broadcast, or there is no such axis.
+    DTypeError
+        If the mask is not bool, or the operand complex.
+
+    Examples
+    --------
+    >>> x, mask = np.array([1.0, 1.0, np.nan]), np.array([True, True, False])
+    >>> weft.jit(weft.masked_softmax)(x, mask)
+    array([0.5, 0.5, 0. ])
     """
     (x,), mask = align(FloatOp, x), as_op(mask)
     if not dtypes.is_bool(mask.dtype):

@@ -433,9 +433,40 @@ def prod(
     *,
     dtype: DTypeLike | None = None,
 ) -> TensorOp:
-    """Return the product over axes; integers keep their dtype, bool gives int32.
+    """Return the product over axes; its gradient is exact at zeros.
 
-    With a `dtype`, the elements are cast to it before. The gradient is exact at zeros.
+    Parameters
+    ----------
+    x
+        The operand.
+    reduction_axes, axis
+        The axes to reduce: positions, axes or names of axes. By default all, except for axes named
+        ``N`` (batch) and ``REC`` (recurrent).
+    out_axes
+        The axes to keep, in place of those to reduce: positions, or axes of a tensor with named
+        ones, which the result has in this order.
+    keepdims
+        Whether the reduced axes stay, with length 1.
+    dtype
+        The dtype that the elements are cast to before.
+
+    Returns
+    -------
+    TensorOp
+        The products. Integers keep their dtype, bool gives int32.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    ArgumentError
+        If both `reduction_axes` and `out_axes` are given.
+
+    Examples
+    --------
+    >>> x = np.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> weft.jit(lambda x: weft.prod(x, axis=1))(x)
+    array([ 2., 12.])
     """
     x = x if dtype is None else cast(x, dtype)
     return reduce(ProdOp, x, reduction_axes, out_axes, keepdims)
@@ -450,7 +481,38 @@ def max(
 ) -> TensorOp:
     """Return the maximum over axes; NaN if an element is NaN.
 
-    The gradient is split evenly among ties. Empty axes are refused.
+    Parameters
+    ----------
+    x
+        The operand.
+    reduction_axes, axis
+        The axes to reduce: positions, axes or names of axes. By default all, except for axes named
+        ``N`` (batch) and ``REC`` (recurrent).
+    out_axes
+        The axes to keep, in place of those to reduce: positions, or axes of a tensor with named
+        ones, which the result has in this order.
+    keepdims
+        Whether the reduced axes stay, with length 1.
+
+    Returns
+    -------
+    TensorOp
+        The extrema, in the dtype of the operand. The gradient is split evenly among ties.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis, or a reduced axis is empty.
+    ArgumentError
+        If both `reduction_axes` and `out_axes` are given.
+    DTypeError
+        If the operand is complex.
+
+    Examples
+    --------
+    >>> x = np.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> weft.jit(lambda x: weft.max(x, axis=0))(x)
+    array([3., 4.])
     """
     return reduce(MaxOp, x, reduction_axes, out_axes, keepdims)
 
@@ -464,7 +526,38 @@ def min(
 ) -> TensorOp:
     """Return the minimum over axes; NaN if an element is NaN.
 
-    The gradient is split evenly among ties. Empty axes are refused.
+    Parameters
+    ----------
+    x
+        The operand.
+    reduction_axes, axis
+        The axes to reduce: positions, axes or names of axes. By default all, except for axes named
+        ``N`` (batch) and ``REC`` (recurrent).
+    out_axes
+        The axes to keep, in place of those to reduce: positions, or axes of a tensor with named
+        ones, which the result has in this order.
+    keepdims
+        Whether the reduced axes stay, with length 1.
+
+    Returns
+    -------
+    TensorOp
+        The extrema, in the dtype of the operand. The gradient is split evenly among ties.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis, or a reduced axis is empty.
+    ArgumentError
+        If both `reduction_axes` and `out_axes` are given.
+    DTypeError
+        If the operand is complex.
+
+    Examples
+    --------
+    >>> x = np.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> weft.jit(lambda x: weft.min(x, axis=0))(x)
+    array([1., 2.])
     """
     return reduce(MinOp, x, reduction_axes, out_axes, keepdims)
 
@@ -476,7 +569,39 @@ def mean(
     out_axes: OutAxes | None = None,
     keepdims: bool = False,
 ) -> TensorOp:
-    """Return the mean over axes; integers give float32, no elements NaN."""
+    """Return the mean over axes.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    reduction_axes, axis
+        The axes to reduce: positions, axes or names of axes. By default all, except for axes named
+        ``N`` (batch) and ``REC`` (recurrent).
+    out_axes
+        The axes to keep, in place of those to reduce: positions, or axes of a tensor with named
+        ones, which the result has in this order.
+    keepdims
+        Whether the reduced axes stay, with length 1.
+
+    Returns
+    -------
+    TensorOp
+        The means, NaN of no elements. Integers give float32.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    ArgumentError
+        If both `reduction_axes` and `out_axes` are given.
+
+    Examples
+    --------
+    >>> x = np.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> weft.jit(lambda x: weft.mean(x, axis=0))(x)
+    array([2., 3.])
+    """
     return reduce(MeanOp, x, reduction_axes, out_axes, keepdims)
 
 
@@ -487,7 +612,39 @@ def any(
     out_axes: OutAxes | None = None,
     keepdims: bool = False,
 ) -> TensorOp:
-    """Return whether any element over axes is nonzero; False for no elements."""
+    """Return whether any element over axes is nonzero; False for no elements.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    reduction_axes, axis
+        The axes to reduce: positions, axes or names of axes. By default all, except for axes named
+        ``N`` (batch) and ``REC`` (recurrent).
+    out_axes
+        The axes to keep, in place of those to reduce: positions, or axes of a tensor with named
+        ones, which the result has in this order.
+    keepdims
+        Whether the reduced axes stay, with length 1.
+
+    Returns
+    -------
+    TensorOp
+        The truth values, as bool.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    ArgumentError
+        If both `reduction_axes` and `out_axes` are given.
+
+    Examples
+    --------
+    >>> x = np.array([[True, False], [True, True]])
+    >>> weft.jit(lambda x: weft.any(x, axis=0))(x)
+    array([ True,  True])
+    """
     return reduce(AnyOp, x, reduction_axes, out_axes, keepdims)
 
 
@@ -498,7 +655,39 @@ def all(
     out_axes: OutAxes | None = None,
     keepdims: bool = False,
 ) -> TensorOp:
-    """Return whether all elements over axes are nonzero; True for no elements."""
+    """Return whether all elements over axes are nonzero; True for no elements.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    reduction_axes, axis
+        The axes to reduce: positions, axes or names of axes. By default all, except for axes named
+        ``N`` (batch) and ``REC`` (recurrent).
+    out_axes
+        The axes to keep, in place of those to reduce: positions, or axes of a tensor with named
+        ones, which the result has in this order.
+    keepdims
+        Whether the reduced axes stay, with length 1.
+
+    Returns
+    -------
+    TensorOp
+        The truth values, as bool.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    ArgumentError
+        If both `reduction_axes` and `out_axes` are given.
+
+    Examples
+    --------
+    >>> x = np.array([[True, False], [True, True]])
+    >>> weft.jit(lambda x: weft.all(x, axis=0))(x)
+    array([ True, False])
+    """
     return reduce(AllOp, x, reduction_axes, out_axes, keepdims)
 
 
@@ -509,7 +698,38 @@ def count_nonzero(
     out_axes: OutAxes | None = None,
     keepdims: bool = False,
 ) -> TensorOp:
-    """Return the number of nonzero elements over axes, as int32; NaN counts."""
+    """Return the number of nonzero elements over axes; NaN counts.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    reduction_axes, axis
+        The axes to reduce: positions, axes or names of axes. By default all, except for axes named
+        ``N`` (batch) and ``REC`` (recurrent).
+    out_axes
+        The axes to keep, in place of those to reduce: positions, or axes of a tensor with named
+        ones, which the result has in this order.
+    keepdims
+        Whether the reduced axes stay, with length 1.
+
+    Returns
+    -------
+    TensorOp
+        The numbers, as int32.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    ArgumentError
+        If both `reduction_axes` and `out_axes` are given.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.count_nonzero(x, axis=1))(np.array([[0, 1], [2, 3]]))
+    array([1, 2], dtype=int32)
+    """
     return reduce(SumOp, truth(as_op(x)), reduction_axes, out_axes, keepdims)
 
 
@@ -537,9 +757,43 @@ def argmax(
     out_axes: OutAxes | None = None,
     keepdims: bool = False,
 ) -> TensorOp:
-    """Return the index of the first maximum; over several axes, in row-major order.
+    """Return the index of the first maximum over axes; of the first NaN, if there is one.
 
-    If there is NaN, it is the index of the first NaN. The index is int64 and has no gradient.
+    Parameters
+    ----------
+    x
+        The operand.
+    reduction_axes, axis
+        The axes to reduce: positions, axes or names of axes. By default all, except for axes named
+        ``N`` (batch) and ``REC`` (recurrent).
+    out_axes
+        The axes to keep, in place of those to reduce: positions, or axes of a tensor with named
+        ones, which the result has in this order.
+    keepdims
+        Whether the reduced axes stay, with length 1.
+
+    Returns
+    -------
+    TensorOp
+        The indices, as int64: along the axis, or into the reduced axes flattened in row-major
+        order. They have no gradient.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis, or a reduced axis is empty.
+    ArgumentError
+        If both `reduction_axes` and `out_axes` are given.
+    DTypeError
+        If the operand is complex.
+
+    Examples
+    --------
+    >>> x = np.array([[1.0, 5.0], [7.0, 2.0]])
+    >>> weft.jit(lambda x: weft.argmax(x, axis=1))(x)
+    array([1, 0])
+    >>> weft.jit(weft.argmax)(x)
+    array(2)
     """
     return _arg(ArgmaxOp, x, reduction_axes, out_axes, keepdims)
 
@@ -551,9 +805,43 @@ def argmin(
     out_axes: OutAxes | None = None,
     keepdims: bool = False,
 ) -> TensorOp:
-    """Return the index of the first minimum; over several axes, in row-major order.
+    """Return the index of the first minimum over axes; of the first NaN, if there is one.
 
-    If there is NaN, it is the index of the first NaN. The index is int64 and has no gradient.
+    Parameters
+    ----------
+    x
+        The operand.
+    reduction_axes, axis
+        The axes to reduce: positions, axes or names of axes. By default all, except for axes named
+        ``N`` (batch) and ``REC`` (recurrent).
+    out_axes
+        The axes to keep, in place of those to reduce: positions, or axes of a tensor with named
+        ones, which the result has in this order.
+    keepdims
+        Whether the reduced axes stay, with length 1.
+
+    Returns
+    -------
+    TensorOp
+        The indices, as int64: along the axis, or into the reduced axes flattened in row-major
+        order. They have no gradient.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis, or a reduced axis is empty.
+    ArgumentError
+        If both `reduction_axes` and `out_axes` are given.
+    DTypeError
+        If the operand is complex.
+
+    Examples
+    --------
+    >>> x = np.array([[1.0, 5.0], [7.0, 2.0]])
+    >>> weft.jit(lambda x: weft.argmin(x, axis=1))(x)
+    array([0, 1])
+    >>> weft.jit(weft.argmin)(x)
+    array(0)
     """
     return _arg(ArgminOp, x, reduction_axes, out_axes, keepdims)
 
@@ -562,14 +850,49 @@ def argmin(
 def tensor_size(
     x: TensorLike, reduction_axes: AxisKeys | None = None, out_axes: OutAxes | None = None
 ) -> TensorOp:
-    """Return the number of elements over axes as a float32 scalar."""
+    """Return the number of elements over axes.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    reduction_axes, axis
+        The axes that count: positions, axes or names of axes. By default all, except for axes named
+        ``N`` (batch) and ``REC`` (recurrent).
+    out_axes
+        The axes that do not count, in place of those that do.
+
+    Returns
+    -------
+    TensorOp
+        A float32 scalar.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    ArgumentError
+        If both `reduction_axes` and `out_axes` are given.
+
+    Examples
+    --------
+    >>> weft.jit(weft.tensor_size)(np.ones((2, 3)))
+    array(6., dtype=float32)
+    """
     x = as_op(x)
     positions = reduced_positions(x, reduction_axes, out_axes)
     return size_of(Axes(x.axes[place] for place in positions), dtypes.DEFAULT)
 
 
 def batch_size(x: TensorLike) -> TensorOp:
-    """Return the length of the batch axis as a float32 scalar; 1 without one."""
+    """Return the length of the batch axis, named ``N``, as a float32 scalar; 1 without one.
+
+    Examples
+    --------
+    >>> N = weft.make_axis(8, "N")
+    >>> weft.jit(lambda: weft.batch_size(weft.zeros((weft.make_axis(3, "C"), N))))()
+    array(8., dtype=float32)
+    """
     return size_of(as_op(x).axes.batch_axes(), dtypes.DEFAULT)
 
 

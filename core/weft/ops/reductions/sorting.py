@@ -216,10 +216,35 @@ def _precedes(x: TensorOp, y: TensorOp) -> TensorOp:
 def argsort(
     x: TensorLike, axis: AxisKey = -1, descending: bool = False, *, stable: bool = True
 ) -> TensorOp:
-    """Return the indices that sort a tensor along an axis, as int64.
+    """Return the indices that sort a tensor along an axis.
 
-    Sorting is stable, whatever `stable` says: equal elements, and NaNs, keep their order. NaN comes
-    last, or first in `descending` order. An index has no gradient.
+    Parameters
+    ----------
+    x
+        The operand.
+    axis
+        The axis: a position, an axis or its name; by default the last.
+    descending
+        Whether the largest come first.
+    stable
+        Makes no difference: equal elements, and NaNs, always keep their order.
+
+    Returns
+    -------
+    TensorOp
+        The indices, as int64. NaN comes last, or first in descending order. They have no gradient.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    DTypeError
+        If the operand is complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.argsort)(np.array([3.0, 1.0, 2.0]))
+    array([1, 2, 0])
     """
     x = as_op(x)
     return ArgsortOp(x, position=place("argsort", x, axis), descending=bool(descending))
@@ -228,10 +253,38 @@ def argsort(
 def sort(
     x: TensorLike, axis: AxisKey = -1, descending: bool = False, *, stable: bool = True
 ) -> TensorOp:
-    """Return a tensor sorted along an axis.
+    """Return a tensor sorted along an axis; the gradient is permuted back.
 
-    NaN comes last, or first in `descending` order. Equal elements keep their order, whatever
-    `stable` says. The gradient is permuted back.
+    Parameters
+    ----------
+    x
+        The operand.
+    axis
+        The axis: a position, an axis or its name; by default the last.
+    descending
+        Whether the largest come first.
+    stable
+        Makes no difference: equal elements, and NaNs, always keep their order.
+
+    Returns
+    -------
+    TensorOp
+        The elements in order. NaN comes last, or first in descending order.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    DTypeError
+        If the operand is complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.sort)(np.array([3.0, np.nan, 1.0, 2.0]))
+    array([ 1.,  2.,  3., nan])
+    >>> weft.jit(lambda x: weft.sort(x, axis=0, descending=True))(np.array([[1, 4], [3, 2]]))
+    array([[3, 4],
+           [1, 2]])
     """
     x = as_op(x)
     return SortOp(x, position=place("sort", x, axis), descending=bool(descending))
@@ -245,10 +298,42 @@ class TopK(NamedTuple):
 
 
 def topk(x: TensorLike, k: int, axis: AxisKey = -1, largest: bool = True) -> TopK:
-    """Return the k largest elements along an axis in descending order, and their indices (int64).
+    """Return the largest elements along an axis in descending order, and their indices.
 
-    Without `largest` it returns the smallest, in ascending order. The first of equal elements are
-    selected; NaN counts as the largest. The gradient goes to the selected elements.
+    The first of equal elements are selected; NaN counts as the largest. The gradient goes to the
+    selected elements.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    k
+        How many elements.
+    axis
+        The axis: a position, an axis or its name; by default the last.
+    largest
+        Whether the largest are wanted; otherwise the smallest, in ascending order.
+
+    Returns
+    -------
+    TopK
+        A named tuple of two tensors, which are `k` long along the axis: `values`, and `indices` as
+        int64.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    ArgumentError
+        If `k` is no integer, negative, or more than the length of the axis.
+    DTypeError
+        If the operand is complex.
+
+    Examples
+    --------
+    >>> values, indices = weft.jit(lambda x: weft.topk(x, 2))(np.array([3.0, 1.0, 4.0]))
+    >>> values, indices
+    (array([4., 3.]), array([2, 0]))
     """
     x = as_op(x)
     position, number = place("topk", x, axis), checked_integer("topk", "k", k, 0)
@@ -263,12 +348,41 @@ def searchsorted(
     *,
     sorter: TensorLike | None = None,
 ) -> TensorOp:
-    """Return the insertion index of each value in a sorted vector, as int64.
+    """Return the insertion index of each value in a sorted vector.
 
-    For the `side` ``left`` that is the number of elements less than the value, for ``right`` the
-    number of elements less or equal; NaN counts as the largest. The vector must be in ascending
-    order, otherwise the result is undefined; or the indices `sorter` must bring it into that order,
-    as `argsort` gives them. An index has no gradient.
+    NaN counts as the largest.
+
+    Parameters
+    ----------
+    ordered
+        A vector in ascending order; of another the result is undefined.
+    values
+        What is inserted, of any shape.
+    side
+        The index is the number of elements less than the value for ``"left"``, less or equal for
+        ``"right"``.
+    sorter
+        Indices that bring `ordered` into ascending order, as `argsort` gives them; by default it is
+        in order.
+
+    Returns
+    -------
+    TensorOp
+        The indices, as int64, with the axes of `values`. They have no gradient.
+
+    Raises
+    ------
+    AxesError
+        If `ordered` is not a vector.
+    ArgumentError
+        If there is no such side.
+    DTypeError
+        If the operands are complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.searchsorted)(np.array([1.0, 2.0, 3.0]), np.array([2.0, 2.5]))
+    array([1, 2])
     """
     if sorter is not None:
         ordered = TakeOp(as_op(ordered), as_indices(sorter), position=0)
@@ -278,9 +392,33 @@ def searchsorted(
 
 
 def isin(x: TensorLike, values: TensorLike, *, invert: bool = False) -> TensorOp:
-    """Return whether each element is among some values, as bool; with `invert`, whether it is not.
+    """Return whether each element is among some values.
 
     NaN is among no values.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    values
+        The values, of any shape.
+    invert
+        Whether to return the opposite.
+
+    Returns
+    -------
+    TensorOp
+        The truth values, as bool, with the axes of x.
+
+    Raises
+    ------
+    DTypeError
+        If the operands are complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.isin)(np.array([1, 2, 3]), np.array([1, 3]))
+    array([ True, False,  True])
     """
     x, values = as_op(x), as_op(values)
     ordered = sort(flat(values))

@@ -272,9 +272,45 @@ def variance(
     keepdims: bool = False,
     correction: float = 0,
 ) -> TensorOp:
-    """Return the variance over axes: squared deviations divided by the count minus `correction`.
+    """Return the variance over axes: squared deviations divided by the count minus a correction.
 
-    A correction of 1 is Bessel's correction. The divisor is at least 0. Integers count as float32.
+    Parameters
+    ----------
+    x
+        The operand.
+    reduction_axes, axis
+        The axes to reduce: positions, axes or names of axes. By default all, except for axes named
+        ``N`` (batch) and ``REC`` (recurrent).
+    out_axes
+        The axes to keep, in place of those to reduce: positions, or axes of a tensor with named
+        ones, which the result has in this order.
+    keepdims
+        Whether the reduced axes stay, with length 1.
+    correction
+        What the divisor is smaller by than the count; 1 is Bessel's correction. The divisor is at
+        least 0.
+
+    Returns
+    -------
+    TensorOp
+        The variances. Integers give float32.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    ArgumentError
+        If both `reduction_axes` and `out_axes` are given, or the correction is no number.
+    DTypeError
+        If the operand is complex.
+
+    Examples
+    --------
+    >>> x = np.array([1.0, 3.0])
+    >>> weft.jit(weft.variance)(x)
+    array(1.)
+    >>> weft.jit(lambda x: weft.variance(x, correction=1))(x)
+    array(2.)
     """
     (x,) = align(FloatOp, x)
     if math.isnan(as_number(correction)):
@@ -304,6 +340,41 @@ def std(
 
     The elements are scaled by their range, so it is found where the variance is out of range. The
     gradient of a standard deviation of 0 is 0.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    reduction_axes, axis
+        The axes to reduce: positions, axes or names of axes. By default all, except for axes named
+        ``N`` (batch) and ``REC`` (recurrent).
+    out_axes
+        The axes to keep, in place of those to reduce: positions, or axes of a tensor with named
+        ones, which the result has in this order.
+    keepdims
+        Whether the reduced axes stay, with length 1.
+    correction
+        What the divisor is smaller by than the count; 1 is Bessel's correction. The divisor is at
+        least 0.
+
+    Returns
+    -------
+    TensorOp
+        The standard deviations. Integers give float32.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    ArgumentError
+        If both `reduction_axes` and `out_axes` are given, or the correction is no number.
+    DTypeError
+        If the operand is complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.std)(np.array([1.0, 3.0, 5.0, 7.0]))
+    array(2.2361)
     """
     (x,) = align(FloatOp, x)
     number = as_number(correction)
@@ -321,11 +392,44 @@ def quantile(
     out_axes: OutAxes | None = None,
     keepdims: bool = False,
 ) -> TensorOp:
-    """Return the q-quantile over axes, for q from 0 to 1.
+    """Return the q-quantile over axes.
 
     It is linearly interpolated between two elements, which both get a gradient. It is NaN if an
-    element is NaN. Empty axes are refused; a gradient needs known lengths. Integers count as
-    float32.
+    element is NaN. A gradient needs known lengths.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    q
+        The share of the elements below the quantile, from 0 to 1.
+    reduction_axes, axis
+        The axes to reduce: positions, axes or names of axes. By default all, except for axes named
+        ``N`` (batch) and ``REC`` (recurrent).
+    out_axes
+        The axes to keep, in place of those to reduce: positions, or axes of a tensor with named
+        ones, which the result has in this order.
+    keepdims
+        Whether the reduced axes stay, with length 1.
+
+    Returns
+    -------
+    TensorOp
+        The quantiles. Integers give float32.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis, or a reduced axis is empty.
+    ArgumentError
+        If both `reduction_axes` and `out_axes` are given, or `q` is no number from 0 to 1.
+    DTypeError
+        If the operand is complex.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.quantile(x, 0.25))(np.array([1.0, 2.0, 3.0, 4.0]))
+    array(1.75)
     """
     (x,) = align(FloatOp, x)
     if math.isnan(as_number(q)):
@@ -341,7 +445,42 @@ def median(
     out_axes: OutAxes | None = None,
     keepdims: bool = False,
 ) -> TensorOp:
-    """Return the median over axes, the mean of two for an even number; see `quantile`."""
+    """Return the median over axes, the mean of two elements for an even number.
+
+    It is NaN if an element is NaN. A gradient needs known lengths.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    reduction_axes, axis
+        The axes to reduce: positions, axes or names of axes. By default all, except for axes named
+        ``N`` (batch) and ``REC`` (recurrent).
+    out_axes
+        The axes to keep, in place of those to reduce: positions, or axes of a tensor with named
+        ones, which the result has in this order.
+    keepdims
+        Whether the reduced axes stay, with length 1.
+
+    Returns
+    -------
+    TensorOp
+        The medians. Integers give float32.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis, or a reduced axis is empty.
+    ArgumentError
+        If both `reduction_axes` and `out_axes` are given.
+    DTypeError
+        If the operand is complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.median)(np.array([7.0, 1.0, 3.0]))
+    array(3.)
+    """
     return quantile(x, 0.5, reduction_axes, out_axes, keepdims)
 
 
@@ -354,8 +493,39 @@ def logsumexp(
 ) -> TensorOp:
     """Return the logarithm of the sum of exponentials over axes, without overflow.
 
-    It is minus infinity for no elements and if all elements are; the gradient is then 0. Integers
-    count as float32.
+    It is minus infinity for no elements and if all elements are; the gradient is then 0.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    reduction_axes, axis
+        The axes to reduce: positions, axes or names of axes. By default all, except for axes named
+        ``N`` (batch) and ``REC`` (recurrent).
+    out_axes
+        The axes to keep, in place of those to reduce: positions, or axes of a tensor with named
+        ones, which the result has in this order.
+    keepdims
+        Whether the reduced axes stay, with length 1.
+
+    Returns
+    -------
+    TensorOp
+        The logarithms. Integers give float32.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    ArgumentError
+        If both `reduction_axes` and `out_axes` are given.
+    DTypeError
+        If the operand is complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.logsumexp)(np.array([1000.0, 1000.0]))
+    array(1000.6931)
     """
     (x,) = align(FloatOp, x)
     return reduce(LogSumExpOp, x, reduction_axes, out_axes, keepdims)
@@ -369,13 +539,48 @@ def norm(
     out_axes: OutAxes | None = None,
     keepdims: bool = False,
 ) -> TensorOp:
-    """Return the vector norm of order `ord` over axes.
+    """Return the vector norm over axes: ``(sum abs(x) ** ord) ** (1 / ord)``.
 
-    That is ``(sum abs(x) ** ord) ** (1 / ord)``; for 0 the number of nonzero elements, for infinity
-    the largest absolute value, for minus infinity the smallest. ``"fro"`` is the Frobenius norm of
-    a matrix, the order 2 over two axes. It does not overflow if the norm is in range. The gradient
-    is 0 where the norm is 0, and for elements that are 0; ties share the gradient of an extremum.
-    Integers count as float32.
+    It does not overflow if the norm is in range. The gradient is 0 where the norm is 0, and for
+    elements that are 0; ties share the gradient of an extremum.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    ord
+        The order. For 0 it is the number of nonzero elements, for infinity the largest absolute
+        value, for minus infinity the smallest. ``"fro"`` is the Frobenius norm of a matrix, the
+        order 2 over two axes.
+    reduction_axes, axis
+        The axes to reduce: positions, axes or names of axes. By default all, except for axes named
+        ``N`` (batch) and ``REC`` (recurrent).
+    out_axes
+        The axes to keep, in place of those to reduce: positions, or axes of a tensor with named
+        ones, which the result has in this order.
+    keepdims
+        Whether the reduced axes stay, with length 1.
+
+    Returns
+    -------
+    TensorOp
+        The norms. Integers give float32, complex numbers real ones.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    ArgumentError
+        If both `reduction_axes` and `out_axes` are given, the order is none of these, or a
+        Frobenius norm is over another number of axes.
+
+    Examples
+    --------
+    >>> x = np.array([[3.0, 4.0], [5.0, -12.0]])
+    >>> weft.jit(lambda x: weft.norm(x, axis=1))(x)
+    array([ 5., 13.])
+    >>> weft.jit(lambda x: weft.norm(x, ord=np.inf, axis=1))(x)
+    array([ 4., 12.])
     """
     (x,) = align(InexactOp, x)
     arguments = (reduction_axes, out_axes, keepdims)
@@ -402,7 +607,36 @@ def norm(
 def L2_norm(  # noqa: N802
     x: TensorLike, reduction_axes: AxisKeys | None = None, out_axes: OutAxes | None = None
 ) -> TensorOp:
-    """Return the Euclidean norm over axes; see `norm`."""
+    """Return the Euclidean norm over axes.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    reduction_axes, axis
+        The axes to reduce: positions, axes or names of axes. By default all, except for axes named
+        ``N`` (batch) and ``REC`` (recurrent).
+    out_axes
+        The axes to keep, in place of those to reduce: positions, or axes of a tensor with named
+        ones, which the result has in this order.
+
+    Returns
+    -------
+    TensorOp
+        The norms. Integers give float32.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    ArgumentError
+        If both `reduction_axes` and `out_axes` are given.
+
+    Examples
+    --------
+    >>> weft.jit(weft.L2_norm)(np.array([3.0, 4.0]))
+    array(5.)
+    """
     return norm(x, 2, reduction_axes, out_axes)
 
 
@@ -410,7 +644,36 @@ def L2_norm(  # noqa: N802
 def L1_norm(  # noqa: N802
     x: TensorLike, reduction_axes: AxisKeys | None = None, out_axes: OutAxes | None = None
 ) -> TensorOp:
-    """Return the sum of absolute values over axes; integers keep their dtype."""
+    """Return the sum of absolute values over axes.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    reduction_axes, axis
+        The axes to reduce: positions, axes or names of axes. By default all, except for axes named
+        ``N`` (batch) and ``REC`` (recurrent).
+    out_axes
+        The axes to keep, in place of those to reduce: positions, or axes of a tensor with named
+        ones, which the result has in this order.
+
+    Returns
+    -------
+    TensorOp
+        The sums. Integers keep their dtype.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    ArgumentError
+        If both `reduction_axes` and `out_axes` are given.
+
+    Examples
+    --------
+    >>> weft.jit(weft.L1_norm)(np.array([3.0, -4.0]))
+    array(7.)
+    """
     return sum(absolute(x), reduction_axes, out_axes)
 
 
@@ -418,7 +681,36 @@ def L1_norm(  # noqa: N802
 def squared_L2(  # noqa: N802
     x: TensorLike, reduction_axes: AxisKeys | None = None, out_axes: OutAxes | None = None
 ) -> TensorOp:
-    """Return the sum of squares, by default over all axes; integers keep their dtype."""
+    """Return the sum of squares over axes.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    reduction_axes, axis
+        The axes to reduce: positions, axes or names of axes. By default all, also those named ``N``
+        and ``REC``.
+    out_axes
+        The axes to keep, in place of those to reduce: positions, or axes of a tensor with named
+        ones, which the result has in this order.
+
+    Returns
+    -------
+    TensorOp
+        The sums. Integers keep their dtype.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    ArgumentError
+        If both `reduction_axes` and `out_axes` are given.
+
+    Examples
+    --------
+    >>> weft.jit(weft.squared_L2)(np.array([3.0, 4.0]))
+    array(25.)
+    """
     x = as_op(x)
     if reduction_axes is None and out_axes is None:
         reduction_axes = range(x.rank)
@@ -433,7 +725,38 @@ def nansum(
     out_axes: OutAxes | None = None,
     keepdims: bool = False,
 ) -> TensorOp:
-    """Return the sum over axes of the elements that are not NaN."""
+    """Return the sum over axes of the elements that are not NaN.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    reduction_axes, axis
+        The axes to reduce: positions, axes or names of axes. By default all, except for axes named
+        ``N`` (batch) and ``REC`` (recurrent).
+    out_axes
+        The axes to keep, in place of those to reduce: positions, or axes of a tensor with named
+        ones, which the result has in this order.
+    keepdims
+        Whether the reduced axes stay, with length 1.
+
+    Returns
+    -------
+    TensorOp
+        The sums. Integers keep their dtype, bool gives int32.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    ArgumentError
+        If both `reduction_axes` and `out_axes` are given.
+
+    Examples
+    --------
+    >>> weft.jit(weft.nansum)(np.array([1.0, np.nan, 3.0]))
+    array(4.)
+    """
     return sum(where(isnan(x), 0, x), reduction_axes, out_axes, keepdims)
 
 
@@ -444,7 +767,38 @@ def nanmean(
     out_axes: OutAxes | None = None,
     keepdims: bool = False,
 ) -> TensorOp:
-    """Return the mean over axes of the elements that are not NaN; NaN if there are none."""
+    """Return the mean over axes of the elements that are not NaN.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    reduction_axes, axis
+        The axes to reduce: positions, axes or names of axes. By default all, except for axes named
+        ``N`` (batch) and ``REC`` (recurrent).
+    out_axes
+        The axes to keep, in place of those to reduce: positions, or axes of a tensor with named
+        ones, which the result has in this order.
+    keepdims
+        Whether the reduced axes stay, with length 1.
+
+    Returns
+    -------
+    TensorOp
+        The means, NaN where there are no elements. Integers give float32.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    ArgumentError
+        If both `reduction_axes` and `out_axes` are given.
+
+    Examples
+    --------
+    >>> weft.jit(weft.nanmean)(np.array([1.0, np.nan, 3.0]))
+    array(2.)
+    """
     (x,) = align(InexactOp, x)
     wide = cast(x, accumulator_dtype(x.dtype))
     total = nansum(wide, reduction_axes, out_axes, keepdims)
@@ -459,7 +813,40 @@ def nanmax(
     out_axes: OutAxes | None = None,
     keepdims: bool = False,
 ) -> TensorOp:
-    """Return the maximum over axes of the elements that are not NaN; NaN if there are none."""
+    """Return the maximum over axes of the elements that are not NaN; NaN if there are none.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    reduction_axes, axis
+        The axes to reduce: positions, axes or names of axes. By default all, except for axes named
+        ``N`` (batch) and ``REC`` (recurrent).
+    out_axes
+        The axes to keep, in place of those to reduce: positions, or axes of a tensor with named
+        ones, which the result has in this order.
+    keepdims
+        Whether the reduced axes stay, with length 1.
+
+    Returns
+    -------
+    TensorOp
+        The extrema, in the dtype of the operand.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis, or a reduced axis is empty.
+    ArgumentError
+        If both `reduction_axes` and `out_axes` are given.
+    DTypeError
+        If the operand is complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.nanmax)(np.array([1.0, np.nan, 3.0]))
+    array(3.)
+    """
     return _known_extremum(max, -math.inf, x, reduction_axes, out_axes, keepdims)
 
 
@@ -470,7 +857,40 @@ def nanmin(
     out_axes: OutAxes | None = None,
     keepdims: bool = False,
 ) -> TensorOp:
-    """Return the minimum over axes of the elements that are not NaN; NaN if there are none."""
+    """Return the minimum over axes of the elements that are not NaN; NaN if there are none.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    reduction_axes, axis
+        The axes to reduce: positions, axes or names of axes. By default all, except for axes named
+        ``N`` (batch) and ``REC`` (recurrent).
+    out_axes
+        The axes to keep, in place of those to reduce: positions, or axes of a tensor with named
+        ones, which the result has in this order.
+    keepdims
+        Whether the reduced axes stay, with length 1.
+
+    Returns
+    -------
+    TensorOp
+        The extrema, in the dtype of the operand.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis, or a reduced axis is empty.
+    ArgumentError
+        If both `reduction_axes` and `out_axes` are given.
+    DTypeError
+        If the operand is complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.nanmin)(np.array([1.0, np.nan, 3.0]))
+    array(1.)
+    """
     return _known_extremum(min, math.inf, x, reduction_axes, out_axes, keepdims)
 
 

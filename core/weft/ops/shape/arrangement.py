@@ -63,7 +63,32 @@ def _known_length(function: str, x: TensorOp, position: int) -> int:
 
 
 def flip(x: TensorLike, axis: AxisKeys | None = None) -> TensorOp:
-    """Return the tensor with its elements reversed along one or more axes, by default along all."""
+    """Return the tensor with its elements reversed along axes.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    axis
+        One or more axes: positions, axes or names; by default all.
+
+    Returns
+    -------
+    TensorOp
+        A tensor of the same axes.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+
+    Examples
+    --------
+    >>> x = np.array([[1, 2, 3], [4, 5, 6]])
+    >>> weft.jit(lambda x: weft.flip(x, 1))(x)
+    array([[3, 2, 1],
+           [6, 5, 4]])
+    """
     op: TensorOp = as_op(x)
     for place in range(op.rank) if axis is None else op.axes.positions(axis):
         length = op.axes[place].length
@@ -74,11 +99,34 @@ def flip(x: TensorLike, axis: AxisKeys | None = None) -> TensorOp:
 def roll(
     x: TensorLike, shift: SupportsIndex | Sequence[SupportsIndex], axis: AxisKeys | None = None
 ) -> TensorOp:
-    """Return the tensor shifted circularly by `shift` elements along an axis.
+    """Return the tensor shifted circularly along axes.
 
-    With several axes, `shift` is one number for all, or one for each. Without an axis the flattened
-    tensor is shifted. Along an axis of unknown length, a call with an axis shorter than the shift
-    raises AxesError.
+    Parameters
+    ----------
+    x
+        The operand.
+    shift
+        By how many elements: one number for all axes, or one for each. Along an axis of unknown
+        length, a call with an axis shorter than the shift raises AxesError.
+    axis
+        One or more axes: positions, axes or names. By default the flattened tensor is shifted.
+
+    Returns
+    -------
+    TensorOp
+        A tensor of the same axes.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    ArgumentError
+        If the shift is not one integer, or one for each axis.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.roll(x, 1))(np.array([1, 2, 3, 4]))
+    array([4, 1, 2, 3])
     """
     op: TensorOp = as_op(x)
     if axis is None:
@@ -105,10 +153,35 @@ def _rolled(x: TensorOp, place: int, count: int) -> TensorOp:
 
 
 def tile(x: TensorLike, repetitions: SupportsIndex | Sequence[SupportsIndex]) -> TensorOp:
-    """Return the tensor tiled: repeated as a whole, the given number of times along each axis.
+    """Return the tensor repeated as a whole along its axes.
 
-    Fewer numbers than axes apply to the last axes. More add leading axes, which is an error for
-    named tensors.
+    Parameters
+    ----------
+    x
+        The operand.
+    repetitions
+        How many times along each axis. Fewer numbers than axes apply to the last axes; more add
+        leading axes.
+
+    Returns
+    -------
+    TensorOp
+        A tensor whose axes are so many times longer.
+
+    Raises
+    ------
+    AxesError
+        If numbers add axes to a named tensor.
+    ArgumentError
+        If a number is no integer, or negative.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.tile(x, 2))(np.array([1, 2, 3]))
+    array([1, 2, 3, 1, 2, 3])
+    >>> weft.jit(lambda x: weft.tile(x, (2, 1)))(np.array([1, 2, 3]))
+    array([[1, 2, 3],
+           [1, 2, 3]])
     """
     x = as_op(x)
     given = (repetitions,) if hasattr(repetitions, "__index__") else repetitions
@@ -139,8 +212,33 @@ def repeat(
 ) -> TensorOp:
     """Return the tensor with each element repeated along an axis.
 
-    `repeats` is one number, or a list with one for each element. Without an axis the tensor is
-    flattened.
+    Parameters
+    ----------
+    x
+        The operand.
+    repeats
+        How many times: one number, or a list with one for each element.
+    axis
+        The axis: a position, an axis or its name. By default the tensor is flattened.
+
+    Returns
+    -------
+    TensorOp
+        A tensor whose axis is longer.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis, or a list is given for an axis of unknown length.
+    ArgumentError
+        If the list has another length, or a number is no integer, or negative.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.repeat(x, 2))(np.array([1, 2, 3]))
+    array([1, 1, 2, 2, 3, 3])
+    >>> weft.jit(lambda x: weft.repeat(x, [0, 1, 3]))(np.array([1, 2, 3]))
+    array([2, 3, 3, 3])
     """
     x = as_op(x)
     if axis is None:
@@ -168,7 +266,32 @@ def _repeated_each(x: TensorOp, repeats: Sequence[SupportsIndex] | Array, place:
 
 
 def squeeze(x: TensorLike, axis: AxisKeys | None = None) -> TensorOp:
-    """Return the tensor without axes of length 1: the given ones, or all."""
+    """Return the tensor without axes of length 1.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    axis
+        The axes to remove: positions, axes or names; by default all of length 1.
+
+    Returns
+    -------
+    TensorOp
+        A tensor of the other axes.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis, or its length is not 1.
+
+    Examples
+    --------
+    >>> weft.jit(weft.squeeze)(np.ones((1, 3, 1))).shape
+    (3,)
+    >>> weft.jit(lambda x: weft.squeeze(x, 0))(np.ones((1, 3, 1))).shape
+    (3, 1)
+    """
     x = as_op(x)
     if axis is None:
         places = tuple(place for place, each in enumerate(x.axes) if each.length == 1)
@@ -182,9 +305,29 @@ def squeeze(x: TensorLike, axis: AxisKeys | None = None) -> TensorOp:
 
 
 def unsqueeze(x: TensorLike, axis: SupportsIndex | Iterable[SupportsIndex]) -> TensorOp:
-    """Return the tensor with new axes of length 1, at given positions of the result.
+    """Return the tensor with new axes of length 1.
 
-    Named tensors need names for new axes: use `expand_dims`.
+    Parameters
+    ----------
+    x
+        The operand. New axes of a named tensor need names: use `expand_dims`.
+    axis
+        One or more positions of new axes in the result.
+
+    Returns
+    -------
+    TensorOp
+        A tensor with more axes.
+
+    Raises
+    ------
+    AxesError
+        If the operand has named axes, or there is no such position.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.unsqueeze(x, (0, -1)))(np.ones(3)).shape
+    (1, 3, 1)
     """
     x = as_op(x)
     given = tuple(axis) if isinstance(axis, Iterable) else (axis,)
@@ -199,7 +342,32 @@ def unsqueeze(x: TensorLike, axis: SupportsIndex | Iterable[SupportsIndex]) -> T
 
 
 def moveaxis(x: TensorLike, source: AxisKeys, destination: AxisKeys) -> TensorOp:
-    """Return the tensor with one or more axes moved; the others keep their order."""
+    """Return the tensor with axes moved; the others keep their order.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    source
+        One or more axes: positions, axes or names.
+    destination
+        As many positions in the result.
+
+    Returns
+    -------
+    TensorOp
+        A tensor of the permuted axes.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis, or the numbers of axes differ.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.moveaxis(x, 0, -1))(np.ones((2, 3, 4))).shape
+    (3, 4, 2)
+    """
     x = as_op(x)
     sources, goals = x.axes.positions(source), x.axes.positions(destination)
     if len(sources) != len(goals):
@@ -212,7 +380,30 @@ def moveaxis(x: TensorLike, source: AxisKeys, destination: AxisKeys) -> TensorOp
 
 
 def swapaxes(x: TensorLike, first: AxisKey, second: AxisKey) -> TensorOp:
-    """Return the tensor with two axes swapped."""
+    """Return the tensor with two axes swapped.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    first, second
+        The axes: positions, axes or names.
+
+    Returns
+    -------
+    TensorOp
+        A tensor of the permuted axes.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.swapaxes(x, 0, -1))(np.ones((2, 3, 4))).shape
+    (4, 3, 2)
+    """
     x = as_op(x)
     order = list(range(x.rank))
     a, b = x.axes.position(first), x.axes.position(second)
@@ -221,7 +412,20 @@ def swapaxes(x: TensorLike, first: AxisKey, second: AxisKey) -> TensorOp:
 
 
 def broadcast_arrays(*tensors: Any) -> list[TensorOp]:
-    """Return tensors broadcast to common axes, aligned by name or from the right."""
+    """Return tensors broadcast to common axes, aligned by name or from the right.
+
+    Raises
+    ------
+    AxesError
+        If they do not broadcast.
+
+    Examples
+    --------
+    >>> weft.jit(weft.broadcast_arrays)(np.array([1, 2, 3]), np.array([[10], [20]]))
+    [array([[1, 2, 3],
+           [1, 2, 3]]), array([[10, 10, 10],
+           [20, 20, 20]])]
+    """
     ops = as_ops(tensors)
     if not ops:
         return []
@@ -235,10 +439,36 @@ def broadcast_arrays(*tensors: Any) -> list[TensorOp]:
 def split(
     x: TensorLike, parts: SupportsIndex | Sequence[SupportsIndex], axis: AxisKey = 0
 ) -> list[TensorOp]:
-    """Return the tensor split along an axis, into equal parts or parts of given lengths.
+    """Return the tensor split along an axis.
 
-    A list gives the lengths of the parts, which must add up to the length of the axis; in NumPy it
-    gives the split points.
+    Parameters
+    ----------
+    x
+        The operand.
+    parts
+        The number of equal parts, or a list of the lengths of the parts; NumPy takes the split
+        points there.
+    axis
+        The axis: a position, an axis or its name.
+
+    Returns
+    -------
+    list of TensorOp
+        The parts.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis, its length is unknown, or the parts do not add up to it.
+    ArgumentError
+        If the parts are neither a number nor a list of integers.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.split(x, 2))(np.arange(4))
+    [array([0, 1]), array([2, 3])]
+    >>> weft.jit(lambda x: weft.split(x, [1, 3]))(np.arange(4))
+    [array([0]), array([1, 2, 3])]
     """
     x = as_op(x)
     place = x.axes.position(axis)
@@ -264,9 +494,35 @@ def split(
 
 
 def chunk(x: TensorLike, count: int, axis: AxisKey = 0) -> list[TensorOp]:
-    """Return at most `count` parts of equal length along an axis; the last may be shorter.
+    """Return the tensor split along an axis into equal parts; the last may be shorter.
 
     As in PyTorch, a part has the length of the axis divided by `count`, rounded up.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    count
+        The greatest number of parts.
+    axis
+        The axis: a position, an axis or its name.
+
+    Returns
+    -------
+    list of TensorOp
+        The parts.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis, or its length is unknown.
+    ArgumentError
+        If the number is no integer, or less than 1.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.chunk(x, 2))(np.arange(5))
+    [array([0, 1, 2]), array([3, 4])]
     """
     x = as_op(x)
     place = x.axes.position(axis)
@@ -282,7 +538,30 @@ def _parts(x: TensorOp, place: int, lengths: list[int]) -> list[TensorOp]:
 
 
 def unstack(x: TensorLike, axis: AxisKey = 0) -> list[TensorOp]:
-    """Return the slices at each index of an axis, without that axis."""
+    """Return the slices at each index of an axis, without that axis.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    axis
+        The axis: a position, an axis or its name.
+
+    Returns
+    -------
+    list of TensorOp
+        The slices.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis, or its length is unknown.
+
+    Examples
+    --------
+    >>> weft.jit(weft.unstack)(np.array([[1, 2], [3, 4]]))
+    [array([1, 2]), array([3, 4])]
+    """
     x = as_op(x)
     place = x.axes.position(axis)
     return [slice_along_axis(x, place, i) for i in range(_known_length("unstack", x, place))]
@@ -296,10 +575,37 @@ def diff(
     prepend: TensorLike | None = None,
     append: TensorLike | None = None,
 ) -> TensorOp:
-    """Return the n-th differences of neighbors along an axis: each number subtracted from the next.
+    """Return the differences of neighbors along an axis: each number subtracted from the next.
 
-    `prepend` and `append` are concatenated with the tensor before, along the axis. Bool gives
-    int32.
+    Parameters
+    ----------
+    x
+        The operand.
+    axis
+        The axis: a position, an axis or its name; by default the last.
+    n
+        How many times this is done.
+    prepend, append
+        What is concatenated with the tensor before, along the axis.
+
+    Returns
+    -------
+    TensorOp
+        A tensor whose axis is shorter by `n`, but not below 0. Bool gives int32.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    ArgumentError
+        If `n` is no integer, or negative.
+
+    Examples
+    --------
+    >>> weft.jit(weft.diff)(np.array([1, 4, 9, 16]))
+    array([3, 5, 7])
+    >>> weft.jit(lambda x: weft.diff(x, n=2))(np.array([1, 4, 9, 16]))
+    array([2, 2])
     """
     op = as_op(x)
     place = explained("diff", (op,), op.axes.position, axis)
@@ -315,18 +621,64 @@ def diff(
 
 
 def tril(x: TensorLike, k: int = 0) -> TensorOp:
-    """Return the lower triangle of matrices: zeros above the k-th diagonal.
+    """Return the lower triangle of matrices: zeros above a diagonal.
 
-    The matrices are along the last two axes. Diagonal 0 is the main one, positive ones are above.
+    Parameters
+    ----------
+    x
+        The operand, with matrices along the last two axes.
+    k
+        Which diagonal: 0 is the main one, positive ones are above.
+
+    Returns
+    -------
+    TensorOp
+        A tensor of the same axes.
+
+    Raises
+    ------
+    AxesError
+        If the operand has fewer than two axes.
+    ArgumentError
+        If `k` is no integer.
+
+    Examples
+    --------
+    >>> weft.jit(weft.tril)(np.array([[1, 2], [3, 4]]))
+    array([[1, 0],
+           [3, 4]])
     """
     x = as_op(x)
     return where(below_diagonal(_last_two("tril", x), "tril", k), x, constant(0, dtype=x.dtype))
 
 
 def triu(x: TensorLike, k: int = 0) -> TensorOp:
-    """Return the upper triangle of matrices: zeros below the k-th diagonal.
+    """Return the upper triangle of matrices: zeros below a diagonal.
 
-    The matrices are along the last two axes. Diagonal 0 is the main one, positive ones are above.
+    Parameters
+    ----------
+    x
+        The operand, with matrices along the last two axes.
+    k
+        Which diagonal: 0 is the main one, positive ones are above.
+
+    Returns
+    -------
+    TensorOp
+        A tensor of the same axes.
+
+    Raises
+    ------
+    AxesError
+        If the operand has fewer than two axes.
+    ArgumentError
+        If `k` is no integer.
+
+    Examples
+    --------
+    >>> weft.jit(weft.triu)(np.array([[1, 2], [3, 4]]))
+    array([[1, 2],
+           [0, 4]])
     """
     x = as_op(x)
     below = below_diagonal(_last_two("triu", x), "triu", checked_integer("triu", "k", k) - 1)
@@ -340,9 +692,34 @@ def _last_two(function: str, x: TensorOp) -> Axes:
 
 
 def diag(x: TensorLike, k: int = 0) -> TensorOp:
-    """Return a matrix with a vector on its k-th diagonal, or the k-th diagonal of a matrix.
+    """Return a matrix with a vector on a diagonal, or a diagonal of a matrix.
 
-    The new matrix is square, positional, and zero elsewhere.
+    Parameters
+    ----------
+    x
+        A vector or a matrix, without names.
+    k
+        Which diagonal: 0 is the main one, positive ones are above.
+
+    Returns
+    -------
+    TensorOp
+        A matrix that is square, positional, and zero elsewhere; or a vector.
+
+    Raises
+    ------
+    AxesError
+        If the operand is neither, or a vector of unknown length.
+    ArgumentError
+        If `k` is no integer.
+
+    Examples
+    --------
+    >>> weft.jit(weft.diag)(np.array([1, 2]))
+    array([[1, 0],
+           [0, 2]])
+    >>> weft.jit(lambda x: weft.diag(x, 1))(np.array([[1, 2], [3, 4]]))
+    array([2])
     """
     x = as_op(x)
     k = checked_integer("diag", "k", k)

@@ -45,10 +45,29 @@ __all__ = [
 
 @also_takes(shape="axes", fill_value="value", device=None)
 def full(axes: AxesLike, value: TensorLike, dtype: DTypeLike | None = None) -> TensorOp:
-    """Return a tensor filled with a number, or with a tensor that is broadcast.
+    """Return a tensor filled with a value; it is a view without memory of its own.
 
-    It is a view without memory of its own. The default dtype is that of the value, float32 for
-    numbers.
+    Parameters
+    ----------
+    axes, shape
+        The axes, or the lengths of positional ones.
+    value, fill_value
+        What it is filled with: a number, or a tensor that broadcasts to the axes.
+    dtype
+        The dtype; by default that of the value, float32 for Python's numbers.
+    device
+        Must be None, for the backend of a graph decides where its tensors are.
+
+    Returns
+    -------
+    TensorOp
+        A tensor of these axes.
+
+    Examples
+    --------
+    >>> weft.jit(lambda: weft.full((2, 2), 7.0))()
+    array([[7., 7.],
+           [7., 7.]], dtype=float32)
     """
     if isinstance(value, Op):
         op = as_op(value) if dtype is None else cast(value, dtype)
@@ -59,32 +78,137 @@ def full(axes: AxesLike, value: TensorLike, dtype: DTypeLike | None = None) -> T
 
 @also_takes(shape="axes", device=None)
 def zeros(axes: AxesLike, dtype: DTypeLike | None = None) -> TensorOp:
-    """Return zeros of the given axes or shape, by default in float32."""
+    """Return zeros of the given axes or shape.
+
+    Parameters
+    ----------
+    axes, shape
+        The axes, or the lengths of positional ones.
+    dtype
+        The dtype; by default float32.
+    device
+        Must be None, for the backend of a graph decides where its tensors are.
+
+    Returns
+    -------
+    TensorOp
+        A tensor of these axes.
+
+    Examples
+    --------
+    >>> weft.jit(lambda: weft.zeros((2, 2)))()
+    array([[0., 0.],
+           [0., 0.]], dtype=float32)
+    """
     return full(axes, 0, dtype)
 
 
 @also_takes(shape="axes", device=None)
 def ones(axes: AxesLike, dtype: DTypeLike | None = None) -> TensorOp:
-    """Return ones of the given axes or shape, by default in float32."""
+    """Return ones of the given axes or shape.
+
+    Parameters
+    ----------
+    axes, shape
+        The axes, or the lengths of positional ones.
+    dtype
+        The dtype; by default float32.
+    device
+        Must be None, for the backend of a graph decides where its tensors are.
+
+    Returns
+    -------
+    TensorOp
+        A tensor of these axes.
+
+    Examples
+    --------
+    >>> weft.jit(lambda: weft.ones((2, 2)))()
+    array([[1., 1.],
+           [1., 1.]], dtype=float32)
+    """
     return full(axes, 1, dtype)
 
 
 @also_takes(fill_value="value", device=None)
 def full_like(x: TensorLike, value: TensorLike, dtype: DTypeLike | None = None) -> TensorOp:
-    """Return a tensor filled with a value, with the axes and, by default, the dtype of x."""
+    """Return a tensor like another one, filled with a value.
+
+    Parameters
+    ----------
+    x
+        The tensor whose axes the result has.
+    value, fill_value
+        What it is filled with: a number, or a tensor that broadcasts to the axes.
+    dtype
+        The dtype; by default that of x.
+    device
+        Must be None, for the backend of a graph decides where its tensors are.
+
+    Returns
+    -------
+    TensorOp
+        A tensor with the axes of x.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.full_like(x, 7))(np.ones((2, 2)))
+    array([[7., 7.],
+           [7., 7.]])
+    """
     x = as_op(x)
     return full(x.axes, value, x.dtype if dtype is None else dtype)
 
 
 @also_takes(device=None)
 def zeros_like(x: TensorLike, dtype: DTypeLike | None = None) -> TensorOp:
-    """Return zeros with the axes and, by default, the dtype of x."""
+    """Return zeros with the axes and, by default, the dtype of x.
+
+    Parameters
+    ----------
+    x
+        The tensor whose axes the result has.
+    dtype
+        The dtype; by default that of x.
+    device
+        Must be None, for the backend of a graph decides where its tensors are.
+
+    Returns
+    -------
+    TensorOp
+        A tensor with the axes of x.
+
+    Examples
+    --------
+    >>> weft.jit(weft.zeros_like)(np.array([1.5, 2.5]))
+    array([0., 0.])
+    """
     return full_like(x, 0, dtype)
 
 
 @also_takes(device=None)
 def ones_like(x: TensorLike, dtype: DTypeLike | None = None) -> TensorOp:
-    """Return ones with the axes and, by default, the dtype of x."""
+    """Return ones with the axes and, by default, the dtype of x.
+
+    Parameters
+    ----------
+    x
+        The tensor whose axes the result has.
+    dtype
+        The dtype; by default that of x.
+    device
+        Must be None, for the backend of a graph decides where its tensors are.
+
+    Returns
+    -------
+    TensorOp
+        A tensor with the axes of x.
+
+    Examples
+    --------
+    >>> weft.jit(weft.ones_like)(np.array([1.5, 2.5]))
+    array([1., 1.])
+    """
     return full_like(x, 1, dtype)
 
 
@@ -99,11 +223,40 @@ def arange(
     step: float = 1,
     dtype: DTypeLike | None = None,
 ) -> TensorOp:
-    """Return evenly spaced numbers from start (by default 0) up to, but not including, stop.
+    """Return evenly spaced numbers from `start` up to, but not including, `stop`.
 
-    The default dtype is int64 for integers, float32 for floats. Start, stop and step are numbers,
-    not tensors. `stop` may also be an unknown length (as in ``x.axes[0].length``), or an axis,
-    which the result then has. Raises DTypeError if an integer dtype cannot hold all the numbers.
+    Parameters
+    ----------
+    start
+        The first number; if it is the only argument, it is `stop`, and the numbers begin at 0.
+    stop
+        The limit: a number, an unknown length (as in ``x.axes[0].length``), or an axis, which the
+        result then has.
+    step
+        The distance of two numbers.
+    dtype
+        The dtype; by default int64 for integers, float32 for floats.
+    device
+        Must be None, for the backend of a graph decides where its tensors are.
+
+    Returns
+    -------
+    TensorOp
+        A vector of the numbers.
+
+    Raises
+    ------
+    ArgumentError
+        If start, stop and step are not numbers, or the step is 0.
+    DTypeError
+        If an integer dtype cannot hold all the numbers.
+
+    Examples
+    --------
+    >>> weft.jit(lambda: weft.arange(5))()
+    array([0, 1, 2, 3, 4])
+    >>> weft.jit(lambda: weft.arange(1, 2, 0.25))()
+    array([1.  , 1.25, 1.5 , 1.75], dtype=float32)
     """
     if stop is None:
         start, stop = 0, start
@@ -187,11 +340,39 @@ def linspace(
     endpoint: bool = True,
     dtype: DTypeLike | None = None,
 ) -> TensorOp:
-    """Return `num` evenly spaced numbers from start to stop.
+    """Return evenly spaced numbers from `start` to `stop`, which are both exact.
 
-    Stop is the last number, or with `endpoint` False the number after the last. Start and stop are
-    numbers, or scalar tensors, which get gradients; both ends are exact. `num` may be an axis. The
-    dtype is that of start and stop, float32 for numbers; it must be a float.
+    Parameters
+    ----------
+    start, stop
+        The limits: numbers or scalar tensors, which get gradients.
+    num
+        How many numbers there are, or an axis of this length.
+    endpoint
+        Whether `stop` is the last number; otherwise it is the one after the last.
+    dtype
+        A float dtype; by default that of start and stop, float32 for numbers.
+    device
+        Must be None, for the backend of a graph decides where its tensors are.
+
+    Returns
+    -------
+    TensorOp
+        A vector of the numbers.
+
+    Raises
+    ------
+    AxesError
+        If start or stop is no scalar, or the axis has no known length.
+    ArgumentError
+        If `num` is no integer, or negative.
+    DTypeError
+        If the dtype is no float.
+
+    Examples
+    --------
+    >>> weft.jit(lambda: weft.linspace(0, 1, 5))()
+    array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """
     axis = (
         make_axes(num)[0]
@@ -235,10 +416,39 @@ def eye(
     k: int = 0,
     dtype: DTypeLike | None = None,
 ) -> TensorOp:
-    """Return a matrix with ones on the k-th diagonal and zeros elsewhere.
+    """Return a matrix with ones on a diagonal and zeros elsewhere.
 
-    Diagonal 0 is the main one, positive ones are above. Rows and columns are lengths or axes; the
-    default is a square matrix. The default dtype is float32.
+    Parameters
+    ----------
+    rows, columns
+        Lengths or axes; without columns the matrix is square.
+    k
+        Which diagonal: 0 is the main one, positive ones are above.
+    dtype
+        The dtype; by default float32.
+    device
+        Must be None, for the backend of a graph decides where its tensors are.
+
+    Returns
+    -------
+    TensorOp
+        The matrix.
+
+    Raises
+    ------
+    AxesError
+        If the columns lack a name that the rows have.
+    ArgumentError
+        If `k` is no integer.
+
+    Examples
+    --------
+    >>> weft.jit(lambda: weft.eye(2))()
+    array([[1., 0.],
+           [0., 1.]], dtype=float32)
+    >>> weft.jit(lambda: weft.eye(2, 3, k=1))()
+    array([[0., 1., 0.],
+           [0., 0., 1.]], dtype=float32)
     """
     row, column = _row_and_column(_matrix_axes("eye", rows, columns), "eye", k)
     return cast(equal(row, column), dtypes.DEFAULT if dtype is None else dtype)
@@ -250,10 +460,35 @@ def tri(
     k: int = 0,
     dtype: DTypeLike = dtypes.DEFAULT,
 ) -> TensorOp:
-    """Return a matrix with ones on and below the k-th diagonal and zeros elsewhere.
+    """Return a matrix with ones on and below a diagonal and zeros elsewhere.
 
-    Diagonal 0 is the main one, positive ones are above. Rows and columns are lengths or axes; the
-    default is a square matrix.
+    Parameters
+    ----------
+    rows, columns
+        Lengths or axes; without columns the matrix is square.
+    k
+        Which diagonal: 0 is the main one, positive ones are above.
+    dtype
+        The dtype.
+
+    Returns
+    -------
+    TensorOp
+        The matrix.
+
+    Raises
+    ------
+    AxesError
+        If the columns lack a name that the rows have.
+    ArgumentError
+        If `k` is no integer.
+
+    Examples
+    --------
+    >>> weft.jit(lambda: weft.tri(3))()
+    array([[1., 0., 0.],
+           [1., 1., 0.],
+           [1., 1., 1.]], dtype=float32)
     """
     row, column = _row_and_column(_matrix_axes("tri", rows, columns), "tri", k)
     return cast(greater_equal(row, column), dtype)
@@ -292,8 +527,32 @@ def below_diagonal(axes: Axes, function: str, k: int) -> TensorOp:
 def meshgrid(*vectors: Any, indexing: str = "xy") -> list[TensorOp]:
     """Return coordinate tensors from coordinate vectors, each broadcast along the other axes.
 
-    With ``"ij"`` the axes are in the vectors' order; with ``"xy"``, as in NumPy, the first two are
-    swapped. Axes keep their names.
+    Parameters
+    ----------
+    vectors
+        The vectors, whose axes keep their names.
+    indexing
+        The order of the axes: that of the vectors for ``"ij"``; for ``"xy"``, as in NumPy, the
+        first two are swapped.
+
+    Returns
+    -------
+    list of TensorOp
+        A tensor for each vector, all of the same axes.
+
+    Raises
+    ------
+    AxesError
+        If one of them is no vector.
+    ArgumentError
+        If the indexing is neither of these.
+
+    Examples
+    --------
+    >>> weft.jit(weft.meshgrid)(np.array([1, 2, 3]), np.array([10, 20]))
+    [array([[1, 2, 3],
+           [1, 2, 3]]), array([[10, 10, 10],
+           [20, 20, 20]])]
     """
     if indexing not in ("xy", "ij"):
         raise ArgumentError(f"meshgrid: indexing must be 'xy' or 'ij', not {indexing!r}")

@@ -149,18 +149,47 @@ def pad(
     value: ArrayLike = 0.0,
     mode: str = "constant",
 ) -> TensorOp:
-    """Return the tensor padded with a `value`, or with elements of its own.
+    """Return the tensor padded with a value, or with elements of its own.
 
-    `paddings` has for each axis the numbers of elements before and after, or one number for both;
-    or it is a dictionary from axes to these. The mode determines the padding:
+    Parameters
+    ----------
+    x
+        The operand.
+    paddings
+        For each axis the numbers of elements before and after, or one number for both; or a
+        dictionary from axes to these.
+    value
+        The value of constant padding.
+    mode
+        What stands in the padding:
 
-    * ``constant``: the value;
-    * ``edge`` (or ``replicate``): the edge element;
-    * ``reflect``: the reflection, without the edge element;
-    * ``symmetric``: the reflection, with the edge element;
-    * ``wrap`` (or ``circular``): the elements of the opposite end.
+        * ``constant``: the value;
+        * ``edge`` (or ``replicate``): the edge element;
+        * ``reflect``: the reflection, without the edge element;
+        * ``symmetric``: the reflection, with the edge element;
+        * ``wrap`` (or ``circular``): the elements of the opposite end.
 
-    Raises AxesError if the axis has too few elements; `reflect` needs one more than the padding.
+    Returns
+    -------
+    TensorOp
+        A tensor whose axes are longer.
+
+    Raises
+    ------
+    AxesError
+        If a padding is negative, or an axis has too few elements; `reflect` needs one more than the
+        padding.
+    ArgumentError
+        If there is no such mode, the value is no scalar or the mode takes none, or paddings are not
+        numbers and pairs of them, one for each axis.
+
+    Examples
+    --------
+    >>> x = np.array([1, 2, 3])
+    >>> weft.jit(lambda x: weft.pad(x, [(1, 2)]))(x)
+    array([0, 1, 2, 3, 0, 0])
+    >>> weft.jit(lambda x: weft.pad(x, [2], mode="reflect"))(x)
+    array([3, 2, 1, 2, 3, 2, 1])
     """
     op: TensorOp = as_op(x)
     widths = _widths(op, paddings)
@@ -249,10 +278,35 @@ def _border(x: TensorOp, place: int, bound: tuple[Any, Any, int], count: int) ->
 
 
 def concat(tensors: Sequence[Any], axis: AxisKey | None = 0) -> TensorOp:
-    """Return the concatenation of tensors along an axis, given as an axis, name or position.
+    """Return the concatenation of tensors along an axis.
 
-    With ``axis=None`` each is flattened before. Named tensors are transposed to the axis order of
-    the first; dtypes are promoted.
+    Parameters
+    ----------
+    tensors
+        A list of tensors. Named ones are transposed to the order of the first.
+    axis
+        The axis: a position, an axis or its name. With None each tensor is flattened before.
+
+    Returns
+    -------
+    TensorOp
+        A tensor in the promoted dtype of the tensors.
+
+    Raises
+    ------
+    AxesError
+        If there is no such axis, or the other axes differ.
+    ArgumentError
+        If there is no tensor, or one is given in place of a list.
+
+    Examples
+    --------
+    >>> x, y = np.array([[1, 2]]), np.array([[3, 4]])
+    >>> weft.jit(lambda x, y: weft.concat([x, y]))(x, y)
+    array([[1, 2],
+           [3, 4]])
+    >>> weft.jit(lambda x, y: weft.concat([x, y], axis=1))(x, y)
+    array([[1, 2, 3, 4]])
     """
     xs = _listed("concat", tensors)
     if axis is None:
@@ -282,10 +336,39 @@ def _listed(function: str, tensors: Iterable[TensorLike]) -> list[TensorOp]:
 
 
 def stack(tensors: Sequence[Any], axis: AxesLike | None = None, pos: int = 0) -> TensorOp:
-    """Return tensors of equal axes stacked along a new axis at position `pos`.
+    """Return tensors of equal axes stacked along a new axis.
 
-    A named `axis` must have the number of tensors as its length. An integer `axis` is its position,
-    as in NumPy.
+    Parameters
+    ----------
+    tensors
+        A list of tensors.
+    axis
+        The new axis, whose length is their number; by default a positional one. An integer is its
+        position, as in NumPy.
+    pos
+        The position of the new axis in the result, where `axis` is not that.
+
+    Returns
+    -------
+    TensorOp
+        A tensor with one axis more, in the promoted dtype of the tensors.
+
+    Raises
+    ------
+    AxesError
+        If their axes differ, the new axis has another length, or there is no such position.
+    ArgumentError
+        If there is no tensor, or one is given in place of a list.
+
+    Examples
+    --------
+    >>> x, y = np.array([1, 2]), np.array([3, 4])
+    >>> weft.jit(lambda x, y: weft.stack([x, y]))(x, y)
+    array([[1, 2],
+           [3, 4]])
+    >>> weft.jit(lambda x, y: weft.stack([x, y], axis=1))(x, y)
+    array([[1, 3],
+           [2, 4]])
     """
     xs = _listed("stack", tensors)
     if isinstance(axis, int):
@@ -310,10 +393,36 @@ def one_hot(
     on_value: TensorLike = 1,
     off_value: TensorLike = 0,
 ) -> TensorOp:
-    """Return the one-hot encoding of integers along a new axis, at position `pos`.
+    """Return the one-hot encoding of integers along a new axis.
 
-    `axis` is an axis, or a number of classes. An integer outside it gives zeros only. `on_value`
-    and `off_value` replace 1 and 0.
+    Parameters
+    ----------
+    x
+        The integers. One outside of the new axis gives zeros only.
+    axis
+        The new axis, or the number of classes.
+    dtype
+        The dtype of the result.
+    pos
+        The position of the new axis in the result; by default it is the first.
+    on_value, off_value
+        What stands for 1 and 0.
+
+    Returns
+    -------
+    TensorOp
+        A tensor with one axis more.
+
+    Raises
+    ------
+    AxesError
+        If the new axis of a named tensor lacks a name, or there is no such position.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.one_hot(x, 3, pos=-1))(np.array([0, 2]))
+    array([[1., 0., 0.],
+           [0., 0., 1.]], dtype=float32)
     """
     x, new = as_op(x), make_axes(axis)[0]
     if not dtypes.is_integer(x.dtype) or x.dtype.itemsize < dtypes.int32.itemsize:

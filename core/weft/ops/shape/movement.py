@@ -305,8 +305,30 @@ def reshape(x: TensorLike, shape: AxesLike, *, copy: bool | None = None) -> Tens
 def cast_axes(x: TensorLike, axes: AxesLike) -> TensorOp:
     """Return the tensor reshaped to axes of the same size, in row-major order.
 
-    Raises AxesError for the same named axes in another order, flattened or not: elements are not
-    moved, so the names would refer to wrong elements.
+    Parameters
+    ----------
+    x
+        The operand.
+    axes
+        The axes, or the lengths of positional ones.
+
+    Returns
+    -------
+    TensorOp
+        A tensor of these axes, with the dtype of the operand.
+
+    Raises
+    ------
+    AxesError
+        If the axes have another size, or are the same named axes in another order, flattened or
+        not: elements are not moved, so the names would refer to wrong elements.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.cast_axes(x, (3, 2)))(np.array([[1, 2, 3], [4, 5, 6]]))
+    array([[1, 2],
+           [3, 4],
+           [5, 6]])
     """
     op: TensorOp = as_op(x)
     target = make_axes(axes)
@@ -332,7 +354,31 @@ def with_names(op: TensorOp, value: TensorLike, axes: Axes) -> TensorOp:
 
 
 def cast_role(x: TensorLike, axes: AxesLike) -> TensorOp:
-    """Return the tensor with its axes replaced by others of the same lengths."""
+    """Return the tensor with its axes replaced by others of the same lengths.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    axes
+        The axes, in the order of those that they replace.
+
+    Returns
+    -------
+    TensorOp
+        A tensor of these axes.
+
+    Raises
+    ------
+    AxesError
+        If the lengths differ.
+
+    Examples
+    --------
+    >>> H, W = weft.make_axis(2, "H"), weft.make_axis(3, "W")
+    >>> weft.cast_role(np.ones((2, 3)), (H, W)).axes
+    Axes(H=2, W=3)
+    """
     x = as_op(x)
     target = make_axes(axes)
     if x.axes.lengths != target.lengths:
@@ -341,7 +387,33 @@ def cast_role(x: TensorLike, axes: AxesLike) -> TensorOp:
 
 
 def map_roles(x: TensorLike, mapping: Mapping[Any, Any]) -> TensorOp:
-    """Return the tensor with axes renamed; keys and values are axes or names."""
+    """Return the tensor with axes renamed.
+
+    Parameters
+    ----------
+    x
+        The operand, with named axes.
+    mapping
+        A dictionary from axes or names to axes or names; the other axes keep theirs.
+
+    Returns
+    -------
+    TensorOp
+        A tensor of the renamed axes.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    ArgumentError
+        If the mapping is no dictionary.
+
+    Examples
+    --------
+    >>> x = weft.placeholder((weft.make_axis(2, "C"), weft.make_axis(3, "W")))
+    >>> weft.map_roles(x, {"C": "K"}).axes
+    Axes(K=2, W=3)
+    """
     x = as_op(x)
     if not isinstance(mapping, Mapping):
         problem = f"new names are given in a dictionary, as {{'C': 'K'}}, not by {mapping!r}"
@@ -354,7 +426,35 @@ def map_roles(x: TensorLike, mapping: Mapping[Any, Any]) -> TensorOp:
 
 
 def transpose(x: TensorLike, axes: AxisKeys | None = None) -> TensorOp:
-    """Return the tensor with its axes permuted; by default reversed. Axes, names or positions."""
+    """Return the tensor with its axes permuted.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    axes
+        All axes in their new order: positions, axes or names. By default the order is reversed.
+
+    Returns
+    -------
+    TensorOp
+        A tensor of the permuted axes.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis, or one is left out or given twice.
+
+    Examples
+    --------
+    >>> x = np.array([[1, 2, 3], [4, 5, 6]])
+    >>> weft.jit(weft.transpose)(x)
+    array([[1, 4],
+           [2, 5],
+           [3, 6]])
+    >>> weft.jit(lambda x: weft.transpose(x, (1, 0)))(x).shape
+    (3, 2)
+    """
     x = as_op(x)
     places = tuple(reversed(range(x.rank))) if axes is None else x.axes.positions(axes)
     if len(places) != x.rank:
@@ -366,13 +466,62 @@ permute_dims = transpose
 
 
 def axes_with_order(x: TensorLike, axes: AxesLike) -> TensorOp:
-    """Return the tensor with the same axes in the given order."""
+    """Return the tensor with the same axes in the given order.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    axes
+        The axes of the operand in their new order.
+
+    Returns
+    -------
+    TensorOp
+        A tensor of these axes.
+
+    Raises
+    ------
+    AxesError
+        If they are not all axes of the operand.
+
+    Examples
+    --------
+    >>> C, W = weft.make_axis(2, "C"), weft.make_axis(3, "W")
+    >>> weft.axes_with_order(weft.placeholder((C, W)), (W, C)).axes
+    Axes(W=3, C=2)
+    """
     return transpose(x, make_axes(axes))
 
 
 @also_takes(shape="axes")
 def broadcast(x: TensorLike, axes: AxesLike) -> TensorOp:
-    """Return the tensor broadcast to axes, aligned by name or from the right."""
+    """Return the tensor broadcast to axes.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    axes, shape
+        The axes of the result, or the lengths of positional ones. Named axes are aligned by name,
+        positional ones from the right.
+
+    Returns
+    -------
+    TensorOp
+        A tensor of these axes.
+
+    Raises
+    ------
+    AxesError
+        If the operand does not broadcast to them.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.broadcast(x, (2, 3)))(np.array([1, 2, 3]))
+    array([[1, 2, 3],
+           [1, 2, 3]])
+    """
     op: TensorOp = as_op(x)
     target = make_axes(axes)
     if op.axes == target:
@@ -396,10 +545,36 @@ broadcast_to = broadcast
 
 
 def expand_dims(x: TensorLike, axis: AxesLike | None = None, dim: int = 0) -> TensorOp:
-    """Return the tensor broadcast along a new axis at position `dim`.
+    """Return the tensor broadcast along a new axis.
 
-    Without an `axis` the new one is positional and has length 1. An integer `axis` is its position,
-    as in NumPy.
+    Parameters
+    ----------
+    x
+        The operand.
+    axis
+        The new axis; by default a positional one of length 1. An integer is its position, as in
+        NumPy.
+    dim
+        The position of the new axis in the result, where `axis` is not that.
+
+    Returns
+    -------
+    TensorOp
+        A tensor with one axis more.
+
+    Raises
+    ------
+    AxesError
+        If there is no such position.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.expand_dims(x, 1))(np.array([1, 2]))
+    array([[1],
+           [2]])
+    >>> W = weft.make_axis(3, "W")
+    >>> weft.expand_dims(weft.placeholder((W,)), weft.make_axis(2, "H")).axes
+    Axes(H=2, W=3)
     """
     x = as_op(x)
     is_place = isinstance(axis, SupportsIndex)
@@ -416,6 +591,11 @@ def flatten(x: TensorLike) -> TensorOp:
     """Return the tensor with all its axes flattened into one, which records them for `unflatten`.
 
     A single axis is kept.
+
+    Examples
+    --------
+    >>> weft.jit(weft.flatten)(np.array([[1, 2, 3], [4, 5, 6]]))
+    array([1, 2, 3, 4, 5, 6])
     """
     x = as_op(x)
     return cast_axes(x, Axes((x.axes.flatten(),)))
@@ -433,9 +613,30 @@ def new_place(function: str, x: TensorOp, place: Any) -> int:
 
 
 def flatten_at(x: TensorLike, place: int) -> TensorOp:
-    """Return the tensor with the axes before `place` flattened into one, and the rest into another.
+    """Return the tensor with the axes before a place flattened into one, and the rest into another.
 
-    A single axis is kept.
+    Parameters
+    ----------
+    x
+        The operand.
+    place
+        The number of axes in front that become one; from the end if it is negative. At an end all
+        axes become one.
+
+    Returns
+    -------
+    TensorOp
+        A tensor of two axes, or of one. A single axis is kept.
+
+    Raises
+    ------
+    AxesError
+        If there is no such place between the axes.
+
+    Examples
+    --------
+    >>> weft.flatten_at(weft.placeholder((2, 3, 4)), 1).shape
+    (2, 12)
     """
     x = as_op(x)
     if not hasattr(place, "__index__") or not -x.rank <= place <= x.rank:
@@ -447,7 +648,15 @@ def flatten_at(x: TensorLike, place: int) -> TensorOp:
 
 
 def unflatten(x: TensorLike) -> TensorOp:
-    """Return the tensor with every flattened axis split into its original axes."""
+    """Return the tensor with every flattened axis split into its original axes.
+
+    Examples
+    --------
+    >>> H, W = weft.make_axis(2, "H"), weft.make_axis(3, "W")
+    >>> x = weft.flatten(weft.placeholder((H, W)))
+    >>> weft.unflatten(x).axes
+    Axes(H=2, W=3)
+    """
     x = as_op(x)
     axes: list[Axis] = []
     for axis in x.axes:
@@ -456,7 +665,13 @@ def unflatten(x: TensorLike) -> TensorOp:
 
 
 def contiguous(x: TensorLike) -> TensorOp:
-    """Return a copy in row-major order."""
+    """Return a copy in row-major order.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.contiguous(weft.transpose(x)))(np.ones((2, 3))).shape
+    (3, 2)
+    """
     return ContiguousOp(as_op(x))
 
 
