@@ -100,7 +100,7 @@ def without_index(
             lines.insert(number + 1, "   :no-index:")
 
 
-def without_any(
+def with_short_types(
     app: Sphinx,
     what: str,
     name: str,
@@ -109,8 +109,9 @@ def without_any(
     signature: str | None,
     result: str | None,
 ) -> tuple[str | None, str | None]:
-    """Leave out that a parameter may be anything."""
+    """Leave out that a parameter may be anything, and name types that others are made of."""
     if signature is not None:
+        signature = re.sub(r"TypeAliasForwardRef\('([\w.]+)'\)", r"\1", signature)
         signature = re.sub(r": ~?(typing\.)?Any = ", "=", signature)
         signature = re.sub(r": ~?(typing\.)?Any(?=[,)])", "", signature)
     return signature, result
@@ -131,5 +132,5 @@ def setup(app: Sphinx) -> None:
     """Connect what follows Napoleon and viewcode."""
     # Napoleon has a priority of 500.
     app.connect("autodoc-process-docstring", without_index, priority=900)
-    app.connect("autodoc-process-signature", without_any)
+    app.connect("autodoc-process-signature", with_short_types)
     app.connect("viewcode-follow-imported", module_with_source)

@@ -655,7 +655,7 @@ def embedding(table: TensorLike, indices: TensorLike, padding_index: int | None 
     Returns
     -------
     TensorOp
-        (*shape of the indices, features), in the dtype of the table.
+        The rows: the axes of the indices, then those of a row, in the dtype of the table.
 
     Raises
     ------
