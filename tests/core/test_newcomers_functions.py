@@ -21,6 +21,7 @@ from weft.errors import ArgumentError, AxesError, DTypeError, GradientError
 from weft.functional import retraces
 from weft.functional.tracing import is_tracing
 from weft.ir import scope
+from weft.support import keyword_hints
 
 VECTOR = np.arange(3, dtype=np.float32)
 MATRIX = np.ones((2, 3), np.float32)
@@ -146,6 +147,18 @@ ERRORS: dict[str, tuple[str, type[Exception], tuple[str, ...]]] = {
         weft.jit(lambda x, n: pad(x, n))(VECTOR, 2)
         """,
         DTypeError, ("no integer value", "static_argnames=('n',)"),
+    ),
+    "what all examples share": (
+        """
+        def first(x, n):
+            return x[:int(n)]  # here
+        weft.jit(lambda x, n: weft.vmap(first, in_axes=(0, None))(x, n))(MATRIX, 2)
+        """,
+        DTypeError, ("no integer value", "static_argnames=('n',)"),
+    ),
+    "a value of each example": (
+        "weft.vmap(lambda x: x if x > 0 else -x)(VECTOR)  # here",
+        DTypeError, ("no truth value", "where the function has returned it"),
     ),
     "float of a loss": (
         """
@@ -709,6 +722,25 @@ def test_an_error_in_the_compiler_leaves_nothing(monkeypatch: pytest.MonkeyPatch
             with pytest.raises(KeyboardInterrupt):
                 function(2.0)
         assert function(2.0) == 6
+
+
+def test_hints_are_for_functions_of_weft():
+    class Frame:
+        @property
+        def sum(self) -> Any:
+            raise OSError("of the user's own")
+
+    def train(rate: float) -> float:
+        return rate
+
+    frame = Frame()
+    with pytest.raises(TypeError) as caught:
+        train(lr=0.1)  # type: ignore[call-arg]
+    assert keyword_hints.hint(caught.value) == ""
+    with pytest.raises(TypeError) as caught:
+        (lambda frame: weft.sum(VECTOR, dim=0) or frame.sum())(frame)  # type: ignore[call-arg]
+    assert "mean 'axis'" in keyword_hints.hint(caught.value)
+    assert keyword_hints.hint(TypeError("'int' object is not callable")) == ""
 
 
 def test_threads_trace_beside_each_other():

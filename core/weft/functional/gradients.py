@@ -313,11 +313,9 @@ def _seed(point: Point) -> TensorOp:
     y = point.outputs[0] if len(point.outputs) == 1 else None
     if y is None or y.axes or not dtypes.is_float(y.dtype):
         shown = f"{y.dtype} {y.axes}" if y is not None else trees.shown(point.structure)
-        ways = (
-            "sum it, or take vjp or jacobian"
-            if y is not None
-            else ("return the scalar, or a pair of it and the rest with has_aux=True")
-        )
+        ways = "sum it, or take vjp or jacobian"
+        if y is None:
+            ways = "return the scalar, or a pair of it and the rest with has_aux=True"
         raise GradientError(f"{point.what} needs a scalar float, but it returns {shown}: {ways}")
     return constant(1, dtype=y.dtype)
 
@@ -355,7 +353,7 @@ def checked_function(transform: str, function: object, argnums: object) -> None:
     if not callable(function):
         problem = f"takes a function, as in {transform}(f)(x), not {function!r:.80}"
         raise ArgumentError(f"{transform} {problem}")
-    numbers = argnums if isinstance(argnums, tuple | list) else [argnums]
+    numbers = argnums if isinstance(argnums, Sequence) else [argnums]
     if not all(type(number) is int for number in numbers):
         problem = f"argnums= counts arguments, as in {transform}(f, argnums=0), not {argnums!r:.80}"
         raise ArgumentError(f"{transform}: {problem}: the function that it returns takes these")

@@ -1,7 +1,8 @@
 """Trees: arrays in nested tuples, lists, dicts, named tuples, dataclasses and None.
 
 optree flattens and rebuilds them. A dataclass becomes a node when it is first seen; fields with
-``metadata={"static": True}`` are part of the structure.
+``metadata={"static": True}`` are part of the structure, and so are all fields of a class with a
+true `is_structure`.
 """
 
 from __future__ import annotations
@@ -84,13 +85,14 @@ def leaves_like(structure: Structure, tree: Any, what: str = "the tree") -> list
 
 def difference(structure: Structure, wanted: Structure, root: str = "tree") -> str:
     """Return how a structure differs from another one, with the first leaves that one lacks."""
-    own, others = (dict.fromkeys(paths(each, root)) for each in (structure, wanted))
-    parts = [f"the structure {shown(structure)}, not {shown(wanted)}"]
-    for leaves, known, problem in ((others, own, "is missing"), (own, others, "is one too many")):
-        extra = [path for path in leaves if path not in known]
-        if extra and not structure.is_leaf() and not wanted.is_leaf():
-            parts.append(f"{extra[0]} {problem}")
-    return ": ".join([parts[0], ", ".join(parts[1:])]) if parts[1:] else parts[0]
+    found = f"the structure {shown(structure)}, not {shown(wanted)}"
+    if structure.is_leaf() or wanted.is_leaf():
+        return found
+    own, others = (paths(each, root) for each in (structure, wanted))
+    missing = [f"{path} is missing" for path in others if path not in own]
+    extra = [f"{path} is one too many" for path in own if path not in others]
+    leaves = ", ".join(missing[:1] + extra[:1])
+    return f"{found}: {leaves}" if leaves else found
 
 
 def one_level(tree: Any) -> dict[Any, Any] | None:

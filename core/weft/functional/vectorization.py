@@ -73,7 +73,8 @@ def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
         ]
         given = list(map(op_of, leaves, (f"{what}: {path}" for path in paths)))
         examples, inputs, size = _examples(what, given, axes, paths)
-        open_arguments(examples, name_of(function), paths)
+        batched_paths = [path for path, axis in zip(paths, axes, strict=True) if axis is not None]
+        open_arguments(inputs, name_of(function), batched_paths)
         args, options = trees.unflatten(structure, examples)
         with scope.captured_ops() as built:
             try:

@@ -61,7 +61,8 @@ class Layer:
     """
 
     input_dtype: DTypeLike = dtypes.DEFAULT
-    is_structure: ClassVar[bool] = True  # of a tree, which has no leaves there
+    is_structure: ClassVar[bool] = True
+    """Whether a tree that holds it has no leaves in it."""
 
     if not TYPE_CHECKING:
 
@@ -125,9 +126,7 @@ class Layer:
             If the layer does not take inputs of that shape.
         """
         if not isinstance(shape, tuple | list | Axes):
-            problem = (
-                f"shape is the lengths of an input, as in init(key, x.shape), not {shape!r:.80}"
-            )
+            problem = f"shape is that of an input, as in init(key, x.shape), not {shape!r:.80}"
             raise self.refusal(AxesError, problem)
         if not isinstance(key, np.random.Generator | None):
             checked_key("init", key)

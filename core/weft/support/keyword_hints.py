@@ -7,7 +7,6 @@ that is where Python looks for names of its own that were meant.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import linecache
 import re
@@ -24,8 +23,7 @@ _CALLS = (
     (r"object is not callable", r"\.size\(", "x.size is the number of elements: use x.shape"),
     (r"object is not callable", r"\.shape\(", "x.shape is a tuple: use x.shape[0]"),
     (r"Op\.view\(\) takes", r"\.view\(", "use x.reshape"),
-    (r"Layer\.__call__\(\) missing", r"\(", "a layer takes its parameters first: layer(params, x)"),
-    (r"Layer\.init\(\) missing|\.init\(\) missing", r"\.init\(", "init(key, shape) of a layer"),
+    (r"Layer\.__call__\(\) missing", "", "a layer takes its parameters first: layer(params, x)"),
 )
 """What is meant by calls from habit: the error, the line, and what to write."""
 
@@ -48,7 +46,7 @@ def hint(error: BaseException) -> str:
     try:
         function = _function(title, line, names)
         known = [each for each in inspect.signature(function).parameters if each != "self"]
-    except (AttributeError, LookupError, TypeError, ValueError):
+    except (AttributeError, TypeError, ValueError):
         return ""
     title = title.removeprefix("ArrayOp.")
     here = next((each for each in KEYWORDS.get(keyword, ()) if each in known), "")
@@ -62,25 +60,28 @@ def _place_of(error: BaseException) -> tuple[str, dict[str, Any]]:
 
     A function that weft wraps raises it one frame further in.
     """
-    line, names = "", {}
-    step = error.__traceback__
+    place = step = error.__traceback__
     while step is not None:
-        frame = step.tb_frame
-        if frame.f_globals.get("__name__") != "weft.ops.keywords":
-            line = linecache.getline(frame.f_code.co_filename, step.tb_lineno)
-            names = {**frame.f_globals, **frame.f_locals}
+        if step.tb_frame.f_globals.get("__name__") != "weft.ops.keywords":
+            place = step
         step = step.tb_next
-    return line, names
+    if place is None:
+        return "", {}
+    frame = place.tb_frame
+    line = linecache.getline(frame.f_code.co_filename, place.tb_lineno)
+    return line, {**frame.f_globals, **frame.f_locals}
 
 
 def _function(title: str, line: str, names: dict[str, Any]) -> Any:
-    """Return the function that a line calls by a qualified name, or the one that `weft` has."""
+    """Return the function of weft that a line calls, or the one that `weft` has by that name."""
     for dotted in re.findall(rf"([\w.]*\b{title.rpartition('.')[2]})\s*\(", line):
         root, *path = dotted.split(".")
-        with suppress(AttributeError, KeyError):
-            return reduce(getattr, path, names[root])
-    home = importlib.import_module("weft.ir.methods") if title.startswith("ArrayOp.") else None
-    return reduce(getattr, title.split("."), home or sys.modules["weft"])
+        with suppress(Exception):  # of properties of the user's, too
+            found = reduce(getattr, path, names[root])
+            if found.__module__.startswith("weft"):
+                return found
+    home = "weft.ir.methods" if title.startswith("ArrayOp.") else "weft"
+    return reduce(getattr, title.split("."), sys.modules[home])
 
 
 def add_hint(error: BaseException) -> None:

@@ -296,6 +296,16 @@ def test_a_wrong_width_names_the_layer_and_the_shapes():
         weft.jit(model)(params, np.ones((2, 5), "float32"))
 
 
+def test_a_layer_is_part_of_the_structure_of_a_tree():
+    layers = nn.Dense(4, weft.tanh), nn.Sequential(nn.Dense(4), weft.tanh)
+    apply = weft.jit(lambda model, x: model["layer"](model["params"], x))
+    x = np.ones((2, 3), "float32")
+    for layer in layers:
+        params = layer.init(RNG(0), x.shape)
+        found = apply({"layer": layer, "params": params}, x)
+        np.testing.assert_array_equal(found, weft.jit(layer)(params, x))
+
+
 def test_parameters_of_another_layer_are_refused():
     dense, lstm = nn.Dense(4), nn.LSTM(4, bias=False)
     x = np.ones((2, 3), "float32")
