@@ -365,7 +365,7 @@ ERRORS: dict[str, tuple[str, type[Exception], tuple[str, ...]]] = {
     ),
     "switch by a float": (
         "weft.jit(lambda i, x: weft.switch(i, [weft.sin, weft.cos], x))(1.0, VECTOR)  # here",
-        DTypeError, ("the index must be an integer, not float32",),
+        DTypeError, ("index must be an integer scalar, not float32",),
     ),
     "a carry that becomes a float": (
         """
@@ -801,6 +801,14 @@ def test_what_changes_without_another_trace(
     for args in calls:
         np.testing.assert_allclose(scaled(*args), args[0]["a"] * args[1], rtol=1e-6)
     assert len(few_traces) == 1
+
+
+def test_unusual_trees_are_trees():
+    with weft.backend("numpy"):
+        assert weft.jit(lambda tree: tree[1] + tree["a"])({1: 1.0, "a": 2.0}) == 3
+        ragged = weft.jit(lambda rows: [sum(row) for row in rows])([[1.0, 2.0], [3.0]])
+        assert [float(each) for each in ragged] == [3, 3]
+        assert weft.jit(lambda tree: {"x": tree, "none": None})(None) == {"x": None, "none": None}
 
 
 @pytest.mark.parametrize(
