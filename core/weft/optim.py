@@ -175,6 +175,7 @@ def _optimizer(name: str, learning_rate: Rate, rule: Rule) -> Optimizer:
         return trees.unflatten(structure, made), {STEPS: steps, **after}
 
     update.__name__ = update.__qualname__ = f"{name}_update"
+    init.__name__ = init.__qualname__ = f"{name}_init"
     return Optimizer(init, jit(update))
 
 
@@ -197,7 +198,7 @@ def _alike(
     name: str, what: str, tree: Any, structure: Structure, values: list[TensorOp]
 ) -> list[TensorOp]:
     """Return the leaves of a tree like the parameters; raises for another structure or shape."""
-    leaves = trees.leaves_like(structure, tree, f"{name}: the tree of {what}")
+    leaves = trees.leaves_like(structure, tree, f"{name}: the tree of {what}", what)
     found = []
     for leaf, value, path in zip(leaves, values, trees.paths(structure, what), strict=True):
         op = op_of(leaf, f"{name}: {path}")

@@ -236,6 +236,12 @@ ERRORS: dict[str, tuple[str, type[Exception], tuple[str, ...]]] = {
         "weft.jit(lambda x: np.interp(x, [0, 1], [0, 1]))(VECTOR)  # here",
         DTypeError, ("no function in the place of numpy.interp",),
     ),
+    "nonzero without a size": ("weft.jit(lambda x: weft.nonzero(x))(VECTOR)  # here", TypeError,
+                               ("missing", "size is how many there are at most")),
+    "NumPy's assertion": (
+        "weft.jit(lambda x: np.testing.assert_allclose(x, 1))(VECTOR)  # here",
+        DTypeError, ("value as an array", "where the function has returned it"),
+    ),
     "a mask as an index": ("weft.jit(lambda x: x[x > 1])(VECTOR)  # here", ArgumentError,
                            ("where() selects by a mask",)),
     "a value outside of functions": ("float(weft.sum(VECTOR))  # here", DTypeError,
@@ -414,6 +420,30 @@ ERRORS: dict[str, tuple[str, type[Exception], tuple[str, ...]]] = {
         "weft.grad(lambda x: weft.while_loop(lambda y: y < 5, lambda y: y * 2, x))(1.0)  # here",
         GradientError, ("has no gradient", "scan or fori_loop"),
     ),
+    "an argument that a loop writes": (
+        """
+        @weft.jit
+        def squares(x):
+            def body(i, carry):
+                x[0] = i * i  # here
+                return carry + x[0]
+            return weft.fori_loop(0, 3, body, 0.0), x
+        squares(VECTOR)
+        """,
+        ArgumentError, ("the body writes x", "which is not its own", "carry it in a loop"),
+    ),
+    "an argument that a branch writes": (
+        """
+        def clear(x):
+            x[0] = 0  # here
+        @weft.jit
+        def positive(x):
+            weft.cond(x[0] < 0, lambda: clear(x), lambda: None)
+            return x
+        positive(VECTOR)
+        """,
+        ArgumentError, ("the body writes x", "return the new value"),
+    ),
     # Results and arguments
     "a result that is text": (
         "weft.jit(lambda x: {'loss': x.sum(), 'name': 'mse'})(VECTOR)  # here",
@@ -523,6 +553,12 @@ ERRORS: dict[str, tuple[str, type[Exception], tuple[str, ...]]] = {
         "weft.grad(lambda x: x.sum(), VECTOR)  # here",
         ArgumentError, ("argnums= counts arguments", "the function that it returns"),
     ),
+    "numbers for jvp": ("weft.jvp(lambda x: x * 2, 3.0, 1.0)  # here", ArgumentError,
+                        ("takes tuples, as in jvp(f, (x,), (tangent,))",)),
+    "more tangents": ("weft.jvp(lambda x: x * 2, (3.0,), (1.0, 2.0))  # here", ArgumentError,
+                      ("tree of the tangents", "tangents[1] is one too many")),
+    "vjp of integers": ("weft.vjp(lambda x: x * 2, 3)  # here", GradientError,
+                        ("vjp of <lambda>: args[0] is int64",)),
     # Random numbers
     "a seed in the place of a key": (
         "weft.jit(lambda x: x + weft.random.normal(0, (3,)))(VECTOR)  # here",
@@ -552,7 +588,7 @@ ERRORS: dict[str, tuple[str, type[Exception], tuple[str, ...]]] = {
         optimizer, params = weft.optim.adam(0.1), {"w": VECTOR, "b": VECTOR}
         optimizer.update({"w": VECTOR}, optimizer.init(params), params)  # here
         """,
-        ArgumentError, ("tree of gradients", "tree['b'] is missing"),
+        ArgumentError, ("tree of gradients", "gradients['b'] is missing"),
     ),
     "the state in the wrong place": (
         """

@@ -7,7 +7,7 @@ function, they compile and run the result each time; `jit` around them does so o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import partial, wraps
 from typing import Any, NamedTuple
 
 from weft.autodiff.reverse import jvp as graph_jvp
@@ -172,8 +172,8 @@ def vjp(function: Function, *primals: Any, has_aux: bool = False) -> Any:
         point = at(primals)
         value, aux, back = point.value, point.aux, point.adjoints_of
     else:
-        value, aux = run_arrays(value_and_aux, *primals)
-        back = partial(run_arrays, adjoints, primals)
+        value, aux = run_arrays(wraps(function)(value_and_aux), *primals)
+        back = partial(run_arrays, wraps(function)(adjoints), primals)
     return (value, back, aux) if has_aux else (value, back)
 
 
@@ -223,6 +223,9 @@ def jvp(function: Any, primals: Any, tangents: Any, has_aux: bool = False) -> An
         found = point.value, point.tangents_of(along)
         return (*found, point.aux) if has_aux else found
 
+    if not isinstance(primals, tuple | list) or not isinstance(tangents, tuple | list):
+        problem = f"takes tuples, as in jvp(f, (x,), (tangent,)), not {primals!r:.40}"
+        raise ArgumentError(f"jvp {problem} and {tangents!r:.40}")
     return running_arrays(value_and_tangent, function, "jvp")(tuple(primals), tuple(tangents))
 
 
@@ -286,13 +289,13 @@ class Point(NamedTuple):
 
     def adjoints_of(self, adjoint: Any) -> tuple[Any, ...]:
         """Return the adjoints of the arguments for that of the value."""
-        errors = _alike(self.what, "the adjoint", self.structure, adjoint, self.outputs)
+        errors = _alike(self.what, "adjoint", self.structure, adjoint, self.outputs)
         found = vector_jacobian(self.outputs, errors, self.inputs)
         return trees.unflatten(self.arguments, found)  # type: ignore[no-any-return]
 
     def tangents_of(self, tangents: tuple[Any, ...]) -> Any:
         """Return the derivative of the value along tangents of the arguments."""
-        along = _alike(self.what, "the tangents", self.arguments, tangents, self.inputs)
+        along = _alike(self.what, "tangents", self.arguments, tangents, self.inputs)
         return trees.unflatten(self.structure, self.tangents_along(along))
 
     def tangents_along(self, along: Sequence[TensorOp]) -> list[TensorOp]:
@@ -337,7 +340,7 @@ def _alike(
     what: str, name: str, structure: Structure, tree: Any, values: Sequence[TensorOp]
 ) -> list[TensorOp]:
     """Return the leaves of a tree as ops with the axes and dtypes of values."""
-    leaves = trees.leaves_like(structure, tree, f"{what}: {name}")
+    leaves = trees.leaves_like(structure, tree, f"{what}: the tree of the {name}", name)
     found = []
     for leaf, value, path in zip(leaves, values, trees.paths(structure, name), strict=True):
         op = op_of(leaf, f"{what}: {path}")

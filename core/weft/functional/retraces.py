@@ -40,7 +40,7 @@ def count_trace(
         _warn(f"{name} has been traced and compiled {LIMIT} times, {reason}")
     innermost = inspect.unwrap(function)
     code = getattr(innermost, "__code__", None)
-    if code is None or str(innermost.__module__).startswith("weft."):
+    if code is None or source.is_internal(innermost.__module__):
         return
     before, count = _repeated.get(code, (None, 0))
     count = count + 1 if before == key else 1

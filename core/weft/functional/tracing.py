@@ -20,6 +20,7 @@ from weft.ir.storage import AssignOp, ParameterOp, constant, placeholder
 from weft.ir.tensor import TensorOp
 from weft.ir.traced import close_arguments, explain_leak, open_arguments
 from weft.ops.random.philox import counts_calls
+from weft.support import source
 from weft.support.source import Location
 from weft.transforms.capture import capture, capture_closure
 
@@ -107,9 +108,12 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 def location_of(function: Callable[..., Any]) -> Location | None:
-    """Return file and line of a function's definition; None for one that has no Python code."""
-    code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
-    return None if code is None else (code.co_filename, code.co_firstlineno)
+    """Return file and line of a user's function; None for one that has no Python code."""
+    own = getattr(function, "__wrapped__", function)
+    code = getattr(own, "__code__", None)
+    if code is None or source.is_internal(own.__module__):
+        return None
+    return code.co_filename, code.co_firstlineno
 
 
 def parameters_for(
@@ -179,11 +183,23 @@ def trace_body(
         result = function(*trees.unflatten(structure, parameters))
         leaves, returned = trees.flatten(result)
         ops = _results(leaves, returned, what)
+        _refuse_lost_writes(built, {*parameters}, what)
         effects = _effects_among(built)
         graph, free = capture_closure([*ops, *effects], parameters, before, name_of(function))
     is_number = tuple(isinstance(leaf, bool | int | float | complex) for leaf in leaves)
     body = Body(what, graph, returned, free, is_number)
     return body.with_outputs(graph.outputs[: len(ops)])
+
+
+def _refuse_lost_writes(built: Iterable[Op], own: Container[Op], what: str) -> None:
+    """Raise ArgumentError where a body writes an argument of a function around it.
+
+    It sees a copy, so that function would not see the new value.
+    """
+    for op in built:
+        if isinstance(op, AssignOp) and op.args[0].is_placeholder and op.args[0] not in own:
+            problem = f"the body writes {op.args[0]}, which is not its own ({op.file_info})"
+            raise ArgumentError(f"{what}: {problem}: return the new value, and carry it in a loop")
 
 
 def _effects_among(built: Iterable[Op]) -> list[Op]:

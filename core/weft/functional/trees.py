@@ -75,15 +75,17 @@ def map_leaves(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
     return unflatten(structure, [function(*each) for each in zip(leaves, *rest, strict=True)])
 
 
-def leaves_like(structure: Structure, tree: Any, what: str = "the tree") -> list[Any]:
+def leaves_like(
+    structure: Structure, tree: Any, what: str = "the tree", root: str = "tree"
+) -> list[Any]:
     """Return the leaves of a tree of a structure; raises ArgumentError where it is another."""
     leaves, own = flatten(tree)
     if own != structure:
-        raise ArgumentError(f"{what} has {difference(own, structure)}")
+        raise ArgumentError(f"{what} has {difference(own, structure, root)}")
     return leaves
 
 
-def difference(structure: Structure, wanted: Structure, root: str = "tree") -> str:
+def difference(structure: Structure, wanted: Structure, root: str) -> str:
     """Return how a structure differs from another one, with the first leaves that one lacks."""
     found = f"the structure {shown(structure)}, not {shown(wanted)}"
     if structure.is_leaf() or wanted.is_leaf():

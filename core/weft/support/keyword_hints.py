@@ -22,6 +22,11 @@ _UNEXPECTED = re.compile(r"([\w.]+)\(\) got an unexpected keyword argument '(\w+
 _CALLS = (
     (r"object is not callable", r"\.size\(", "x.size is the number of elements: use x.shape"),
     (r"object is not callable", r"\.shape\(", "x.shape is a tuple: use x.shape[0]"),
+    (
+        r"missing .* argument: 'size'",
+        "",
+        "size is how many there are at most: shapes are known first",
+    ),
     (r"Op\.view\(\) takes", r"\.view\(", "use x.reshape"),
     (r"Layer\.__call__\(\) missing", "", "a layer takes its parameters first: layer(params, x)"),
 )

@@ -11,7 +11,7 @@ from types import FrameType
 Location = tuple[str, int]
 
 _internal_roots = {
-    "weft": True, "abc": True, "contextlib": True, "copy": True, "functools": True
+    "weft": True, "abc": True, "contextlib": True, "copy": True, "functools": True, "numpy": True
 }  # fmt: skip
 """By top-level package, whether it is weft's or a plugin's, or calls back what it was given."""
 plugin_packages: list[Callable[[str], bool]] = []
@@ -75,13 +75,17 @@ def _is_public(frame: FrameType) -> bool:
 def _classified(frame: FrameType, filename: str) -> bool:
     """Return whether a frame is internal, and remember it for real files; others share names."""
     known = _is_internal
-    module = frame.f_globals.get("__name__", "")
-    root = module.partition(".")[0]
-    # The conformance kit is a user: what it builds points at its rows.
-    internal = _is_internal_root(root) and not module.startswith(_KIT)
+    internal = is_internal(frame.f_globals.get("__name__", ""))
     if not filename.startswith("<"):
         known[filename] = internal
     return internal
+
+
+def is_internal(module: str | None) -> bool:
+    """Whether a module is not the user's own, by its name."""
+    # The conformance kit is a user: what it builds points at its rows.
+    name = module or ""
+    return _is_internal_root(name.partition(".")[0]) and not name.startswith(_KIT)
 
 
 def _is_internal_root(root: str) -> bool:

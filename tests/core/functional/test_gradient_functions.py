@@ -165,7 +165,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     "no pair with has_aux": (lambda: weft.grad(lambda x: x, has_aux=True)(1.0), ("pair",)),
     "an adjoint of another structure": (
         lambda: weft.vjp(lambda x: (x, x), 1.0)[1](1.0),
-        ("the adjoint has the structure *", "(*, *)"),
+        ("the tree of the adjoint has the structure *", "(*, *)"),
     ),
     "an adjoint of another shape": (
         lambda: weft.vjp(lambda x: x, np.ones(3))[1](np.ones(2)),
@@ -173,7 +173,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     ),
     "tangents of another structure": (
         lambda: weft.jvp(lambda x: x, (1.0,), (1.0, 2.0)),
-        ("the tangents",),
+        ("tangents",),
     ),
     "not a function": (lambda: weft.grad(3), ("grad takes a function, as in grad(f)(x), not 3",)),
 }
