@@ -131,6 +131,14 @@ def paths(structure: Structure, root: str = "") -> list[str]:
     return [accessor.codify(root) for accessor in structure.accessors()]
 
 
+def dotted_names(structure: Structure) -> list[str]:
+    """Return the keys, numbers and fields that lead to each leaf, as in ``layers.0.weight``."""
+    return [
+        ".".join(str(getattr(each, "field", each.entry)) for each in accessor)
+        for accessor in structure.accessors()
+    ]
+
+
 def paths_of_call(structure: Structure) -> list[str]:
     """Return how each leaf of a pair of positional and keyword arguments is written."""
     return [

@@ -15,6 +15,7 @@ from weft.layers.linear import Conv, Dense, Embedding
 from weft.layers.normalization import BatchNorm, LayerNorm, RMSNorm
 from weft.layers.recurrent import GRU, LSTM
 from weft.layers.regularization import Dropout
+from weft.layers.saving import load_state_dict, save_state_dict, state_dict
 from weft.layers.sequential import Sequential
 
 __all__ = [
@@ -31,4 +32,7 @@ __all__ = [
     "RMSNorm",
     "Sequential",
     "TransformerBlock",
+    "load_state_dict",
+    "save_state_dict",
+    "state_dict",
 ]

@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from weft.layers import RMSNorm as RMSNorm
     from weft.layers import Sequential as Sequential
     from weft.layers import TransformerBlock as TransformerBlock
+    from weft.layers import load_state_dict as load_state_dict
+    from weft.layers import save_state_dict as save_state_dict
+    from weft.layers import state_dict as state_dict
 
 __all__: list[str] = []
 __all__ += activation.__all__

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -220,6 +221,8 @@ def test_states_of_a_recurrent_layer():
 
 MODULES: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], Any, tuple[int, ...]]] = {
     "Linear": ("Linear", (3, 4), {}, nn.Dense(4), (2, 3)),
+    "Linear without bias": ("Linear", (3, 4), {"bias": False}, nn.Dense(4, bias=False), (2, 3)),
+    "Conv1d": ("Conv1d", (3, 4, 3), {"dilation": 2}, nn.Conv(4, 3, dilation=2), (2, 3, 9)),
     "Conv2d": (
         "Conv2d",
         (4, 6, 3),
@@ -227,8 +230,17 @@ MODULES: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], Any, tuple[int, .
         nn.Conv(6, 3, stride=2, padding=1, groups=2),
         (2, 4, 9, 9),
     ),
+    "BatchNorm1d": ("BatchNorm1d", (4,), {}, nn.BatchNorm(), (6, 4)),
     "BatchNorm2d": ("BatchNorm2d", (4,), {}, nn.BatchNorm(), (2, 4, 3, 3)),
     "LayerNorm": ("LayerNorm", (8,), {}, nn.LayerNorm(), (2, 8)),
+    "Embedding": ("Embedding", (7, 3), {}, nn.Embedding(7, 3), (2, 5)),
+    "MultiheadAttention": (
+        "MultiheadAttention",
+        (8, 2),
+        {"batch_first": True},
+        nn.MultiHeadAttention(2),
+        (2, 5, 8),
+    ),
     "LSTM": (
         "LSTM",
         (3, 5),
@@ -256,34 +268,38 @@ MODULES: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], Any, tuple[int, .
 
 @pytest.mark.needs("torch")
 @pytest.mark.parametrize("case", MODULES)
-def test_a_state_dict_of_pytorch_has_the_same_names_shapes_and_results(case: str):
-    torch = importlib.import_module("torch")
+def test_a_state_dict_of_pytorch_has_the_same_names_shapes_and_results(case: str, tmp_path: Path):
+    pytest.importorskip("safetensors")
+    torch, files = importlib.import_module("torch"), importlib.import_module("safetensors.torch")
     name, args, options, layer, shape = MODULES[case]
     torch.manual_seed(0)
-    module = getattr(torch.nn, name)(*args, **options).eval()
-    params: dict[str, Any] = {}
-    for path, value in module.state_dict().items():
-        *rooms, last = path.split(".")
-        tree = params
-        for room in rooms:
-            tree = tree.setdefault(room, {})
-        tree[last] = value.detach().numpy()
-    state = {key: params.pop(key) for key in layer.init_state(shape)}
-    params.pop("num_batches_tracked", None)
-    shapes = layer.init(RNG(0), shape)
-    same(*(map_shapes(tree) for tree in (params, shapes)))
-    x = RNG(1).normal(size=shape).astype("float32")
+    module = getattr(torch.nn, name)(*args, **options)
+    is_embedding, is_attention = name == "Embedding", name == "MultiheadAttention"
+    x = RNG(1).integers(0, 7, shape) if is_embedding else RNG(1).normal(size=shape)
+    inputs = [torch.from_numpy(x if is_embedding else x.astype("float32"))] * (1 + 2 * is_attention)
     with torch.no_grad():
-        wanted = module(torch.from_numpy(x))
+        for value in module.parameters():  # those of norms and of attention begin as 0 and 1
+            value.add_(0.1 * torch.randn(value.shape))
+        module(*inputs)  # changes the running statistics
+        wanted = module.eval()(*inputs)
     wanted = wanted[0] if isinstance(wanted, tuple) else wanted
-    found, _ = weft.jit(layer)(params, x, state)
+
+    path = tmp_path / "weights.safetensors"
+    files.save_file(module.state_dict(), path)
+    first, first_state = layer.init(RNG(0), shape), layer.init_state(shape)
+    params, state = nn.load_state_dict(path, first, first_state)
+    given = nn.load_state_dict(module.state_dict(), first, first_state)
+    np.testing.assert_equal(given, (params, state))
+    found, _ = weft.jit(layer)(params, inputs[0].numpy(), state)
     np.testing.assert_allclose(found, wanted.numpy(), rtol=1e-4, atol=1e-5)
 
-
-def map_shapes(tree: Any) -> Any:
-    if isinstance(tree, Mapping):
-        return {name: map_shapes(each) for name, each in tree.items()}
-    return np.array(tree.shape)
+    nn.save_state_dict(path, params, state)
+    other = getattr(torch.nn, name)(*args, **options).eval()
+    other.load_state_dict(files.load_file(path))
+    with torch.no_grad():
+        again = other(*inputs)
+    again = again[0] if isinstance(again, tuple) else again
+    assert torch.equal(again, wanted)
 
 
 def test_a_wrong_width_names_the_layer_and_the_shapes():
