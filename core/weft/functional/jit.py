@@ -30,6 +30,7 @@ from weft.runtime.factory import Chosen, make_transformer
 from weft.runtime.transformer import Transformer
 from weft.support import source
 from weft.support.spelling import closest
+from weft.transforms.computation_op import ComputationOp
 
 _USUAL = frozenset(map(np.dtype, ("float32", "float64", "int32", "int64", "bool")))
 """Dtypes of NumPy that need no second look."""
@@ -39,7 +40,7 @@ class _Compiled(NamedTuple):
     """A function for one structure of arguments."""
 
     computation: Computation
-    unpack: Callable[[tuple[Any, ...]], Any]
+    unpack: Callable[[Any], Any]
     call: Callable[[tuple[Any, ...]], Any]
 
 
@@ -116,7 +117,8 @@ class JittedFunction:
         """Return the computation that a call with these arguments runs, compiled.
 
         It has the graph, the plan and the source; its `report` writes them to a page, its
-        `profile` says where time goes. It takes the leaves of the arguments one by one.
+        `profile` says where time goes; its `save` writes an artifact. It takes the leaves of the
+        arguments one by one, and returns an array, or a tuple of the leaves of another result.
         """
         leaves, structure, static = self._flattened(args, options)
         arrays = self._arrays(leaves, structure)
@@ -204,7 +206,7 @@ class JittedFunction:
         types: Sequence[tuple[Any, Any]],
         structure: Structure,
         static: Iterable[tuple[Any, Any]],
-    ) -> tuple[Computation, Callable[[tuple[Any, ...]], Any]]:
+    ) -> tuple[Computation, Callable[[Any], Any]]:
         paths = self._paths(structure)
         names = [name for _, name in paths]
         static_too = {name for root, name in paths if root == name}
@@ -222,12 +224,18 @@ class JittedFunction:
             self._name,
             may_write=self._given is not None,
         )
-        computation = self.transformer.computation(found.graph, name=self._name)
+        is_one = found.structure.is_leaf()
+        op = ComputationOp(
+            results=found.graph.outputs[0] if is_one else found.graph.outputs,
+            parameters=tuple(parameters),
+            graph=found.graph,
+        )
+        computation = self.transformer.computation(op, name=self._name)
         if self._donated:
             roots = [root for root, _ in self._paths(structure)]
             given = [number for number, root in enumerate(roots) if root in self._donated]
             computation.donate(_takers(found.graph, given))
-        return computation, _unpacking(found.structure)
+        return computation, _as_it_is if is_one else found.structure.unflatten
 
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -367,12 +375,5 @@ def running_arrays(
     return called
 
 
-def _single(values: tuple[Any, ...]) -> Any:
-    return values[0]
-
-
-def _unpacking(structure: Structure) -> Callable[[tuple[Any, ...]], Any]:
-    """Return what puts the results of a computation into a structure."""
-    if structure.is_leaf():
-        return _single
-    return structure.unflatten  # type: ignore[no-any-return]
+def _as_it_is(value: Any) -> Any:
+    return value

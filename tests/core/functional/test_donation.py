@@ -163,7 +163,7 @@ def test_a_computation_of_a_donating_function_serves_other_calls(tmp_path: Any):
     assert computation.find_nonfinite(a, b) is None
     np.testing.assert_array_equal(a, matrix(0))
     computation.save(tmp_path / "add.weft")
-    np.testing.assert_array_equal(weft.load(tmp_path / "add.weft")(a, b)[0], a + b)
+    np.testing.assert_array_equal(weft.load(tmp_path / "add.weft")(a, b), a + b)
     computation.export_source(tmp_path / "add.py")
     scope: dict[str, Any] = {}
     exec((tmp_path / "add.py").read_text(), scope)
