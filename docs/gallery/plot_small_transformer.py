@@ -52,7 +52,7 @@ def loss(params, digits):
 # and parameters to new parameters and a new state. The parameters and the state are donated, so a
 # step computes in their memory.
 
-STEPS = 500
+STEPS = 300
 optimizer = weft.optim.adamw(
     lambda step: weft.warm_up(step, weft.cosine_decay(step, 3e-3, STEPS), 50)
 )
