@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
+import pages
 import pytest
 
 import weft
@@ -22,7 +23,6 @@ from weft.testing.table import TABLE
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
-BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 TOCTREE = re.compile(r"^```\{toctree\}\n(.*?)^```", re.DOTALL | re.MULTILINE)
 ROOMS = ("weft.ops.", "weft.nn.", "weft.ranks.", "weft.train.")
 WITH_TESTS_OF_THEIR_OWN = {"tutorial.md", "plugins.md"}
@@ -56,9 +56,7 @@ def test_examples_on_the_page_run(
     monkeypatch.chdir(tmp_path)  # where examples may write files
     if page.name in WITH_TESTS_OF_THEIR_OWN:
         pytest.skip("this page has tests of its own")
-    scope: dict[str, object] = {}
-    for block in BLOCK.findall(page.read_text()):
-        exec(compile(block, page.name, "exec"), scope)
+    pages.run(page)
 
 
 def test_every_primitive_is_on_the_page_of_primitives() -> None:

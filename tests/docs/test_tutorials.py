@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pages
 import pytest
 from needs import skip_without
 from threadpoolctl import threadpool_limits
@@ -17,7 +18,6 @@ pytest.importorskip("sklearn")
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted([*DOCS.glob("tutorials/*.md"), *DOCS.glob("howto/*.md")])
-BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]*)(?:#([\w-]+))?\)")
 CONTINUED = {"transformer.md": "opencl.md"}
 """Which page goes on with the program of another one."""
@@ -30,20 +30,13 @@ def test_blocks_of_the_page_run(
     monkeypatch.chdir(tmp_path)  # where pages write files
     if page.name in CONTINUED.values():
         pytest.skip("runs with the page that it continues")
+    assert pages.BLOCK.search(page.read_text())
     scope: dict[str, object] = {}
     with threadpool_limits(1):  # threads of a BLAS spin, which takes long if tests run side by side
-        run(page, scope)
+        pages.run(page, scope)
         if continuation := CONTINUED.get(page.name):
             skip_without("opencl")
-            run(page.with_name(continuation), scope)
-
-
-def run(page: Path, scope: dict[str, object]) -> None:
-    """Run the blocks of a page, of which there must be some."""
-    blocks = BLOCK.findall(page.read_text())
-    assert blocks
-    for block in blocks:
-        exec(compile(block, page.name, "exec"), scope)
+            pages.run(page.with_name(continuation), scope)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
