@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from weft.errors import ArgumentError, DTypeError
 from weft.ir import upcalls
 from weft.ir.op import Op
@@ -238,18 +240,46 @@ class ArrayOp(Op):
         name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
         if out is not None:
             raise ArgumentError(f"numpy.{name}: out= cannot be written, weft builds a new tensor")
+        if method == "reduce":
+            options = {"axis": 0, **options}
         return _in_place_of(name, inputs, options)
 
     def __array_function__(
         self, function: Any, types: Any, args: Any, options: Mapping[str, Any]
     ) -> Any:
+        if own := _WITH_OTHER_ARGUMENTS.get(function.__name__):
+            return own(*args, **options)
         return _in_place_of(function.__name__, args, options)
 
 
+def _pad(
+    array: TensorOp, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0
+) -> TensorOp:
+    """Pad as NumPy does, where one number or pair is for all axes."""
+    widths = np.broadcast_to(pad_width, (array.rank, 2)).tolist()
+    return call("pad", array, widths, constant_values, mode)
+
+
+def _norm(x: TensorOp, ord: Any = None, axis: Any = None, keepdims: bool = False) -> TensorOp:
+    """Return the norm that NumPy returns, which for two axes and an order is that of a matrix."""
+    both = range(x.rank) if axis is None else axis
+    if ord is not None and not isinstance(both, int) and len(both) > 1:
+        problem = "with an order is the norm of a matrix for two axes: use weft.linalg.matrix_norm"
+        raise ArgumentError(f"numpy.linalg.norm {problem}, or vector_norm")
+    return call("norm", x, 2 if ord is None else ord, axis, keepdims=keepdims)
+
+
+_WITH_OTHER_ARGUMENTS = {"norm": _norm, "pad": _pad}
+"""What takes the place of functions of NumPy that have other arguments than those of `weft`."""
+
 _OTHER_NAMES = {
-    "add.reduce": "sum", "concatenate": "concat", "conjugate": "conj", "divide": "divide",
-    "float_power": "power", "logical_and.reduce": "all", "logical_or.reduce": "any",
-    "maximum.reduce": "max", "minimum.reduce": "min", "multiply.reduce": "prod",
+    "add.reduce": "sum", "amax": "max", "amin": "min", "arccos": "acos", "arccosh": "acosh",
+    "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2",
+    "arctanh": "atanh", "around": "round", "concatenate": "concat", "conjugate": "conj",
+    "divide": "divide", "fabs": "absolute", "float_power": "power",
+    "invert": "bitwise_invert", "left_shift": "bitwise_left_shift", "logical_and.reduce": "all",
+    "logical_or.reduce": "any", "maximum.reduce": "max", "minimum.reduce": "min",
+    "multiply.reduce": "prod", "right_shift": "bitwise_right_shift", "rint": "round",
     "true_divide": "divide",
 }  # fmt: skip
 """Functions of NumPy that `weft` has by another name."""
