@@ -51,6 +51,18 @@ def between(x: Any) -> Any:
     return [(x - mean) * power + total, total * power]
 
 
+def sums_of_sums(*axes: int) -> Any:
+    def build(x: Any) -> Any:
+        total = weft.sum(x * x, axis=axes, keepdims=True)
+        root = weft.sqrt(total)
+        again = [
+            weft.sum(weft.broadcast(each, x.axes), axis=axes) for each in (total, root, root + x)
+        ]
+        return [total, *again, weft.max(weft.broadcast(total, x.axes), axis=axes)]
+
+    return build
+
+
 def all_reductions(x: Any) -> Any:
     kinds = (weft.sum, weft.prod, weft.max, weft.min)
     return [kind(x, axis=1) for kind in kinds]
@@ -130,6 +142,9 @@ REDUCTIONS = {
         [(4, 60), (1, 60)],
         "sweeps",
     ),
+    "sums of sums": (sums_of_sums(1), [(9, 10)], "loop"),
+    "sums of sums, too long": (sums_of_sums(1), [(2, 97)], "sweeps"),
+    "sums of sums of columns": (sums_of_sums(0), [(40, 3)], "sweeps"),
     "values between sweeps": (between, [(60, 3)], "sweeps"),
     "operand between sweeps": (
         lambda x, b: (x - weft.exp(weft.sum(x, axis=0) * b)) * b,

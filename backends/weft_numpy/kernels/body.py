@@ -12,6 +12,7 @@ import numpy as np
 
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import DType
+from weft.kernels import VIEWS
 from weft.ops.pointwise.elementwise import MultiplyOp, SquareOp
 from weft.ops.pointwise.math import PowerOp
 from weft.ops.reductions.reduction import SumOp
@@ -215,6 +216,9 @@ class Body:
             x, y = map(emit.name, args)
             sums = emit.part(emit.name(out), out, "[..., 0]")
             emit.line(f"{emit.bind(np.vecdot, 'vecdot')}({x}, {y}, {sums})")
+            return
+        if isinstance(op, VIEWS):
+            emit.line(f"{emit.name(out)}[...] = {emit.name(args[0])}")
             return
         if type(op) in REDUCTIONS:
             write_reduction(emit, op, args[0], sorted(self.values.reduced), out, keepdims=True)

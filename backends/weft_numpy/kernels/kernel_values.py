@@ -8,6 +8,7 @@ from weft.ir.description import TensorDescription, contiguous
 from weft.ir.dtypes import DType
 from weft.kernels import VIEWS, IndexingMap, Kernel, Operand
 from weft.ops.products.linalg import MatmulOp
+from weft.ops.shape.movement import BroadcastOp
 
 CONTRACTED = -1
 """The contracted dimension of a matrix product, which is not in the iteration domain.
@@ -21,7 +22,8 @@ class KernelValues:
 
     For each value `sources` has the one that holds its elements, itself unless it is a view, and
     `varying` the dimensions along which it varies; for each result `shared` has the operands whose
-    memory it may reuse.
+    memory it may reuse. What is broadcast and then reduced is copied, unless it is an operand: the
+    value itself is a result or a reduction, which have no axis to repeat it along.
     """
 
     def __init__(
@@ -40,9 +42,11 @@ class KernelValues:
         outs = [contiguous(axes.shape, dtype) for axes, dtype in kernel.result_types]
         self.set_layouts(args, outs)
         self.sources: list[int] = list(range(len(args)))
-        for each in kernel.body:
-            first = self.sources[each.args[0]] if isinstance(each.op, VIEWS) else len(self.sources)
-            self.sources.append(first)
+        reduced = {each.args[0] for each in kernel.body if each.is_reduction}
+        for number, each in enumerate(kernel.body, len(args)):
+            source = self.sources[each.args[0]] if isinstance(each.op, VIEWS) else number
+            is_copied = number in reduced and isinstance(each.op, BroadcastOp)
+            self.sources.append(number if is_copied and source >= len(args) else source)
         self.varying = list(map(varying, self.operands))
         last = len(self.lengths) - 1
         for number in before.intersection(self._matrices):
