@@ -17,7 +17,7 @@ from weft.functional import trees
 from weft.functional.jit import builds_ops, run_arrays, running_arrays
 from weft.functional.tracing import name_of, op_of
 from weft.functional.trees import Structure
-from weft.ir import dtypes
+from weft.ir import dtypes, scope
 from weft.ir.op import Op
 from weft.ir.storage import constant
 from weft.ir.tensor import TensorOp
@@ -271,7 +271,8 @@ class Point(NamedTuple):
         given = list(args)
         for index, tree in zip(chosen, trees.unflatten(arguments, inputs), strict=True):
             given[index] = tree
-        result, aux = function(*given, **options), None
+        with scope.all_ops():
+            result, aux = function(*given, **options), None
         if has_aux:
             if not isinstance(result, tuple) or len(result) != 2:
                 problem = f"has_aux=True needs a function that returns a pair, not {result!r:.80}"

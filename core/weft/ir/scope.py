@@ -148,6 +148,12 @@ def all_ops() -> Iterator[list[Op]]:
         yield recorder
 
 
+def is_outside(op: Op) -> bool:
+    """Whether an op was built before the innermost `captured_ops` or `all_ops` was entered."""
+    recorders = current.get().recorders
+    return bool(recorders) and not (recorders[-1] and op.serial >= recorders[-1][0].serial)
+
+
 def record(ops: Iterable[Op]) -> None:
     """Add ops that were built where `captured_ops` hid them to the lists of enclosing recorders."""
     recorders = current.get().recorders

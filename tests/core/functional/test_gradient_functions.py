@@ -150,6 +150,48 @@ def test_jvp_of_ops_is_that_of_the_graph() -> None:
     assert step(3.0).item() == 12.0
 
 
+def checkpointed(keep: Any) -> dict[str, Callable[[Any], Any]]:
+    """Return functions that keep what a function has from its arguments and its surroundings."""
+
+    def inside(x: Any, h: Any) -> Any:
+        return keep(weft.tanh(x * h) * weft.sin(h))
+
+    def at_exp(function: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
+        return lambda x: weft.sum(function(x, weft.exp(x)))
+
+    def scanned(x: Any, h: Any, recompute: bool = False) -> Any:
+        rows = np.ones((3, 2))
+        return weft.scan(lambda c, r: (inside(c * r, h), c), x, rows, recompute=recompute)[0]
+
+    return {
+        "a sum": lambda x: weft.sum(keep(weft.tanh(x) * x)),
+        "a value on the way": at_exp(inside),
+        "a scan": at_exp(scanned),
+        "a scan that recomputes": at_exp(lambda x, h: scanned(x, h, recompute=True)),
+        "a choice": at_exp(
+            lambda x, h: weft.cond(weft.sum(x) > 0, lambda: inside(x, h), lambda: h)
+        ),
+        "a batch": at_exp(lambda x, h: weft.vmap(lambda r: inside(r, h))(np.ones((3, 2)))),
+        "a gradient": at_exp(lambda x, h: weft.grad(lambda y: weft.sum(inside(x, y)))(h)),
+        "a tangent": at_exp(lambda x, h: weft.jvp(lambda y: inside(x, y), (h,), (x,))[1]),
+        "a jacobian": at_exp(lambda x, h: weft.jacobian(lambda y: inside(x, y))(h)),
+    }
+
+
+@pytest.mark.parametrize("name", checkpointed(lambda y: y))
+def test_gradients_reach_the_arguments_of_a_checkpointed_function(name: str, backend: str) -> None:
+    x = np.array([0.3, 0.5])
+    plain = checkpointed(lambda y: y)[name]
+    function = checkpointed(weft.checkpoint)[name]
+    with weft.backend(backend):
+        wanted = weft.grad(plain)(x)
+        assert np.all(np.abs(wanted) > 0.1)
+        for gradient in (weft.grad(function), weft.jit(weft.grad(function))):
+            np.testing.assert_allclose(gradient(x), wanted, rtol=1e-9)
+        batch = weft.vmap(weft.grad(function))(np.stack([x, x]))
+        np.testing.assert_allclose(batch, [wanted, wanted], rtol=1e-9)
+
+
 REFUSED: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     "a vector": (lambda: weft.grad(lambda x: x * 2)(np.ones(3)), ("scalar float", "vjp", "sum")),
     "several results": (lambda: weft.grad(lambda x: (x, x))(1.0), ("(*, *)", "scalar float")),

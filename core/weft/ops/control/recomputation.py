@@ -68,8 +68,9 @@ def checkpoint(y: TensorLike, inputs: Iterable[Any] | None = None) -> TensorOp:
     y
         The operand.
     inputs
-        Tensors that y depends on, by default the placeholders and states. Values that depend on
-        none of them are kept.
+        Tensors that y depends on, by default the placeholders and states; in a function that is
+        transformed also its arguments, and what else was built before its call. Values that
+        depend on none of them are kept.
 
     Returns
     -------
@@ -92,7 +93,10 @@ def checkpoint(y: TensorLike, inputs: Iterable[Any] | None = None) -> TensorOp:
     """
     op = as_op(y)
     found = dict.fromkeys(postorder([op]))
-    chosen = [x for x in found if x.is_state] if inputs is None else listed("checkpoint", inputs)
+    if inputs is None:
+        chosen = [x for x in found if x.is_state or (x.is_tensor and scope.is_outside(x))]
+    else:
+        chosen = listed("checkpoint", inputs)
     for x in chosen:
         if not isinstance(x, Op) or x not in found:
             raise ArgumentError(explain("checkpoint", f"{op} does not depend on {x!r}", (op,)))
