@@ -24,7 +24,7 @@ from weft.functional import trees
 from weft.functional.jit import jit
 from weft.functional.tracing import array_of, op_of
 from weft.functional.trees import Structure
-from weft.ir import dtypes
+from weft.ir import dtypes, scope
 from weft.ir.dtypes import accumulator_dtype
 from weft.ir.storage import constant
 from weft.ir.tensor import TensorOp
@@ -165,10 +165,12 @@ def _optimizer(name: str, learning_rate: Rate, rule: Rule) -> Optimizer:
         steps = before + 1
         made = []
         new: dict[str, list[TensorOp]] = {slot: [] for slot in names}
+        places = trees.scopes(structure, name)
         for index, (value, slope) in enumerate(zip(values, slopes, strict=True)):
             slots = _GivenSlots(value, {slot: each[index] for slot, each in old.items()}, steps)
-            found = updated(rule, cast(value, slots.dtype), slope, slots, rate)
-            made.append(cast(found, value.dtype))
+            with scope.name_scope(places[index]):
+                found = updated(rule, cast(value, slots.dtype), slope, slots, rate)
+                made.append(cast(found, value.dtype))
             for slot, each in slots.new.items():
                 new[slot].append(each)
         after = {slot: trees.unflatten(structure, each) for slot, each in new.items()}

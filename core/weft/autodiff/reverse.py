@@ -261,19 +261,22 @@ def walk_back(order: Sequence[Op], adjoints: dict[Op, Any], ends: Collection[Op]
     """
     for op in reversed(order):
         adjoint = adjoints.get(op)
-        if isinstance(adjoint, list):
-            adjoint = adjoints[op] = total(adjoint)
-        meaning = op.meaning
-        if adjoint is None or op in ends or not meaning.args:
+        if adjoint is None:
             continue
-        key = _result_key(op)
-        if key is not None:
-            _add_to_results(op, adjoints, key, adjoint)
-            continue
-        contributions = _contributions(op, meaning, adjoint)
-        for arg, contribution in zip(meaning.args, contributions, strict=True):
-            if contribution is not None and arg.is_tensor and dtypes.is_inexact(arg.dtype):
-                adjoints[arg] = _collected(op, arg, adjoints.get(arg), contribution)
+        with scope.adjoints_of(op):
+            if isinstance(adjoint, list):
+                adjoint = adjoints[op] = total(adjoint)
+            meaning = op.meaning
+            if op in ends or not meaning.args:
+                continue
+            key = _result_key(op)
+            if key is not None:
+                _add_to_results(op, adjoints, key, adjoint)
+                continue
+            contributions = _contributions(op, meaning, adjoint)
+            for arg, contribution in zip(meaning.args, contributions, strict=True):
+                if contribution is not None and arg.is_tensor and dtypes.is_inexact(arg.dtype):
+                    adjoints[arg] = _collected(op, arg, adjoints.get(arg), contribution)
     return adjoints
 
 
@@ -296,14 +299,13 @@ def _add_to_results(op: Op, adjoints: dict[Op, Any], key: Any, adjoint: Any) -> 
 def _contributions(op: Op, meaning: Op, adjoint: Any) -> list[Any]:
     if isinstance(adjoint, Missing):
         return [adjoint.through(op)] * len(meaning.args)
-    with scope.adjoints_of(op):
-        rule = _rule_of(type(meaning))
-        try:
-            if rule is not None:
-                return list(rule(meaning, adjoint, *meaning.args))
-            return list(meaning.generate_adjoints(adjoint, *meaning.args))
-        except NotImplementedError:
-            return [Missing(op, (op,))] * len(meaning.args)
+    rule = _rule_of(type(meaning))
+    try:
+        if rule is not None:
+            return list(rule(meaning, adjoint, *meaning.args))
+        return list(meaning.generate_adjoints(adjoint, *meaning.args))
+    except NotImplementedError:
+        return [Missing(op, (op,))] * len(meaning.args)
 
 
 def _collected(op: Op, arg: Op, found: Any, delta: Any) -> Any:

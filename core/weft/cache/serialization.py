@@ -277,15 +277,14 @@ class Deserializer:
         return value.const if kind == "op" else value
 
     def made_op(self, text: str, origin: int) -> Op:
-        """Return an op that a pass created, with the line of the user's op behind it."""
+        """Return an op that a pass created, in the place of the user's op behind it."""
         from weft.text.parser import parse  # few programs need it
 
         op: Op = parse(with_numbers(text, self.numbers or ())).outputs[0]
         if isinstance(op, ResultOp):
             op = op.args[0]
-        location = self.location(origin)
-        if location is not None:
-            op.__dict__["location"] = location
+        if origin >= 0:
+            op.stand_for(self.structure.all_ops[origin])
         return op
 
 

@@ -200,8 +200,8 @@ def _refuse_extra(op: Op, extra: set[str]) -> None:
 
 
 _ANNOTATIONS = frozenset({
-    "args", "axes", "dtype", "is_constant", "is_state", "is_tensor", "label", "location", "order",
-    "reads", "serial", "_metadata", "_name",
+    "adjoint_of", "args", "axes", "dtype", "is_constant", "is_state", "is_tensor", "label",
+    "location", "order", "reads", "serial", "_metadata", "_name", "_prefix",
 })  # fmt: skip
 """What an op has beside its attributes and says nothing of what it computes."""
 

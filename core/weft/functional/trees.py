@@ -133,10 +133,16 @@ def paths(structure: Structure, root: str = "") -> list[str]:
 
 def dotted_names(structure: Structure) -> list[str]:
     """Return the keys, numbers and fields that lead to each leaf, as in ``layers.0.weight``."""
-    return [
-        ".".join(str(getattr(each, "field", each.entry)) for each in accessor)
-        for accessor in structure.accessors()
-    ]
+    return [".".join(_keys(accessor)) for accessor in structure.accessors()]
+
+
+def scopes(structure: Structure, root: str) -> list[str]:
+    """Return the name of a scope for each leaf, as in ``params/w/0`` for the root ``params``."""
+    return ["/".join([root, *_keys(accessor)]) for accessor in structure.accessors()]
+
+
+def _keys(accessor: Iterable[Any]) -> list[str]:
+    return [str(getattr(each, "field", each.entry)) for each in accessor]
 
 
 def paths_of_call(structure: Structure) -> list[str]:

@@ -39,8 +39,8 @@ _NO_AXES = Axes()
 _SETTABLE = frozenset({"name", "metadata"})
 
 _RESERVED = frozenset({
-    "args", "axes", "dtype", "label", "location", "memo", "metadata", "name", "order", "reads",
-    "serial",
+    "adjoint_of", "args", "axes", "dtype", "label", "location", "memo", "metadata", "name",
+    "name_scope", "order", "reads", "serial",
 })  # fmt: skip
 
 AS_TEXT = "keep weft.capture(results, parameters).text(full=True), which weft.parse reads back"
@@ -76,6 +76,8 @@ class Op:
         What the op yields; an op that yields no tensor has no axes and the dtype None.
     label
         The name as the user gave it, before it was made unique; None without one.
+    adjoint_of
+        The order of the op whose gradient it is part of; None outside of gradients.
     """
 
     __slots__ = ("__dict__", "__weakref__", "_memo")
@@ -85,6 +87,7 @@ class Op:
     axes: Axes
     dtype: DType
     label: str | None = None
+    adjoint_of: float | None = None
     location: source.Location
     serial: int
     _memo: dict[Any, Any]
@@ -170,6 +173,8 @@ class Op:
             self.metadata = {**(context.metadata or {}), **_checked_metadata(metadata)}
         if context.prefix:
             mine["_prefix"] = context.prefix
+        if context.adjoint_of is not None:
+            mine["adjoint_of"] = context.adjoint_of
         if name is not None:
             self.name = name
         for recorder in context.recorders:
@@ -339,6 +344,11 @@ class Op:
         _put(self, "_metadata", dict(_checked_metadata(entries)))
 
     @property
+    def name_scope(self) -> str:
+        """The names of the scopes that it was built in, with slashes between them."""
+        return self._prefix[:-1]
+
+    @property
     def filename(self) -> str:
         """The file in which the user wrote the op."""
         return source.shown(self.location[0])
@@ -405,6 +415,13 @@ class Op:
         new = object.__new__(type(self))
         _put(new, "__dict__", mine)
         return new
+
+    def stand_for(self, op: Op) -> None:
+        """Take the location, scope, order and metadata of an op whose place this one takes."""
+        self.__dict__.update(
+            location=op.location, order=op.order, adjoint_of=op.adjoint_of,
+            _prefix=op._prefix, _metadata=op._metadata,
+        )  # fmt: skip
 
     def on(self, args: tuple[Any, ...]) -> Self:
         """Return the op itself if these are its operands, else the same op on them."""

@@ -8,7 +8,7 @@ threads; the scopes of `saved_user_deps` are private to the thread or task that 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -21,9 +21,18 @@ if TYPE_CHECKING:
 
 
 class EffectScope:
-    """A token that tells apart the writes made inside a region from those outside it."""
+    """A token that tells apart the writes made inside a region from those outside it.
 
-    __slots__ = ("__weakref__",)
+    Attributes
+    ----------
+    entered
+        How often each scope was entered in the region that has a number then.
+    """
+
+    __slots__ = ("__weakref__", "entered")
+
+    def __init__(self) -> None:
+        self.entered: dict[str, int] = {}
 
 
 @dataclass(slots=True, eq=False)
@@ -40,6 +49,8 @@ class BuildContext:
     origin: Op | None = None
     prefix: str = ""
     """What names of ops begin with."""
+    adjoint_of: float | None = None
+    """The order of the op whose gradient is built."""
 
 
 ROOT = EffectScope()
@@ -127,6 +138,15 @@ def name_scope(name: str) -> Iterator[str]:
         yield context.prefix
 
 
+def numbered_scope(name: str) -> AbstractContextManager[str]:
+    """Return a `name_scope` whose name has a number if it was taken: ``Dense``, ``Dense_1``."""
+    now = current.get()
+    path = now.prefix + name
+    number = now.scope.entered.get(path, 0)
+    now.scope.entered[path] = number + 1
+    return name_scope(f"{name}_{number}" if number else name)
+
+
 @contextmanager
 def captured_ops() -> Iterator[list[Op]]:
     """Yield a list of the ops built inside, and hide them from enclosing `captured_ops`."""
@@ -168,10 +188,11 @@ def pinned(versions: Mapping[Any, Op | None]) -> _Entered:
 
 
 def adjoints_of(op: Op) -> _Entered:
-    """Give ops built inside the location of `op`, and the versions of state that it read."""
+    """Give ops built inside the location and scope of `op`, and the versions of state it read."""
     reads = zip(op.meaning.args, op.meaning.reads, strict=True)
     versions = {arg: read for arg, read in reads if arg.is_state}
-    return _changed(location=op.location, **({"pinned": versions} if versions else {}))
+    pins = {"pinned": versions} if versions else {}
+    return _changed(location=op.location, prefix=op._prefix, adjoint_of=op.order, **pins)
 
 
 def located(location: Location) -> _Entered:
@@ -180,7 +201,7 @@ def located(location: Location) -> _Entered:
 
 
 def replacing(op: Op) -> _Entered:
-    """Give ops built inside the location, order and metadata of the op that they stand for."""
+    """Give ops built inside the location, scope, order and metadata of what they stand for."""
     entered = Replacements()
     entered.turn_to(op)
     return entered
@@ -195,7 +216,8 @@ class Replacements(_Entered):
         super().__init__(context)
 
     def turn_to(self, op: Op) -> None:
-        """Give ops built from now on the location, order and metadata of another op."""
+        """Give ops built from now on the location, scope, order and metadata of another op."""
         context = self.context
         context.location, context.origin = op.location, op
+        context.prefix, context.adjoint_of = op._prefix, op.adjoint_of
         context.metadata = op._metadata or None

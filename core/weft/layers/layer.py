@@ -201,9 +201,10 @@ class Layer:
         op = as_op(x)
         if not isinstance(train, bool):
             raise self.refusal(ArgumentError, f"train must be True or False, not {train!r}", op)
-        self.check(params, op)
-        given = {name: _as_ops(value) for name, value in params.items()}
-        y, new = self.run(given, op, state, Mode(train, key), **options)
+        with scope.numbered_scope(type(self).__name__):
+            self.check(params, op)
+            given = {name: _as_ops(value) for name, value in params.items()}
+            y, new = self.run(given, op, state, Mode(train, key), **options)
         return y if state is None else (y, new)
 
     # What they share
@@ -288,8 +289,9 @@ class Layer:
     ) -> tuple[TensorOp, Tree]:
         """Return the output and the new state of a layer inside of it."""
         mine, own = (None if tree is None else tree.get(name, {}) for tree in (params, state))
-        layer.check(mine, x, f" in params[{name!r}]")
-        return layer.run(mine or {}, x, own, mode or Mode(), **options)
+        with scope.name_scope(name):
+            layer.check(mine, x, f" in params[{name!r}]")
+            return layer.run(mine or {}, x, own, mode or Mode(), **options)
 
 
 def _as_ops(value: Any) -> Any:

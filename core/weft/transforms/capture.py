@@ -278,7 +278,7 @@ class _Capture:
         )
         new = op.on(args) if meaning is op else meaning.with_args(args)
         if meaning is not op:
-            new.__dict__.update(location=op.location, order=op.order, _metadata=op._metadata)
+            new.stand_for(op)
         if new.has_effect:
             new = self.effect_values.setdefault(op, new)
             self.effects[new] = None

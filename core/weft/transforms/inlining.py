@@ -266,6 +266,7 @@ class _Splice:
             copy = op.with_args(args)
             self.count += 1
             copy.__dict__["order"] = self.op.order + 1 - 1 / (self.count + 1)
+            copy.__dict__["_prefix"] = copy._prefix or self.op._prefix
         self.made.append(copy)
         return copy
 

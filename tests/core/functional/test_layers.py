@@ -210,6 +210,32 @@ def test_attention_to_a_memory_with_shared_heads():
     np.testing.assert_allclose(found, by_hand(*weights), rtol=1e-5, atol=1e-6)
 
 
+def test_layers_and_optimizers_name_scopes():
+    """A layer inside of another has its name there, one that is called that of its class."""
+    dense, pair = nn.Dense(3), nn.Sequential(nn.Dense(3), nn.Dense(3, bias=False))
+    params = {"one": dense.init(RNG(0), (2, 3)), "pair": pair.init(RNG(0), (2, 3))}
+    optimizer = weft.optim.sgd(0.1)
+
+    def loss(params: Any, x: Any) -> Any:
+        x = dense(params["one"], dense(params["one"], x))
+        return weft.sum(pair(params["pair"], x))
+
+    def step(params: Any, x: Any) -> Any:
+        return optimizer.update(weft.grad(loss)(params, x), optimizer.init(params), params)
+
+    wanted = {
+        "", "Dense", "Dense_1", "Sequential/0", "Sequential/1",
+        "sgd/one/bias", "sgd/one/weight", "sgd/pair/0/bias", "sgd/pair/0/weight",
+        "sgd/pair/1/weight",
+    }  # fmt: skip
+    for _ in range(2):  # another trace counts anew
+        graph = weft.jit(step).lower(params, np.ones((2, 3), np.float32)).graph
+        assert {op.name_scope for op in graph.ops} == wanted
+    gradients = {op.name_scope for op in graph.ops if op.adjoint_of is not None}
+    assert {"Dense", "Dense_1", "Sequential/0", "Sequential/1"} <= gradients
+    assert not any(scope.startswith("sgd") for scope in gradients)
+
+
 def test_states_of_a_recurrent_layer():
     layer = nn.GRU(5, depth=2, bidirectional=True, batch_first=True)
     x = RNG(0).normal(size=(2, 4, 3)).astype("float32")

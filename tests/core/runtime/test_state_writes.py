@@ -229,6 +229,20 @@ def test_programs_with_scoped_names_compile_print_and_parse(transformer: Any) ->
     assert transformer.computation(y, x, name="a/b")([1, 2]).tolist() == [1, 2]
 
 
+def test_what_is_built_from_an_op_has_its_scope(transformer: Any) -> None:
+    x = weft.placeholder((4, 4), name="x")
+    with weft.name_scope("outer"), weft.name_scope("inner"):
+        y = weft.softmax(weft.tanh(x), 1)
+    loss = weft.sum(y * y)
+    with weft.name_scope("elsewhere"):
+        slope = weft.deriv(loss, x)
+    assert (y.name_scope, x.name_scope) == ("outer/inner", "")
+    built = [op for op in weft.capture([slope], [x]).ops if not op.is_constant]
+    assert {op.name_scope for op in built} == {"", "outer/inner"}
+    steps = transformer.computation([y, slope], x).plan.steps
+    assert "outer/inner" in {step.op.name_scope for step in steps} <= {"", "outer/inner"}
+
+
 @pytest.mark.parametrize("name", ["", None, 3])
 def test_a_scope_needs_a_name(name: Any) -> None:
     with pytest.raises(ArgumentError, match="takes a name"), weft.name_scope(name):
