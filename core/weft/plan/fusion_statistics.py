@@ -16,10 +16,15 @@ from weft.ir.traversal import nested
 from weft.kernels.fused_op import FusedOp
 from weft.kernels.indexing_maps import VIEWS
 from weft.ops.control.graph_ops import CondOp, LoopOp
+from weft.ops.indexing.dynamic_slices import DynamicSliceOp, DynamicUpdateSliceOp
+from weft.ops.indexing.gathering import ScatterOp, TakeAlongAxisOp, TakeOp
+from weft.ops.indexing.slicing import UpdateSliceOp
 from weft.plan.plan import Plan, Step
 from weft.plan.sub_plans import CallPart, CondPart, CopyPart, LoopPart, Part, WhilePart, expand_step
 
 _GIVEN = (ParameterOp, ReadOp, ResultOp)
+_CHOOSING = (DynamicSliceOp, TakeAlongAxisOp, TakeOp)
+_UPDATING = (DynamicUpdateSliceOp, ScatterOp, UpdateSliceOp)
 
 
 @dataclass(frozen=True)
@@ -138,9 +143,20 @@ def _ran_in(part: Part, known: dict[int, Ran]) -> Ran:
 
 
 def bytes_moved(step: Step) -> int:
-    """Return the bytes that a step reads and writes; an effect writes nothing."""
+    """Return the bytes that a step reads and writes; an effect writes nothing.
+
+    Of an operand that is indexed it reads as many as there are in the result, and where a result
+    takes over the memory of an operand, it writes what is updated.
+    """
     written = () if step.op.hands_on else step.outs
-    return sum(map(_distinct_bytes, dict.fromkeys(step.args))) + sum(map(_distinct_bytes, written))
+    sizes = {arg: _distinct_bytes(arg) for arg in step.args}
+    if isinstance(step.op, _CHOOSING):
+        sizes[step.args[0]] = min(sizes[step.args[0]], _distinct_bytes(step.out))
+    elif isinstance(step.op, _UPDATING) and step.out.base is step.args[0].base:
+        update = step.args[2 if isinstance(step.op, ScatterOp) else 1]
+        sizes[step.args[0]] = min(sizes[step.args[0]], _distinct_bytes(update))
+        written = (update,)
+    return sum(sizes.values()) + sum(map(_distinct_bytes, written))
 
 
 def _bytes_op_by_op(step: Step) -> int:

@@ -30,18 +30,29 @@ StepIndex = tuple[int, int]
 
 @dataclass(frozen=True)
 class Rates:
-    """The rates of a machine, as measured on a backend; None for what could not be measured.
+    """The rates of a machine, as measured on a backend.
 
     Attributes
     ----------
-    copy
-        The bytes a second that a copy of a large array reads and writes.
+    copies
+        The bytes that copies of arrays read and write, and how many of them a second, the largest
+        array first; those that could not be measured are missing.
     matmul
-        The operations a second of a product of large float32 matrices.
+        The operations a second of a product of large float32 matrices; None if not measured.
     """
 
-    copy: float | None = None
+    copies: tuple[tuple[int, float], ...] = ()
     matmul: float | None = None
+
+    @property
+    def copy(self) -> float | None:
+        """The bytes a second that a copy of a large array reads and writes; None if unknown."""
+        return self.copies[0][1] if self.copies else None
+
+    def copy_of(self, nbytes: float) -> float | None:
+        """Return the highest rate of a copy of at least so many bytes, as caches allow it."""
+        rates = [rate for size, rate in self.copies if size >= nbytes]
+        return max(rates, default=self.copy)
 
 
 @dataclass(frozen=True)
@@ -90,6 +101,11 @@ class ProfileRow:
         return self.bytes / self.seconds if self.seconds else 0.0
 
     @property
+    def bytes_of_launch(self) -> float:
+        """The bytes that it reads and writes each time that it runs."""
+        return self.bytes / self.calls if self.calls else 0.0
+
+    @property
     def flop_rate(self) -> float:
         """The operations a second."""
         return self.flops / self.seconds if self.seconds else 0.0
@@ -117,6 +133,8 @@ class Profile:
         The number of calls.
     wall
         The time of a call with time stamps.
+    call
+        The time of the one call whose launches `events` are.
     ordinary
         The time of a call of the ordinary program, without time stamps.
     rows
@@ -126,7 +144,8 @@ class Profile:
     threads
         The most threads of the host that a call uses; None for a device of its own.
     events
-        The launches of one call: the index of a row, the start and the end.
+        The launches of one call, that of the median time among the faster half: the index of a row,
+        the start and the end.
     """
 
     computation: str
@@ -134,6 +153,7 @@ class Profile:
     device: str
     repeat: int
     wall: float
+    call: float
     ordinary: float
     rows: tuple[ProfileRow, ...]
     rates: Rates
@@ -228,7 +248,7 @@ class Profile:
         return [
             f"{row.calls:g}",
             *self._time(row.seconds),
-            *_rate(row.bandwidth, self.rates.copy),
+            *_rate(row.bandwidth, self.rates.copy_of(row.bytes_of_launch)),
             *_rate(row.flop_rate, self.rates.matmul),
             *(self._threads(row) if self._knows_one_thread else ()),
         ]
@@ -255,10 +275,15 @@ class Profile:
             "device": self.device,
             "repeat": self.repeat,
             "wall": self.wall,
+            "call": self.call,
             "ordinary": self.ordinary,
             "host": self.host,
             "device_time": self.device_time,
-            "rates": {"copy": self.rates.copy, "matmul": self.rates.matmul},
+            "rates": {
+                "copy": self.rates.copy,
+                "copies": list(map(list, self.rates.copies)),
+                "matmul": self.rates.matmul,
+            },
             "threads": self.threads,
             "rows": [
                 {
@@ -318,10 +343,14 @@ _OF_THREADS = ("one thread", "waiting")
 
 
 def _rate(rate: float, most: float | None) -> tuple[str, str]:
-    """Return a rate in billions, and its share of the machine's."""
+    """Return a rate in billions, and its share of the machine's.
+
+    What was measured is no bound for every kernel, as one that only reads is faster than a copy.
+    """
     if not rate:
         return "", ""
-    return f"{rate / 1e9:.3g}", f"{rate / most:.0%}" if most else ""
+    share = rate / most if most else None
+    return f"{rate / 1e9:.3g}", "" if share is None else f"{share:.0%}" if share <= 1 else "> 100%"
 
 
 def _format_seconds(seconds: float) -> str:

@@ -36,8 +36,7 @@ def _events(profile: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for thread, name in ((CALL, "call"), (HOST_WORK, "host work"), (DEVICE, profile["device"])):
         yield _name_event("thread_name", thread, name)
     events, rows = profile["events"], profile["rows"]
-    end = max([end for _, _, end in events], default=profile["wall"])
-    yield _complete(profile["computation"], "call", CALL, 0.0, max(end, profile["wall"]), {})
+    yield _complete(profile["computation"], "call", CALL, 0.0, profile["call"], {})
     for number, start, end in events:
         row = rows[number]
         thread = HOST_WORK if row["kind"] == HOST else DEVICE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -62,6 +63,9 @@ def test_each_step_has_a_row_and_the_times_add_up(transformer: weft.Transformer)
     assert len(events) == sum(row.calls for row in found.rows)
     assert all(event.start <= event.end for event in events)
     assert all(one.end <= other.start + 1e-7 for one, other in pairwise(events))
+    # All are of the one call whose length is told.
+    assert events[0].start >= 0
+    assert events[-1].end <= found.call
     assert all(line[0] == __file__ for row in found.rows for line in row.lines)
 
 
@@ -192,7 +196,7 @@ def test_what_cannot_be_measured_is_left_out(monkeypatch: pytest.MonkeyPatch) ->
     with weft.make_transformer("numpy", memory_limit=1 << 10) as transformer:
         monkeypatch.setattr(transformer, "inspection", _failing(transformer.inspection))
         found = transformer.computation(weft.exp(x), x).profile(np.ones(4), repeat=1)
-    assert found.rates == Rates(None, None)
+    assert found.rates == Rates()
     assert "matrix product" not in found.table()
 
 
@@ -203,6 +207,57 @@ def _failing(inspection: Any) -> Any:
         return inspection(graph, *rest)
 
     return inspect
+
+
+def test_a_copy_of_few_bytes_may_be_faster() -> None:
+    rates = Rates(((1000, 10.0), (100, 30.0), (10, 20.0)), 5.0)
+    assert rates.copy == 10.0
+    found = [rates.copy_of(nbytes) for nbytes in (0, 10, 11, 100, 101, 1000, 9999)]
+    assert found == [30.0, 30.0, 30.0, 30.0, 10.0, 10.0, 10.0]
+    assert Rates().copy_of(10) is None
+
+
+def test_the_best_of_several_runs_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([8.0, 4.0, 2.0, 1.99, 1.0])
+    monkeypatch.setattr(profiling, "_least_time", lambda *_: next(times))
+    with weft.make_transformer("numpy") as transformer:
+        x = weft.placeholder((4,), name="x")
+        assert profiling._rate(transformer, weft.exp(x), [x], 199) == pytest.approx(100)
+    assert next(times) == 1.0
+
+
+ROWS, WIDTH = 50_000, 16
+TABLE, FEW = ROWS * WIDTH * 4, 4 * WIDTH * 4
+AT = np.arange(4, dtype="int32")
+ACCESSES: dict[str, tuple[Callable[[Any, Any], Any], int]] = {
+    "take": (lambda table, x: weft.take(table, AT, axis=0), AT.nbytes + 2 * FEW),
+    "take along": (
+        lambda table, x: weft.take_along_axis(
+            table, AT.reshape(4, 1) + 0 * weft.cast(x, "int32"), 0
+        ),
+        3 * FEW,
+    ),
+    "update": (lambda table, x: table.at[2:6].set(x), 3 * FEW),
+    "scatter": (
+        lambda table, x: weft.scatter(table, AT, x, axis=0, reduction="add"),
+        AT.nbytes + 3 * FEW,
+    ),
+}
+"""What accesses a few rows of a table, and the bytes of it."""
+
+
+@pytest.mark.parametrize("backend", ["numpy", "native"], indirect=True)
+@pytest.mark.parametrize("what", ACCESSES)
+def test_what_is_not_accessed_is_not_counted(transformer: weft.Transformer, what: str) -> None:
+    build, nbytes = ACCESSES[what]
+    table = weft.placeholder((ROWS, WIDTH), name="table")
+    x = weft.placeholder((4, WIDTH), name="x")
+    # A value of its own, which is updated in place.
+    computation = transformer.computation(build(weft.cumsum(table, 0), x), table, x)
+    found = computation.profile(np.ones((ROWS, WIDTH), "f4"), np.ones((4, WIDTH), "f4"), repeat=1)
+    words = ("Take", "Scatter", "UpdateSlice")
+    touched = [row for row in found.rows if any(name.startswith(words) for name in row.ops)]
+    assert [row.bytes for row in touched] == [nbytes]
 
 
 # What a profile says
@@ -257,9 +312,18 @@ def test_the_trace_has_the_fields_of_the_format(profile: Profile, tmp_path: Path
     complete = [event for event in events if event["ph"] == "X"]
     assert len(complete) == len(profile.events) + 1
     whole = complete[0]
+    assert whole["dur"] == profile.call * 1e6
     assert all(each["ts"] + each["dur"] <= whole["dur"] + 1e-3 for each in complete)
     named = {event["args"]["name"] for event in events if event["ph"] == "M"}
     assert 'weft: step "<b>" on numpy' in named
+
+
+def test_no_share_of_the_machine_is_above_all_of_it(profile: Profile) -> None:
+    slow = replace(profile, rates=Rates(((1 << 40, 1.0),), 1.0))
+    for row in slow.rows:
+        figures = slow._figures(row)
+        assert "> 100%" in figures
+        assert not any(each.endswith("%") and len(each) > 6 for each in figures)
 
 
 # Bad input
