@@ -1,7 +1,7 @@
 """Writes `images/report.png`, a report of a training step as Chromium shows it.
 
-Chromium and its driver must be installed. The step is profiled on the machine that runs this, so
-its times differ from run to run.
+The step is one of a transformer of twelve layers. Chromium and its driver must be installed, and a
+C compiler. The step is profiled on the machine that runs this, so its times differ from run to run.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
 
 import weft
+from weft.functional import trees
 
 IMAGE = Path(__file__).parents[1] / "images" / "report.png"
 WIDTH, HEIGHT, SCALE = 1500, 900, 0.8
@@ -23,34 +27,40 @@ WIDTH, HEIGHT, SCALE = 1500, 900, 0.8
 
 OPEN = """
 const click = (element) => element.dispatchEvent(new MouseEvent("click", {bubbles: true}));
-const named = (selector, text) => [...document.querySelectorAll(selector)]
-  .find((each) => each.textContent.includes(text));
-click(named(".stage", "Fusion"));
-click(named(".node.kernel", "matmul_tanh").querySelector(".sign"));
-click(named(".tools button", "Fit"));
-click(named(".node.kernel", "subtract"));
+const field = document.querySelector("input[type=search]");
+field.value = "softmax 6/";
+field.dispatchEvent(new Event("input"));
+click(document.querySelector(".result.op"));
+field.value = "";
 """
-"""Shows the graph after fusion with a kernel that is open, and another that is selected."""
+"""Searches the softmax of the seventh layer, and selects it."""
+
+LAYERS, SHAPE = 12, (4, 32, 64)
+BLOCK = weft.nn.TransformerBlock(4, 256, is_causal=True)
+NET = weft.nn.Sequential(*[BLOCK] * LAYERS, weft.nn.Dense(64))
+OPTIMIZER = weft.optim.adam(1e-3)
+
+
+def loss(params: Any, x: Any, y: Any) -> Any:
+    """Return the mean square of errors."""
+    return weft.mean((NET(params, x) - y) ** 2)
+
+
+def train_step(params: Any, state: Any, x: Any, y: Any) -> Any:
+    """Return the loss, new parameters and a new state."""
+    value, gradients = weft.value_and_grad(loss)(params, x, y)
+    return value, *OPTIMIZER.update(gradients, state, params)
 
 
 def write_report(path: Path) -> None:
     """Write the report of a training step."""
     random = np.random.default_rng(0)
-    images = weft.placeholder((64, 784), name="images")
-    labels = weft.placeholder((64, 10), name="labels")
-    first, second = (0.05 * random.standard_normal(shape) for shape in ((784, 128), (128, 10)))
-    w1 = weft.variable(first.shape, initial_value=first, name="w1")
-    w2 = weft.variable(second.shape, initial_value=second, name="w2")
-
-    hidden = weft.tanh(images @ w1)
-    chances = weft.softmax(hidden @ w2, 1)
-    loss = -weft.mean(weft.sum(weft.log(chances) * labels, 1))
-    updates = [weft.assign(w, w - 0.1 * weft.deriv(loss, w)) for w in (w1, w2)]
-
-    with weft.make_transformer("numpy") as transformer:
-        step = transformer.computation([loss, *updates], images, labels, name="train_step")
-        classes = np.eye(10, dtype="float32")[random.integers(0, 10, 64)]
-        step.report(path, random.standard_normal((64, 784)).astype("float32"), classes)
+    params = NET.init(random, SHAPE)
+    x, y = (random.standard_normal(SHAPE).astype("float32") for _ in range(2))
+    args = params, OPTIMIZER.init(params), x, y
+    with weft.make_transformer("native") as transformer:
+        computation = weft.jit(train_step, backend=transformer).lower(*args)
+        computation.report(path, *trees.flatten((args, {}))[0])
 
 
 def photograph(page: Path, image: Path) -> None:
@@ -66,6 +76,7 @@ def photograph(page: Path, image: Path) -> None:
         size = {"width": WIDTH, "height": HEIGHT, "deviceScaleFactor": SCALE, "mobile": False}
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         browser.get(page.as_uri())
+        WebDriverWait(browser, 30).until(lambda each: each.find_elements(By.CLASS_NAME, "node"))
         browser.execute_script(OPEN)
         browser.save_screenshot(str(image))
 

@@ -1,7 +1,8 @@
 """The document of a report: what a compiler did to a program, as data for JSON.
 
-Graphs, files, locations and types occur once and are referred to by their number. Ops are referred
-to by their place in a graph.
+Graphs, files, locations, types, and what ops say of themselves occur once and are referred to by
+their number. Ops are referred to by their place in a graph; their identity, by which they are found
+in other graphs, is a number too.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from weft.ir.graph import Graph, called_graphs
 from weft.ir.op import Op
 from weft.ir.results import ResultOp
 from weft.ir.storage import ParameterOp, ReadOp
+from weft.ir.tensor import CompositeOp
 from weft.kernels import FusedOp, Kernel
 from weft.ops.control.graph_ops import LoopOp
 from weft.passes.interface import PassHistory
@@ -24,19 +26,21 @@ from weft.plan.plan import Plan
 from weft.plan.steps import plan_of
 from weft.report.changes import changes
 from weft.report.memory import memory_of
-from weft.report.outline import Box, boxed, kind_of, summary
+from weft.report.outline import Box, boxed, drawn_as, is_gradient, kind_of, parts_of, summary
 from weft.report.profile import Profile
-from weft.support.source import Location
+from weft.support.source import Location, function_around
 from weft.text.printer import short_text, type_text, value_text
 
-VERSION = 1
+VERSION = 2
 """Changes whenever a document changes its meaning."""
 
-MOST_OPS = 5_000
+MOST_OPS = 30_000
 """The most ops of a graph, with those in kernels, that are listed; of more there is a summary."""
 
-MOST_OPS_IN_ALL = 40_000
-"""The most ops of all graphs; once there are more, further graphs have a summary only."""
+MOST_OPS_IN_ALL = 100_000
+"""The most ops of all graphs; once there are more, further graphs have a summary only.
+
+The captured and the planned graph come first."""
 
 MOST_CHANGES = 1_000
 """The most changes of a pass that are listed."""
@@ -95,6 +99,9 @@ class _Document:
         self.graphs: list[dict[str, Any]] = []
         self.numbers: dict[Graph, int] = {}
         self.listed = 0
+        self.heads: dict[tuple[tuple[str, Any], ...], int] = {}
+        self.orders: dict[float, int] = {}
+        self.parts: dict[Op, tuple[tuple[str, int], ...]] = {}
         self.types: dict[str, int] = {}
         self.files: dict[str, int] = {}
         self.locations: dict[Location, int] = {}
@@ -116,12 +123,16 @@ class _Document:
             "source": self.source(),
             "profile": None if compiled.profile is None else self.profile(compiled.profile),
             "graphs": self.graphs,
+            "heads": list(map(dict, self.heads)),
         }
         # What refers to locations is complete now.
         return {
             **document,
             "types": list(self.types),
-            "locations": [[self.files[file], line] for file, line in self.locations],
+            "locations": [
+                [self.files[file], line, function_around((file, line))]
+                for file, line in self.locations
+            ],
             "files": [self.file(path) for path in self.files],
         }
 
@@ -199,17 +210,42 @@ class _Document:
         fields: dict[str, Any] = {"kind": item.kind, "items": [self.item(e) for e in item.items]}
         if item.title:
             fields["title"] = item.title
+        if item.is_gradient:
+            fields["gradient"] = True
         if item.location is not None:
             fields["line"] = self.location(item.location)
         return fields
 
-    def op(self, op: Op, indices: dict[Op, int]) -> dict[str, Any]:
-        """Return the fields of a report for an op, without empty ones."""
+    def op(self, op: Op, indices: dict[Op, int]) -> list[Any]:
+        """Return the record of an op of a graph."""
+        body = self.kernel(op.kernel) if isinstance(op, FusedOp) else None
+        return self.record(op, self.fields(op), [indices[arg] for arg in op.args], body)
+
+    # An op stands in several graphs, and says the same of itself in each: that is its head.
+
+    def record(
+        self, op: Op, fields: dict[str, Any], args: list[int], body: Any = None
+    ) -> list[Any]:
+        """Return the numbers of an op's head, its operands and its identity.
+
+        There follow, if there are any, the identity of the op whose gradient it is part of, or -1,
+        and the body of its kernel.
+        """
+        head = tuple((key, value) for key, value in fields.items() if value not in ("", (), None))
+        order = op.adjoint_of if is_gradient(op) else None
+        forward = -1 if order is None else self.identity(order)
+        found = [self.heads.setdefault(head, len(self.heads)), args, self.identity(op.order)]
+        return [*found, forward, body] if body else [*found, forward] if forward >= 0 else found
+
+    def identity(self, order: float) -> int:
+        return self.orders.setdefault(order, len(self.orders))
+
+    def fields(self, op: Op) -> dict[str, Any]:
+        """Return what an op of a graph says of itself, empty fields included."""
         fields = {
             **self.head(op),
-            "args": [indices[arg] for arg in op.args],
             "role": _role(op),
-            "graphs": [self.numbers[each] for each in op.graphs],
+            "graphs": tuple([self.numbers[each] for each in op.graphs]),
         }
         if op.label or isinstance(op, ParameterOp | ReadOp):
             fields["name"] = op.name
@@ -223,10 +259,9 @@ class _Document:
             fields["index"] = op.index
         elif isinstance(op, FusedOp):
             fields["title"] = op.kernel.title
-            fields["body"] = self.kernel(op.kernel)
         if isinstance(op, LoopOp):
             fields["count"] = op.count
-        return {key: value for key, value in fields.items() if value not in ("", [], None)}
+        return fields
 
     def head(self, op: Op) -> dict[str, Any]:
         fields = {
@@ -236,20 +271,25 @@ class _Document:
         }
         is_given = op.is_constant or isinstance(op, ParameterOp | ReadOp | ResultOp)
         text = "" if is_given else ", ".join(f"{k}={value_text(v)}" for k, v in fields.items())
+        if isinstance(op, CompositeOp):
+            if op not in self.parts:
+                self.parts[op] = tuple([(kind_of(x), self.type_of(x)) for x in parts_of(op)])
+            made_of = self.parts[op]
+        else:
+            made_of = ()
         return {
             "kind": kind_of(op),
             "class": picture.kind_of(op)[0],
             "type": self.type_of(op),
             "line": self.location(op.location),
+            "scope": op.name_scope,
             "fields": text if len(text) <= LONGEST else f"{text[:LONGEST]}...",
+            "parts": made_of,
         }
 
     def kernel(self, kernel: Kernel) -> dict[str, Any]:
         """Return a kernel; operands have the numbers before those of the ops."""
-        body = []
-        for each in kernel.body:
-            fields = {**self.head(each.op), "args": list(each.args)}
-            body.append({key: value for key, value in fields.items() if value not in ("", [])})
+        body = [self.record(each.op, self.head(each.op), list(each.args)) for each in kernel.body]
         return {
             "domain": list(kernel.domain),
             "reduced": list(kernel.reduced),
@@ -313,7 +353,7 @@ class _Document:
     def profile(self, profile: Profile) -> dict[str, Any]:
         fields = profile.to_dict()
         for row in fields["rows"]:
-            row["locations"] = [self.location((file, line)) for file, line, _ in row["lines"]]
+            row["locations"] = [self.location((file, line)) for file, line, _ in row.pop("lines")]
         return fields
 
 
@@ -324,12 +364,12 @@ def _role(op: Op) -> str:
         return "state"
     if op.is_constant:
         return "constant"
-    return "result" if isinstance(op, ResultOp) else ""
+    return "result" if drawn_as(op) is not op else ""
 
 
 def _is_hidden(op: Op) -> bool:
-    """Whether a drawing shows an op as part of others: a number, or one of several results."""
-    return isinstance(op, ResultOp) or (op.is_constant and op.axes.size <= 1)
+    """Whether a drawing shows an op as part of others: a number, a copy, or one of results."""
+    return drawn_as(op) is not op or (op.is_constant and op.axes.size <= 1)
 
 
 def _kind_counts(ops: Iterable[Op]) -> str:

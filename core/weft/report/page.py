@@ -1,14 +1,16 @@
 """Pages: a document as one HTML file that needs nothing else, not even a network.
 
-The data is JSON in a script element, in which no tag can end or begin. A policy in the page lets
-the browser run the scripts of this package only, by their hashes.
+The data is compressed JSON in a script element, as text in which no tag can end or begin. A policy
+in the page lets the browser run the scripts of this package only, by their hashes.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
-from base64 import b64encode
+import re
+from base64 import b64decode, b64encode
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -27,10 +29,6 @@ LIBRARIES = (
 
 SCRIPTS = ("elements.js", "model.js", "graph.js", "code.js", "memory.js", "profile.js", "report.js")
 """The scripts of a page, which share one scope."""
-
-_ESCAPES = str.maketrans({
-    "<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029",
-})  # fmt: skip
 
 
 def write_report_page(document: dict[str, Any], path: str | os.PathLike[str]) -> None:
@@ -68,15 +66,27 @@ def page(title: str, data: dict[str, Any]) -> str:
         style=_asset("report.css"),
         scripts=scripts,
         hashes=" ".join(f"'sha256-{_hash(each)}'" for each in scripts),
-        data=json.dumps(data, separators=(",", ":")).translate(_ESCAPES),
+        data=packed(data),
     )
+
+
+def packed(data: dict[str, Any]) -> str:
+    """Return data for JSON as text of letters and digits, which `unpacked` reads back."""
+    text = json.dumps(data, separators=(",", ":"))
+    return b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
+def unpacked(page: str) -> dict[str, Any]:
+    """Return the data of a page."""
+    (text,) = re.findall(r'id="data">([^<]*)</script>', page)
+    return json.loads(gzip.decompress(b64decode(text)))  # type: ignore[no-any-return]
 
 
 def _scripts() -> list[str]:
     """Return the libraries, and what shows the data, as two scripts."""
     libraries = "\n".join(_library(name) for name in LIBRARIES)
     own = "\n".join(_asset(name) for name in SCRIPTS)
-    return [libraries, f'"use strict";\n(() => {{\n{own}\n}})();']
+    return [libraries, f'"use strict";\n(async () => {{\n{own}\n}})();']
 
 
 @cache

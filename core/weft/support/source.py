@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
 import sys
 from collections.abc import Callable
@@ -129,6 +130,37 @@ def quoted_line(location: Location) -> str:
     """Return a location as in `short_info` with the text of the line, where there is one."""
     text = source_line(location)
     return f"{short_info(location)}  {text}" if text else short_info(location)
+
+
+def function_around(location: Location) -> str:
+    """Return the name of the user's function that a line is in, as in ``Block.__call__``.
+
+    Empty outside of functions, and where there is no Python source.
+    """
+    path, line = location
+    spans = _functions_in(path)
+    return next((name for first, last, name in spans if first <= line <= last), "")
+
+
+@functools.cache
+def _functions_in(path: str) -> list[tuple[int, int, str]]:
+    """Return first line, last line and name of the functions in a file, inner ones first."""
+    import ast  # few programs need it
+
+    try:
+        waiting: list[tuple[ast.AST, str]] = [(ast.parse("".join(linecache.getlines(path))), "")]
+    except (SyntaxError, ValueError):
+        return []
+    found = []
+    while waiting:
+        node, prefix = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            name = f"{prefix}{node.name}"
+            prefix = f"{name}."
+            if not isinstance(node, ast.ClassDef):
+                found.append((node.lineno, node.end_lineno or node.lineno, name))
+        waiting += [(child, prefix) for child in ast.iter_child_nodes(node)]
+    return sorted(found, reverse=True)
 
 
 def source_line(location: Location) -> str:

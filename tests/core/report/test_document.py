@@ -20,7 +20,7 @@ from weft.report import document as documents
 from weft.report.changes import changes
 from weft.report.document import document
 from weft.report.outline import LAYER, MOST_TOGETHER, Box, boxed, summary
-from weft.report.page import page
+from weft.report.page import page, unpacked
 from weft.runtime import compile_cache
 from weft.runtime.reporting import compiled, pass_histories
 
@@ -30,7 +30,9 @@ X = np.linspace(-1, 1, 48, dtype=np.float32).reshape(6, 8)
 def training_step() -> tuple[Any, Any]:
     x = weft.placeholder((6, 8), name="x")
     w = weft.variable((8, 8), initial_value=np.eye(8), name="w")
-    loss = weft.mean(weft.softmax(weft.tanh(x @ w), 1) ** 2)
+    with weft.name_scope("model"):
+        hidden = weft.tanh(x @ w)
+    loss = weft.mean(weft.softmax(hidden, 1) ** 2)
     return [loss, weft.assign(w, w - 0.1 * weft.deriv(loss, w))], x
 
 
@@ -51,10 +53,19 @@ def document_of(computation: Any, *args: Any) -> dict[str, Any]:
 
 def data_of(path: Path) -> dict[str, Any]:
     """Return the data of a page."""
-    text = path.read_text("utf-8")
-    (held,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text)
-    found: dict[str, Any] = json.loads(held)
-    return found
+    return unpacked(path.read_text("utf-8"))
+
+
+def ops_of(found: dict[str, Any], number: int) -> list[dict[str, Any]]:
+    """Return the ops of a graph with what their heads say of them."""
+    return [_expanded(found, *record) for record in found["graphs"][number]["ops"]]
+
+
+def _expanded(
+    found: dict[str, Any], head: int, args: list[int], own: int, of: int = -1, body: Any = None
+) -> dict[str, Any]:
+    inside = [_expanded(found, *each) for each in body["ops"]] if body else []
+    return {**found["heads"][head], "args": args, "id": own, "of": of, "inside": inside}
 
 
 def items_of(item: Any) -> Iterator[int]:
@@ -70,17 +81,16 @@ def test_every_reference_leads_somewhere(transformer: weft.Transformer) -> None:
     results, x = training_step()
     found = document_of(transformer.computation(results, x), X)
     locations = range(len(found["locations"]))
-    assert all(line in range(1, 10_000) for _, line in found["locations"])
-    for graph in found["graphs"]:
-        for place, op in enumerate(graph["ops"]):
+    assert all(line in range(1, 10_000) for _, line, _ in found["locations"])
+    for number, graph in enumerate(found["graphs"]):
+        ops = ops_of(found, number)
+        for place, op in enumerate(ops):
             assert op["line"] in locations
             assert op["type"] in range(len(found["types"]))
-            assert all(arg < place for arg in op.get("args", ()))
-            assert all(each["line"] in locations for each in op.get("body", {}).get("ops", ()))
+            assert all(arg < place for arg in op["args"])
+            assert all(each["line"] in locations for each in op["inside"])
         drawn = [place for item in graph["items"] for place in items_of(item)]
-        hidden = {
-            n for n, op in enumerate(graph["ops"]) if op.get("role") in ("constant", "result")
-        }
+        hidden = {n for n, op in enumerate(ops) if op.get("role") in ("constant", "result")}
         assert len(drawn) == len(set(drawn))
         assert set(range(graph["count"])) - hidden <= set(drawn)
     plan = found["plans"][0]
@@ -134,8 +144,54 @@ def test_generated_lines_lead_to_the_users(transformer: weft.Transformer) -> Non
     runs = found["source"]["locations"]
     assert sum(count for count, _ in runs) <= found["source"]["lines"]
     linked = {location for _, here in runs for location in here}
-    lines = {text[line].strip() for _, line in (found["locations"][each] for each in linked)}
-    assert "loss = weft.mean(weft.softmax(weft.tanh(x @ w), 1) ** 2)" in lines
+    lines = {text[line].strip() for _, line in (found["locations"][each][:2] for each in linked)}
+    assert "loss = weft.mean(weft.softmax(hidden, 1) ** 2)" in lines
+
+
+def test_an_op_is_found_in_every_graph(transformer: weft.Transformer) -> None:
+    results, x = training_step()
+    found = document_of(transformer.computation(results, x))
+    captured = ops_of(found, found["captured"])
+    planned = found["plans"][0]
+    steps = {place for place in planned["steps"] if place >= 0}
+    places = {}
+    for place, op in enumerate(ops_of(found, planned["graph"])):
+        for each in (op, *op["inside"]):
+            places.setdefault(each["id"], set()).add(place)
+    for kind, scope in (("Tanh", "model"), ("Softmax", None)):
+        op = next(op for op in captured if op["kind"] == kind)
+        assert op.get("scope") == scope
+        assert places[op["id"]] & steps
+    softmax = next(op for op in captured if op["kind"] == "Softmax")
+    assert [kind for kind, _ in softmax["parts"]] == ["Max", "Subtract", "Exp", "Sum", "Divide"]
+    assert found["locations"][softmax["line"]][2] == "training_step"
+
+
+def test_gradients_lead_to_what_they_are_of(transformer: weft.Transformer) -> None:
+    results, x = training_step()
+    found = document_of(transformer.computation(results, x))
+    captured = ops_of(found, found["captured"])
+    forward = {op["id"]: op for op in captured if op["of"] < 0}
+    kinds = {forward[op["of"]]["kind"] for op in captured if op["of"] >= 0}
+    assert {"Tanh", "Softmax", "Mean", "Power", "Matmul"} >= kinds >= {"Tanh", "Softmax"}
+    for op in captured:
+        if op["of"] >= 0:
+            assert op["line"] == forward[op["of"]]["line"]
+            assert op.get("scope") == forward[op["of"]].get("scope")
+
+
+def test_the_first_and_the_last_graph_are_listed_before_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    y, x = layers(30)
+    with weft.make_transformer("numpy") as transformer:
+        computation = transformer.computation(y, x)
+        computation.prepare()
+        monkeypatch.setattr(documents, "MOST_OPS_IN_ALL", len(computation.graph.ops) * 3)
+        found = document_of(computation)
+    listed = {number for number, graph in enumerate(found["graphs"]) if "ops" in graph}
+    assert {found["captured"], found["plans"][0]["graph"]} <= listed
+    assert len(listed) < len(found["graphs"])
 
 
 @pytest.mark.parametrize("backend", ["numpy", "opencl", "native"])
@@ -214,8 +270,7 @@ def test_a_called_graph_is_described_once() -> None:
     with weft.make_transformer("numpy") as transformer:
         found = document_of(transformer.computation(y, x, name="net"))
     assert [pipeline["name"] for pipeline in found["pipelines"]] == ["net", "layer"]
-    captured = found["graphs"][found["captured"]]
-    calls = [op["graphs"] for op in captured["ops"] if "graphs" in op]
+    calls = [op["graphs"] for op in ops_of(found, found["captured"]) if "graphs" in op]
     assert len(calls) == 2
     assert calls[0] == calls[1]
     assert found["graphs"][calls[0][0]]["name"] == "layer"
@@ -276,8 +331,7 @@ def test_names_are_data_and_never_markup() -> None:
     text = page(HOSTILE, {"profile": {"computation": HOSTILE}})
     assert "<script>alert" not in text
     assert "<!--" not in text.partition("</head>")[2].partition("</script>")[0]
-    (held,) = re.findall(r'id="data">(.*?)</script>', text)
-    assert json.loads(held)["profile"]["computation"] == HOSTILE
+    assert unpacked(text)["profile"]["computation"] == HOSTILE
     assert len(re.findall(r"</script>", text)) == 3
 
 

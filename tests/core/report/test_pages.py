@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +15,12 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
 
 import weft
+from weft.functional import trees
 from weft.report import document as documents
+from weft.report.page import unpacked
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = [
@@ -47,6 +51,12 @@ class Page:
 
     def __init__(self, browser: Any) -> None:
         self.browser = browser
+
+    def open(self, path: Path) -> None:
+        """Open a page and wait for what its script makes."""
+        self.browser.get(path.as_uri())
+        self.data = unpacked(path.read_text("utf-8"))
+        WebDriverWait(self.browser, 30).until(lambda _: self.all("#report > main"))
 
     def all(self, selector: str) -> list[Any]:
         found: list[Any] = self.browser.find_elements(By.CSS_SELECTOR, selector)
@@ -102,7 +112,7 @@ def step(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def page(browser: Any, step: Path) -> Iterator[Page]:
     found = Page(browser)
     found.browser.get("about:blank")
-    found.browser.get(step.as_uri())
+    found.open(step)
     yield found
     assert found.errors() == []
     assert "taken" not in browser.title.removeprefix(HOSTILE)
@@ -152,16 +162,16 @@ def test_an_op_leads_to_its_operands_memory_time_and_code(page: Page) -> None:
     page.click(".stage", "planned")
     page.click(".node", "matmul")
     about = page.text(".graphs .about")
-    for title in ("Operands", "Used by", "Memory", "Time"):
+    for title in ("Operands", "Used by", "Memory", "Runs in"):
         assert title in about
-    page.click(".graphs .about .link", "x")
+    page.click(".graphs .about .link", "input x")
     assert "input" in page.one(".node.picked").get_attribute("class")
     page.click(".node", "matmul")
     page.click(".graphs .about .link", "steps")
     assert page.one("#panel-memory").is_displayed()
     assert "made by" in page.text(".memory .about")
     page.click("#tab-graph")
-    page.click(".graphs .about .link", " in ")
+    page.click(".graphs .about .time")
     assert page.one("#panel-profile").is_displayed()
     assert len(page.all(".profile tbody tr.picked")) == 1
     page.click("#tab-graph")
@@ -222,11 +232,9 @@ def test_columns_sort_up_and_down(page: Page) -> None:
         assert orders.keys() == {"ascending", "descending"}
         assert sorted(orders["ascending"]) == sorted(orders["descending"])
     page.click(".profile th button", "time")
-    times = page.browser.execute_script(
-        "const rows = JSON.parse(document.getElementById('data').textContent).profile.rows;"
-        "return [...document.querySelectorAll('.profile tbody tr')]"
-        ".map((each) => rows[each.dataset.row].seconds)"
-    )
+    rows = page.data["profile"]["rows"]
+    order = [each.get_attribute("data-row") for each in page.all(".profile tbody tr")]
+    times = [rows[int(each)]["seconds"] for each in order]
     assert times == sorted(times) or times == sorted(times, reverse=True)
 
 
@@ -291,7 +299,7 @@ def test_light_dark_and_print(page: Page) -> None:
 
 def test_the_page_of_a_profile_stands_alone(browser: Any, step: Path) -> None:
     page = Page(browser)
-    browser.get(step.with_name("profile.html").as_uri())
+    page.open(step.with_name("profile.html"))
     assert page.one("h1").text == HOSTILE
     page.click(".event.kernel")
     assert page.all("tr.picked")
@@ -308,7 +316,7 @@ def test_two_thousand_ops_answer_at_once(browser: Any, tmp_path: Path) -> None:
         assert 2000 <= len(made.graph.ops) <= 3000
         made.report(tmp_path / "large.html")
     page = Page(browser)
-    browser.get((tmp_path / "large.html").as_uri())
+    page.open(tmp_path / "large.html")
     spent = {}
     for stage in ("captured", "Decompose", "Fusion", "planned"):
         page.click(".stage", stage)
@@ -339,7 +347,7 @@ def test_a_graph_too_large_to_draw_is_summed_up(
     with weft.make_transformer("numpy") as transformer:
         transformer.computation(y, x).report(tmp_path / "huge.html")
     page = Page(browser)
-    browser.get((tmp_path / "huge.html").as_uri())
+    page.open(tmp_path / "huge.html")
     assert "y = weft.tanh(y)" in page.text(".summary td")
     assert "too many to draw" in page.text(".summary")
     for tab in ("memory", "code", "graph"):
@@ -364,7 +372,7 @@ def test_a_called_graph_and_repeated_layers_are_boxes_that_open(
     with weft.make_transformer("numpy") as transformer:
         transformer.computation(y, x, name="net").report(tmp_path / "net.html")
     page = Page(browser)
-    browser.get((tmp_path / "net.html").as_uri())
+    page.open(tmp_path / "net.html")
     for title in ("layer", "12 times"):
         before = len(page.all(".node"))
         shown = [each for each in page.all(".node") if title in each.get_attribute("textContent")]
@@ -385,8 +393,225 @@ def test_nothing_to_compute_is_a_page_too(browser: Any, tmp_path: Path) -> None:
     with weft.make_transformer("numpy") as transformer:
         transformer.computation([], name="nothing").report(tmp_path / "nothing.html")
     page = Page(browser)
-    browser.get((tmp_path / "nothing.html").as_uri())
+    page.open(tmp_path / "nothing.html")
     for tab in ("code", "memory", "graph"):
         page.click(f"#tab-{tab}")
     assert "no steps" in page.text("#panel-memory")
     assert page.errors() == []
+
+
+# A transformer of twelve layers
+
+LAYERS, SHAPE = 12, (2, 8, 16)
+BLOCK = weft.nn.TransformerBlock(2, 32, is_causal=True)
+NET = weft.nn.Sequential(*[BLOCK] * LAYERS, weft.nn.Dense(16))
+OPTIMIZER = weft.optim.adam(1e-3)
+
+
+def loss(params: Any, x: Any) -> Any:
+    y = NET(params, x)
+    return weft.mean((y - x) ** 2)
+
+
+def train(params: Any, state: Any, x: Any) -> Any:
+    value, gradients = weft.value_and_grad(loss)(params, x)
+    return value, *OPTIMIZER.update(gradients, state, params)
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the report of a training step of a transformer, with a profile."""
+    path = tmp_path_factory.mktemp("reports") / "network.html"
+    params, x = NET.init(np.random.default_rng(0), SHAPE), np.ones(SHAPE, np.float32)
+    args = params, OPTIMIZER.init(params), x
+    with weft.make_transformer("numpy") as transformer:
+        computation = weft.jit(train, backend=transformer).lower(*args)
+        computation.report(path, *trees.flatten((args, {}))[0])
+    return path
+
+
+@pytest.fixture
+def graph(browser: Any, network: Path) -> Iterator[Page]:
+    found = Page(browser)
+    found.browser.get("about:blank")
+    found.open(network)
+    yield found
+    assert found.errors() == []
+
+
+READABLE = 0.75
+
+
+def view(page: Page) -> tuple[float, float, float]:
+    found: dict[str, float] = page.browser.execute_script(
+        "const {k, x, y} = d3.zoomTransform(document.querySelector('.drawing')); return {k, x, y}"
+    )
+    return found["k"], found["x"], found["y"]
+
+
+def is_in_view(page: Page, element: Any) -> bool:
+    found: bool = page.browser.execute_script(
+        "const a = arguments[0].getBoundingClientRect();"
+        "const b = document.querySelector('.canvas').getBoundingClientRect();"
+        "return a.left >= b.left && a.top >= b.top && a.right <= b.right && a.bottom <= b.bottom",
+        element,
+    )
+    return found
+
+
+def node_titled(page: Page, title: str) -> Any:
+    for each in page.all(".node, .open"):
+        shown = each.find_element(By.CSS_SELECTOR, ":scope > .title").get_attribute("textContent")
+        if shown == title:
+            return each
+    raise AssertionError(f"no node is called {title}: {page.text('.node .title')}")
+
+
+def open_box(page: Page, title: str) -> None:
+    page.browser.execute_script(
+        "arguments[0].dispatchEvent(new MouseEvent('click', {bubbles: true}))",
+        node_titled(page, title).find_element(By.CSS_SELECTOR, ".sign"),
+    )
+
+
+def test_five_questions_take_a_click_each(graph: Page) -> None:
+    """Where is layer 7's softmax, its shape, its kernel, its share of time, and its line."""
+    graph.keys("/")
+    graph.keys("softmax 6/")
+    found = [each for each in graph.all(".result.op") if "∇" not in each.text]
+    assert "Sequential/6/self_attn" in found[0].text
+    found[0].click()  # where
+    (picked,) = graph.all(".node.picked")
+    assert is_in_view(graph, picked)
+    about = graph.one(".graphs .about").text
+    assert "Sequential/6/self_attn" in about
+    assert "Softmax\nfloat32(2, 2, 8, 8)" in about  # its shape
+    kernels = [each.text for each in graph.all(".about .steps li > :first-child")]
+    assert any("exp" in each and "sum" in each for each in kernels)  # which kernels run it
+    assert re.search(r"time\n[\d.]+ .?s, [\d.]+ % of the call", about)  # its share
+    assert "y = NET(params, x)" in about  # its line
+    graph.click(".about .steps .link", "exp")
+    assert graph.one(".stage[aria-selected=true] .name").text == "planned"
+    assert "exp" in graph.text(".node.picked .title")
+    graph.click(".about .steps .time")
+    assert "exp" in graph.one(".profile tbody tr.picked").text
+    assert "Sequential/6/self_attn" in graph.one(".profile tbody tr.picked").text
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("self_attn matmul", "Sequential/0/self_attn"),
+        ("loss mean", "Mean"),
+        ("gradient matmul", "∇ Matmul"),
+        ("adam/3", "adam/3"),
+    ],
+)
+def test_search_finds_scopes_functions_and_gradients(graph: Page, words: str, text: str) -> None:
+    graph.keys("/")
+    graph.keys(words)
+    assert text in graph.all(".result.op")[0].text
+    graph.keys(Keys.ENTER)
+    assert len(graph.all(".node.picked")) == 1
+
+
+def test_what_a_stage_lacks_is_found_in_another(graph: Page) -> None:
+    graph.keys("/")
+    graph.keys("fused exp_sum")
+    graph.click(".result.op")
+    assert graph.one(".stage[aria-selected=true] .name").text == "planned"
+    assert graph.all(".node.kernel.picked")
+
+
+def test_boxes_are_called_by_scopes_and_functions(graph: Page) -> None:
+    titles = [each.text for each in graph.all(".node .title")]
+    assert {"inputs", "Sequential", "∇ Sequential", "adam"} <= set(titles)
+    assert not any("NET(params" in each or "value_and_grad" in each for each in titles)
+    open_box(graph, "Sequential")
+    open_box(graph, "6")
+    assert {"self_attn", "norm1", "linear2"} <= {each.text for each in graph.all(".node .title")}
+
+
+def test_gradients_are_marked_and_paired(graph: Page) -> None:
+    gradients = graph.all(".node.gradient")
+    assert gradients
+    assert all(each.text.startswith("∇") for each in gradients)
+    for one, other in (("Sequential", "∇ Sequential"), ("6", "∇ 6"), ("self_attn", "∇ self_attn")):
+        for title, pair, heading in ((one, other, "Gradient"), (other, one, "Gradient of")):
+            open_box(graph, title)
+            about = graph.one(".graphs .about")
+            if title not in graph.one(".graphs .about h3").text:
+                graph.browser.execute_script(
+                    "arguments[0].dispatchEvent(new MouseEvent('click', {bubbles: true}))",
+                    node_titled(graph, title).find_element(By.CSS_SELECTOR, ".head"),
+                )
+                open_box(graph, title)
+            assert f"{heading}\n{pair}" in about.text
+            assert graph.all(".node.pair, .open.pair")
+    graph.click(".graphs .about .pairs .link")
+    assert graph.one(".graphs .about h3").text == "self_attn"
+
+
+def test_a_graph_opens_at_a_scale_that_can_be_read(graph: Page) -> None:
+    for stage in graph.all(".stage"):
+        graph.browser.execute_script("arguments[0].click()", stage)
+        scale, _, y = view(graph)
+        assert READABLE <= scale <= 1
+        assert y > 0  # it begins in view
+
+
+def test_the_view_is_fitted_when_the_graph_changes(graph: Page) -> None:
+    before = view(graph)
+    for _ in range(4):
+        graph.click(".tools button[aria-label='Zoom out']")
+    assert view(graph)[0] < before[0]
+    graph.click(".stage", "Fusion")
+    assert view(graph)[0] >= READABLE
+    open_box(graph, "Sequential")
+    assert view(graph)[0] >= READABLE
+    assert is_in_view(graph, node_titled(graph, "0"))
+    open_box(graph, "adam")
+    assert is_in_view(graph, node_titled(graph, "adam").find_element(By.CSS_SELECTOR, ".title"))
+    # What is selected stays in view, in whatever graph.
+    graph.keys("/")
+    graph.keys("gelu")
+    graph.click(".result.op")
+    for stage in ("Fusion", "planned", "captured"):
+        graph.click(".stage", stage)
+        (picked,) = graph.all(".node.picked")
+        assert is_in_view(graph, picked)
+    assert picked.text.startswith("Gelu")
+
+
+def test_the_map_shows_and_moves_the_view(graph: Page) -> None:
+    open_box(graph, "Sequential")
+    chart = graph.one(".map")
+    assert chart.is_displayed()
+    assert len(graph.all(".map .dot, .map .area")) == len(graph.all(".node, .open"))
+    assert graph.all(".map .area")
+    before = view(graph)
+    ActionChains(graph.browser).move_to_element_with_offset(chart, 0, 60).click().perform()
+    lower = view(graph)
+    assert lower[0] == before[0]
+    assert lower[2] < before[2]
+    ActionChains(graph.browser).move_to_element_with_offset(
+        chart, 0, 50
+    ).click_and_hold().move_by_offset(0, -90).release().perform()
+    assert view(graph)[2] > lower[2]
+    open_box(graph, "Sequential")
+    graph.click(".tools button", "Fit")
+    assert not chart.is_displayed()
+
+
+def test_the_timeline_is_of_one_run(graph: Page) -> None:
+    profile = graph.data["profile"]
+    assert max(end for _, _, end in profile["events"]) <= profile["call"]
+    graph.click("#tab-profile")
+    whole = graph.one(".event.whole rect").rect
+    last = max(each.rect["x"] + each.rect["width"] for each in graph.all(".event.kernel rect")[-5:])
+    assert last <= whole["x"] + whole["width"] + 1
+    assert "> 100" not in graph.text(".profile .cards")
+    shares = [
+        each for row in graph.all(".profile tbody tr")[:40] for each in [row.text] if "%" in each
+    ]
+    assert shares

@@ -3,6 +3,10 @@
 const TITLE = "600 12.5px system-ui, sans-serif", SUB = "11px ui-monospace, monospace";
 const HEAD = 30, PAD = 14, LINE = 16, FEWEST_FOR_SPEED = 50;
 
+/* The least scale at which text can be read, the size of the map of the whole drawing, and the
+   height of the buttons over it. */
+const READABLE = 0.75, MAP = { width: 170, height: 150 }, TOOLS = 46;
+
 /* A node of the drawing. `frame` is what its ops belong to: a graph, or the body of a kernel. */
 class DrawnNode {
   constructor(frame, parent, place, item) {
@@ -40,20 +44,26 @@ class DrawnNode {
   }
 
   get title() {
+    return (this.isGradient ? "∇ " : "") + this.name;
+  }
+
+  get name() {
     if (!this.item) return opTitle(this.op);
-    const { kind, title, line } = this.item;
-    const given = kind === "line" && this.given;
-    if (given) return counted(this.count, given);
-    if (kind === "line") return lineText(line) || placeText(line);
-    return title || counted(this.count, "op");
+    const { title, line } = this.item;
+    if (title) return title;
+    return line === undefined ? counted(this.count, this.given || "op") : functionText(line);
+  }
+
+  /* Whether it is part of a gradient. */
+  get isGradient() {
+    return this.item ? Boolean(this.item.gradient) : this.op.of >= 0;
   }
 
   get sub() {
     if (this.item) {
-      const { kind, line } = this.item;
-      if (kind === "line" && this.given) return placeText(line);
-      if (kind === "line") return `${placeText(line)} · ${counted(this.count, "op")}`;
-      return kind === "layer" ? counted(this.count, "op") : this.lines;
+      const { kind, line } = this.item, count = counted(this.count, this.given || "op");
+      if (kind === "line") return `${placeText(line)} · ${count}`;
+      return kind === "part" ? this.lines : count;
     }
     if (this.op.body) return counted(this.op.body.ops.length, "op");
     if (this.op.graphs) {
@@ -86,6 +96,35 @@ class DrawnNode {
     return this.item ? [] : this.frame.marks.get(this.place) || [];
   }
 
+  /* What it is the gradient of, or what its gradient is: ops of an op, the box of a box. */
+  get pair() {
+    if (this.paired === undefined) this.paired = this.frame.kernel ? [] : this.found();
+    return this.paired;
+  }
+
+  found() {
+    const ops = [...this.ops()].filter((node) => node.isGradient === this.isGradient);
+    const { backward, graph, nodes } = this.frame, places = placesIn(graph);
+    const to = ops.flatMap(({ op }) => this.isGradient
+      ? forwardOf(op).flatMap((id) => places.get(id) || [])
+      : identitiesOf(op).flatMap((id) => backward.get(id) || []));
+    const others = [...new Set(to)].map((place) => nodes.get(place))
+      .filter((node) => node && node !== this && node.isGradient !== this.isGradient);
+    return this.item ? this.boxAround(others) : others;
+  }
+
+  /* The box that holds most of some ops, as a list: of its own name, or the innermost. */
+  boxAround(nodes) {
+    const counts = new Map();
+    for (const node of nodes) {
+      for (let box = node.parent; box && box.frame === node.frame; box = box.parent) {
+        if (box.isGradient !== this.isGradient) counts.set(box, (counts.get(box) || 0) + 1);
+      }
+    }
+    const found = [...counts].filter(([, count]) => 2 * count > nodes.length).map(([box]) => box);
+    return [found.find((box) => box.name === this.name) || found[0]].filter(Boolean);
+  }
+
   get visible() {
     let shown = this;
     for (let above = this.parent; above; above = above.parent) if (!above.isOpen) shown = above;
@@ -110,6 +149,10 @@ function graphFrame(number, id = "", parent = null) {
   graph.outputs.forEach((place, index) =>
     mark(place, graph.outputs.length > 1 ? `→ result ${index}` : "→ result"));
   graph.updates.forEach(([state, place]) => mark(place, `→ ${state}`));
+  frame.backward = new Map();
+  graph.ops.forEach((op, place) => forwardOf(op).forEach((id) => {
+    if (op.of >= 0) frame.backward.set(id, [...(frame.backward.get(id) || []), place]);
+  }));
   frame.sources = (place) => [...new Set((graph.ops[place].args || [])
     .map((arg) => drawnAs(graph, arg)))];
   frame.roots = graph.items.map((item) => nodeOf(frame, parent, item));
@@ -120,6 +163,11 @@ function graphFrame(number, id = "", parent = null) {
     if (node.item) waiting.push(...node.children);
   }
   return frame;
+}
+
+/* The identities of what an op is the gradient of. */
+function forwardOf(op) {
+  return (op.body ? op.body.ops : [op]).map((each) => each.of).filter((id) => id >= 0);
 }
 
 /* The body of a kernel: its operands, and its ops. */
@@ -165,8 +213,16 @@ class Drawing {
       id: "tip", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7,
       orient: "auto",
     }, shape("path", { d: "M0 0.8 L8 4 L0 7.2 z", class: "tip" }))), this.scene);
-    this.zoom = d3.zoom().scaleExtent([0.02, 3]).on("zoom", ({ transform }) =>
-      this.scene.setAttribute("transform", transform));
+    this.window = shape("rect", { class: "window" });
+    this.map = shape("svg", {
+      class: "map", role: "img", "aria-label": "The whole graph, and the part that is shown",
+      onpointerdown: (event) => this.moved(event),
+      onpointermove: (event) => event.buttons && this.moved(event),
+    });
+    this.zoom = d3.zoom().scaleExtent([0.02, 3]).on("zoom", ({ transform }) => {
+      this.scene.setAttribute("transform", transform);
+      this.showWindow(transform);
+    });
     d3.select(this.svg).call(this.zoom).on("dblclick.zoom", null);
   }
 
@@ -179,7 +235,40 @@ class Drawing {
     this.place(null, this.frame.roots, 0, 0, boxes, edges, nodes);
     this.scene.replaceChildren(boxes, edges, nodes);
     this.size = root;
+    this.drawMap();
     this.show();
+  }
+
+  /* The map of the whole drawing, which is there while only a part of that is in view. */
+  drawMap() {
+    const { width, height } = this.size;
+    const scale = Math.min(MAP.width / width, MAP.height / height);
+    this.dots = new Map([...this.positions].map(([node, at]) => [node, shape("rect", {
+      class: node.isOpen ? "area" : `dot ${node.item ? "" : classOf(node.op.class)}`, rx: 2 / scale,
+      x: at.x - at.width / 2, y: at.y - at.height / 2, width: at.width, height: at.height,
+    })]));
+    for (const [name, value] of Object.entries({
+      width: width * scale, height: height * scale, viewBox: `0 0 ${width} ${height}`,
+    })) this.map.setAttribute(name, value);
+    this.map.replaceChildren(...this.dots.values(), this.window);
+    this.showWindow(d3.zoomTransform(this.svg));
+  }
+
+  showWindow({ k, x, y }) {
+    const { width, height } = this.svg.getBoundingClientRect();
+    if (!width || !this.size) return;
+    const at = { x: -x / k, y: -y / k, width: width / k, height: height / k };
+    for (const [name, value] of Object.entries(at)) this.window.setAttribute(name, value);
+    const isWhole = at.x <= 0 && at.y <= 0 && at.x + at.width >= this.size.width &&
+      at.y + at.height >= this.size.height;
+    this.map.classList.toggle("whole", isWhole);
+  }
+
+  /* Move the view to where the map is pressed. */
+  moved(event) {
+    const [x, y] = d3.pointer(event, this.map);
+    const { k } = d3.zoomTransform(this.svg);
+    d3.select(this.svg).call(this.zoom.transform, this.middle(x, y, k));
   }
 
   /* The size and places of what is in a box. Cached until something in it opens or closes. */
@@ -273,7 +362,7 @@ class Drawing {
     const role = node.item ? `box ${node.item.kind}` : node.op.role || (node.opens ? "kernel" : "");
     const kind = node.item ? "" : classOf(node.op.class);
     const made = shape("g", {
-      class: `node ${role} ${kind}`, transform: `translate(${x - width / 2},${y - height / 2})`,
+      class: `node ${role} ${kind}${node.isGradient ? " gradient" : ""}`, transform: `translate(${x - width / 2},${y - height / 2})`,
       "data-id": node.id,
       onclick: () => this.clicked(node),
       ondblclick: () => !node.item && this.toggle(node),
@@ -294,7 +383,8 @@ class Drawing {
 
   openBox(node, { x, y, width, height }) {
     const made = shape("g", {
-      class: `open ${node.item ? node.item.kind : "kernel"}`, "data-id": node.id,
+      class: `open ${node.item ? node.item.kind : "kernel"}${node.isGradient ? " gradient" : ""}`,
+      "data-id": node.id,
       transform: `translate(${x - width / 2},${y - height / 2})`,
     });
     made.append(
@@ -320,7 +410,9 @@ class Drawing {
   }
 
   line(node) {
-    return node.item ? [] : [`${placeText(node.op.line)}  ${lineText(node.op.line)}`];
+    const line = node.item ? node.item.line : node.op.line;
+    const where = node.item ? [] : [node.op.scope].filter(Boolean);
+    return line === undefined ? where : [...where, `${placeText(line)}  ${lineText(line)}`];
   }
 
   clicked(node) {
@@ -342,6 +434,30 @@ class Drawing {
     this.draw();
     const now = this.positions.get(node);
     if (before && now) this.shift(before, now);
+    if (isOpen) this.bringIntoView(now);
+    else if (this.isReadable) this.fit();
+  }
+
+  /* Whether all of it can be read at once. */
+  get isReadable() {
+    const { width, height } = this.svg.getBoundingClientRect();
+    return Math.min(width / this.size.width, height / this.size.height) >= READABLE;
+  }
+
+  /* Show a box as a whole, or its beginning where that would be too small to read. */
+  bringIntoView(at) {
+    if (this.isReadable) return this.fit();
+    const { width, height } = this.svg.getBoundingClientRect();
+    const { x, y, k } = d3.zoomTransform(this.svg);
+    const left = x + (at.x - at.width / 2) * k, top = y + (at.y - at.height / 2) * k;
+    const isInView = left >= 0 && top >= 0 && left + at.width * k <= width && top + at.height * k <= height;
+    if (!width || (isInView && k >= READABLE)) return;
+    const whole = Math.min(width / (at.width + 20), height / (at.height + 20), 1);
+    const scale = Math.max(whole, READABLE);
+    const middle = (center, size, room) => size * scale + 20 <= room
+      ? center : center - size / 2 + (room / 2 - 10) / scale;
+    d3.select(this.svg).call(this.zoom.transform, this.middle(
+      middle(at.x, at.width, width), middle(at.y, at.height, height), scale));
   }
 
   /* Keep the head of a box where it was on the screen. */
@@ -362,8 +478,11 @@ class Drawing {
       line.classList.toggle("near", Boolean(isNear));
       if (isNear) near.add(from).add(to);
     }
+    const pair = new Set(this.picked ? this.picked.pair.map((node) => node.visible) : []);
     for (const [node, made] of this.elements) {
       made.classList.toggle("picked", node === shown);
+      this.dots.get(node).classList.toggle("picked", node === shown);
+      made.classList.toggle("pair", pair.has(node) && node !== shown);
       made.classList.toggle("near", near.has(node));
       made.classList.toggle("added", this.hasAdded(node));
     }
@@ -382,7 +501,10 @@ class Drawing {
 
   /* Select an op and bring it into view; boxes around it open. */
   reveal(place) {
-    const node = this.frame.nodes.get(drawnAs(data.graphs[this.number], place));
+    this.revealNode(this.frame.nodes.get(drawnAs(data.graphs[this.number], place)));
+  }
+
+  revealNode(node) {
     if (!node) return;
     let changed = false;
     for (let above = node.parent; above; above = above.parent) {
@@ -400,7 +522,7 @@ class Drawing {
 
   center(node) {
     const at = this.positions.get(node.visible);
-    const scale = Math.max(d3.zoomTransform(this.svg).k, 0.8);
+    const scale = Math.max(d3.zoomTransform(this.svg).k, READABLE);
     d3.select(this.svg).call(this.zoom.transform, this.middle(at.x, at.y, scale));
   }
 
@@ -416,7 +538,7 @@ class Drawing {
     const whole = Math.min(width / this.size.width, height / this.size.height, 1);
     const scale = Math.max(whole, least);
     const x = width / 2 - (this.size.width / 2) * scale;
-    const y = Math.max((height - this.size.height * scale) / 2, 6);
+    const y = Math.max((height - this.size.height * scale) / 2, whole < least ? TOOLS : 6);
     d3.select(this.svg).call(this.zoom.transform, d3.zoomIdentity.translate(x, y).scale(scale));
   }
 
@@ -446,7 +568,7 @@ class Drawing {
     }
     this.layouts.clear();
     this.draw();
-    this.fit();
+    this.fit(READABLE);
   }
 
   key(event) {

@@ -1,6 +1,24 @@
 // The data of the page, and questions about it. Every op is known by its graph and its place there.
 
-const data = JSON.parse(document.getElementById("data").textContent);
+const data = await unpacked(document.getElementById("data").textContent);
+
+/* The data of a page: JSON, compressed, as text. */
+async function unpacked(text) {
+  const bytes = Uint8Array.from(atob(text), (each) => each.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).json();
+}
+
+/* An op as an object, of what it says of itself in all graphs and what is its own in one. */
+function expanded([head, args, id, of = -1, body = null]) {
+  return { ...data.heads[head], args, id, of, body: body && { ...body, ops: body.ops.map(expanded) } };
+}
+
+for (const graph of data.graphs || []) {
+  const records = graph.ops;
+  let ops = null;
+  if (records) Object.defineProperty(graph, "ops", { get: () => (ops ||= records.map(expanded)) });
+}
 
 const CLASSES = [
   "matrix product, convolution", "fused", "reduction", "elementwise", "movement", "other",
@@ -28,6 +46,17 @@ function placeText(location) {
   return `${data.files[file].name}:${line}`;
 }
 
+/* The function of the user's around a line, or the file. */
+function functionText(location) {
+  const [file, , name] = data.locations[location];
+  return name || data.files[file].name;
+}
+
+/* An op's scope, or the function that its line is in. */
+function whereText(op) {
+  return op.scope || functionText(op.line);
+}
+
 function opTitle(op) {
   if (op.role === "constant") return op.value === "..." ? "constant" : shortened(op.value, 18);
   if (op.role === "input" || op.role === "state") return op.name;
@@ -37,10 +66,47 @@ function opTitle(op) {
 
 function opCalled(graph, place) {
   const op = data.graphs[graph].ops[place];
-  if (op.role === "result") return `${opCalled(graph, op.args[0])}, result ${op.index}`;
+  if (op.role === "result") {
+    return opCalled(graph, op.args[0]) + (op.index === undefined ? "" : `, result ${op.index}`);
+  }
   if (op.role === "state") return `state ${op.name}`;
   if (op.role === "input") return `input ${op.name}`;
   return op.name ? `${opTitle(op)} ${op.name}` : opTitle(op);
+}
+
+const identities = new Map();
+
+/* The places of the ops of a graph by identity; an op in a kernel is where the kernel is. */
+function placesIn(number) {
+  if (!identities.has(number)) {
+    const places = new Map();
+    (data.graphs[number].ops || []).forEach((op, place) => {
+      if (op.role === "result") return;
+      for (const each of [op, ...(op.body ? op.body.ops : [])]) {
+        if (!places.has(each.id)) places.set(each.id, []);
+        if (!places.get(each.id).includes(place)) places.get(each.id).push(place);
+      }
+    });
+    identities.set(number, places);
+  }
+  return identities.get(number);
+}
+
+/* The identities of an op: its own, and those of a kernel's ops. */
+function identitiesOf(op) {
+  return op.body ? op.body.ops.map((each) => each.id) : [op.id];
+}
+
+const planned = (data.plans || []).map(({ graph, steps }) => ({ graph, steps: new Set(steps) }));
+
+/* The steps that compute an op of any graph, each as a graph and a place. */
+function stepsOf(number, op, place) {
+  return planned.flatMap(({ graph, steps }) => {
+    const places = graph === number ? [place]
+      : identitiesOf(op).flatMap((id) => placesIn(graph).get(id) || []);
+    return [...new Set(places)].filter((each) => steps.has(each))
+      .map((each) => ({ graph, place: each }));
+  });
 }
 
 /* The place of what a value is drawn as: an op itself, or the op that it is one result of. */
@@ -96,41 +162,73 @@ function blocksOf(graph, place) {
     .filter((block) => plan.steps[block.step] === place));
 }
 
+const rows = new Map();
+if (data.plans && data.profile) {
+  data.profile.rows.forEach((row, number) => row.steps.forEach(([plan, step]) => {
+    const key = `${data.plans[plan].graph} ${data.plans[plan].steps[step]}`;
+    rows.set(key, [...(rows.get(key) || []), number]);
+  }));
+}
+
 /* The rows of the profile that compute a step: an op of a planned graph. */
 function rowsOf(graph, place) {
-  if (!data.profile) return [];
-  const found = [];
-  data.profile.rows.forEach((row, number) => {
-    const is = row.steps.some(([plan, step]) =>
-      data.plans[plan].graph === graph && data.plans[plan].steps[step] === place);
-    if (is) found.push(number);
-  });
+  return rows.get(`${graph} ${place}`) || [];
+}
+
+/* The time of some steps, and their share of a call; empty without a profile. */
+function timeText(steps) {
+  const found = new Set(steps.flatMap(({ graph, place }) => rowsOf(graph, place)));
+  if (!found.size) return "";
+  const seconds = [...found].reduce((sum, row) => sum + data.profile.rows[row].seconds, 0);
+  return `${secondsText(seconds)}, ${shareText(seconds)}`;
+}
+
+function shareText(seconds) {
+  return `${(100 * seconds / data.profile.wall).toFixed(1)} % of the call`;
+}
+
+/* The places of the ops that a drawing of a graph has. */
+function drawnIn(number) {
+  const found = [], waiting = [...(data.graphs[number].items || [])];
+  while (waiting.length) {
+    const item = waiting.pop();
+    if (typeof item === "number") found.push(item);
+    else waiting.push(...item.items);
+  }
   return found;
 }
 
-/* What a search finds among the ops of a graph and the user's lines: by name, or by line. */
-function searched(words, number, most = 60) {
+/* What a search finds among the ops of the first of some graphs that has any, and the user's lines:
+   by words of scopes, names, kinds, types and functions, or by line. */
+function searched(words, numbers, most = 60) {
   const wanted = words.toLowerCase().trim();
   if (!wanted) return [];
+  const terms = wanted.split(/\s+/);
   const line = /^(?:(.*?):|line\s+)?(\d+)$/.exec(wanted);
-  const graph = data.graphs[number];
-  const found = [];
   const atLine = (location) => {
     if (!line) return false;
     const [file, own] = data.locations[location];
     return own === Number(line[2]) &&
       (!line[1] || data.files[file].name.toLowerCase().includes(line[1]));
   };
-  (graph.ops || []).forEach((op, place) => {
-    if (op.role === "result") return;
-    const name = `${op.name || ""} ${opTitle(op)} ${op.kind} ${typeText(op.type)}`.toLowerCase();
-    if (name.includes(wanted) || locationsOf(op).some(atLine)) found.push({ place, op });
-  });
+  const isNamed = ({ op }) => terms.some((term) => opTitle(op).toLowerCase().includes(term));
+  const opsIn = (graph) => drawnIn(graph)
+    .map((place) => ({ graph, place, op: data.graphs[graph].ops[place] }))
+    .filter(({ op }) => {
+      const parts = (op.parts || []).map(([kind]) => kind).join(" ");
+      const text = [op.scope, op.name, opTitle(op), op.kind, typeText(op.type), parts,
+        functionText(op.line), op.of >= 0 ? "gradient" : ""].join(" ").toLowerCase();
+      return terms.every((term) => text.includes(term)) || locationsOf(op).some(atLine);
+    })
+    .sort((one, other) => (one.op.of >= 0) - (other.op.of >= 0) ||
+      isNamed(other) - isNamed(one) || one.place - other.place);
+  let found = [];
+  for (const number of numbers) if (!found.length) found = opsIn(number);
   const lines = data.locations.map((_, location) => location).filter((location) =>
     atLine(location) || placeText(location).toLowerCase().includes(wanted) ||
     lineText(location).toLowerCase().includes(wanted));
   return [
-    ...lines.slice(0, 20).map((location) => ({ location })),
     ...found.slice(0, most),
+    ...lines.slice(0, 20).map((location) => ({ location })),
   ];
 }

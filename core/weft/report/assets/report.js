@@ -5,6 +5,7 @@ class GraphView {
     this.report = report;
     this.drawings = new Map();
     this.pipeline = 0;
+    this.identity = null; // that of the op which is selected in every stage that has it
   }
 
   made() {
@@ -36,7 +37,8 @@ class GraphView {
   legend() {
     return element("p", { class: "legend" }, CLASSES.filter((name) => name !== "workspace").map((name) =>
       element("span", {}, element("i", { class: `swatch ${classOf(name)}` }), name)),
-    element("span", {}, element("i", { class: "swatch added" }), "added by the pass"));
+    element("span", {}, element("i", { class: "swatch added" }), "added by the pass"),
+    element("span", {}, "∇ part of a gradient"));
   }
 
   choose(pipeline) {
@@ -78,15 +80,19 @@ class GraphView {
       this.drawings.set(stage.graph, new Drawing(stage.graph, { onpick: (node) => this.picked(node) }));
     }
     this.drawing = this.drawings.get(stage.graph);
-    this.canvas.replaceChildren(this.drawing.svg);
-    if (isNew) {
-      this.drawing.draw();
-      this.drawing.fit(0.6);
-    }
+    this.canvas.replaceChildren(this.drawing.svg, this.drawing.map);
+    if (isNew) this.drawing.draw();
     const added = (stage.changes || []).flatMap((change) => change.added);
     this.drawing.mark(added);
-    if (this.drawing.picked) this.picked(this.drawing.picked);
-    else this.report.overview(this.about, graph);
+    const { identity, drawing } = this;
+    const place = (placesIn(stage.graph).get(identity) || []).find((each) => drawing.frame.nodes.has(each));
+    if (place === undefined) {
+      drawing.pick(null);
+      drawing.fit(READABLE);
+    } else {
+      drawing.reveal(place);
+    }
+    this.identity = identity;
   }
 
   /* What stands for a graph that is too large to draw. */
@@ -136,7 +142,12 @@ class GraphView {
   }
 
   picked(node) {
-    this.report.describe(this.about, node);
+    if (node) {
+      this.identity = node.item ? null : node.op.id;
+      this.report.describe(this.about, node);
+    } else {
+      this.report.overview(this.about, data.graphs[this.stages[this.stage].graph]);
+    }
   }
 
   zoom(by) {
@@ -223,7 +234,8 @@ class Report {
   search() {
     this.found = element("div", { class: "found", role: "listbox", "aria-label": "Found", hidden: true });
     this.field = element("input", {
-      type: "search", placeholder: "Search by name or line   /", "aria-label": "Search by name or line",
+      type: "search", placeholder: "Search: softmax, layers/6, loss, model.py:12   /",
+      "aria-label": "Search by scope, name, function or line",
       oninput: () => this.find(), onfocus: () => this.find(),
       onkeydown: (event) => this.searchKey(event),
     });
@@ -234,19 +246,21 @@ class Report {
   }
 
   find() {
-    const view = this.view("graph");
-    const graph = view.stages[view.stage].graph;
-    const results = searched(this.field.value, graph);
+    const { stages, stage } = this.view("graph");
+    const shown = [stages[stage], stages[0], stages[stages.length - 1], ...stages].map((each) => each.graph);
+    const results = searched(this.field.value, new Set(shown));
     this.found.hidden = !this.field.value.trim();
     this.found.replaceChildren(...results.map((result) => result.op
-      ? this.result(opCalled(graph, result.place), `${typeText(result.op.type)} · ${placeText(result.op.line)}`, "op", () => this.showOp(graph, result.place))
+      ? this.result((result.op.of >= 0 ? "∇ " : "") + opCalled(result.graph, result.place),
+        `${whereText(result.op)} · ${placeText(result.op.line)}`, "op",
+        () => this.showOp(result.graph, result.place), typeText(result.op.type))
       : this.result(lineText(result.location), placeText(result.location), "line", () => this.showCode(result.location))));
-    if (!results.length) this.found.append(element("p", { class: "hint" }, "Nothing has this name or line in the stage that is shown."));
+    if (!results.length) this.found.append(element("p", { class: "hint" }, "Nothing has this scope, name, function or line."));
   }
 
-  result(title, sub, kind, onclick) {
+  result(title, sub, kind, onclick, hint) {
     return element("button", {
-      type: "button", role: "option", class: `result ${kind}`,
+      type: "button", role: "option", class: `result ${kind}`, title: hint,
       onclick: () => { this.found.hidden = true; onclick(); },
     }, element("span", {}, title), element("small", {}, sub));
   }
@@ -347,29 +361,42 @@ class Report {
 
   describe(about, node) {
     if (node.item) {
-      about.replaceChildren(titled(shortened(node.title, 80), facts([["holds", counted(node.count, "op")], ["lines", node.lines]]),
-        node.item.line === undefined ? null : this.userLine(node.item.line)));
+      const nodes = [...node.ops()];
+      about.replaceChildren(titled(shortened(node.title, 80), facts([
+        ["holds", counted(node.count, "op")],
+        ["lines", node.lines],
+        ["time", timeText(nodes.flatMap(({ op, place }) => stepsOf(node.frame.graph, op, place)))],
+      ]), this.pairOf(node), node.item.line === undefined ? null : this.userLine(node.item.line)));
       return;
     }
     const { op, frame, place } = node;
     const marks = node.marks.map((text) => text.slice(2));
-    const result = (each) => each.role === "result" ? each.type : undefined;
     const types = op.type !== undefined && typeText(op.type)
       ? typeText(op.type) : this.resultTypes(frame, place);
+    const steps = frame.kernel ? [] : stepsOf(frame.graph, op, place);
     const parts = [facts([
       ["kind", op.kind],
+      ["scope", op.scope],
+      ["function", functionText(op.line)],
       ["name", op.name],
       ["type", types && element("span", { class: "mono" }, types)],
       ["value", op.value],
       ["attributes", op.fields && element("span", { class: "mono" }, op.fields)],
       ["domain", op.body && `${op.body.domain.join(" × ")}${op.body.reduced.length ? `, reduced along ${op.body.reduced.join(", ")}` : ""}`],
       ["gives", marks.join(", ")],
+      ["time", timeText(steps)],
     ])];
+    if (steps.length) parts.push(titled("Runs in", this.stepList(steps)));
+    parts.push(this.linesOf(op));
+    if (op.parts) {
+      parts.push(titled("Computes", element("ul", { class: "ops" }, op.parts.map(([kind, type]) =>
+        element("li", {}, element("span", {}, kind), element("small", {}, typeText(type)))))));
+    }
+    parts.push(this.pairOf(node));
     if (node.opens) {
       const drawing = this.view("graph").drawing;
       parts.push(button(node.isOpen ? "Close the box" : "Open the box", () => { drawing.toggle(node); this.describe(about, node); }, { class: "plain" }));
     }
-    parts.push(this.linesOf(op));
     if (!frame.kernel) {
       const inputs = [...new Set(op.args || [])], used = usersOf(frame.graph, place);
       if (inputs.length) parts.push(titled("Operands", this.opList(frame.graph, inputs)));
@@ -380,15 +407,31 @@ class Report {
           `${block.workspace ? "workspace, " : ""}${bytesText(block.bytes)}, steps ${block.first} to ${block.last}`,
           () => this.open("memory").showBlock(block.plan, block.index), { class: "link" }))));
       }
-      const rows = rowsOf(frame.graph, place);
-      if (rows.length) {
-        parts.push(titled("Time", rows.map((row) => button(
-          `${secondsText(data.profile.rows[row].seconds)} in ${data.profile.rows[row].name}`,
-          () => this.open("profile").pick(row), { class: "link" }))));
-      }
     }
     about.replaceChildren(element("section", { class: "block" },
-      element("h3", {}, element("i", { class: `swatch ${classOf(op.class)}` }), shortened(opTitle(op), 90)), ...parts));
+      element("h3", {}, element("i", { class: `swatch ${classOf(op.class)}` }), shortened(node.title, 90)),
+      ...parts.filter(Boolean)));
+  }
+
+  /* The gradient of what is selected, or what that is the gradient of. */
+  pairOf(node) {
+    if (!node.pair.length) return null;
+    const graph = this.view("graph");
+    return titled(node.isGradient ? "Gradient of" : "Gradient", element("ul", { class: "ops pairs" },
+      node.pair.slice(0, 12).map((each) => element("li", {},
+        button(each.title, () => graph.drawing.revealNode(each), { class: "link" }),
+        element("small", {}, each.sub)))));
+  }
+
+  /* The steps that compute an op, each with its time. */
+  stepList(steps) {
+    return element("ul", { class: "ops steps" }, steps.slice(0, 12).map((step) => {
+      const rows = rowsOf(step.graph, step.place);
+      return element("li", {},
+        button(opCalled(step.graph, step.place), () => this.showOp(step.graph, step.place), { class: "link" }),
+        rows.map((row) => button(timeText([step]).replace(" of the call", ""),
+          () => this.open("profile").pick(row), { class: "link time", title: "Show it in the profile" })));
+    }));
   }
 
   resultTypes(frame, place) {
