@@ -269,7 +269,7 @@ def _norm(x: TensorOp, ord: Any = None, axis: Any = None, keepdims: bool = False
     return call("norm", x, 2 if ord is None else ord, axis, keepdims=keepdims)
 
 
-_WITH_OTHER_ARGUMENTS = {"norm": _norm, "pad": _pad}
+_WITH_OTHER_ARGUMENTS: dict[str, Callable[..., TensorOp]] = {"norm": _norm, "pad": _pad}
 """What takes the place of functions of NumPy that have other arguments than those of `weft`."""
 
 _OTHER_NAMES = {
