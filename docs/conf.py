@@ -68,6 +68,8 @@ intersphinx_mapping = {
 
 # Single backticks in docstrings are code, which is a link where the reference has the name.
 default_role = "py:obj"
+# Parameters whose names end in an underscore keep it.
+strip_signature_backslash = True
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 # Signatures name these types, which `reference/graphs.md` describes, rather than spell them out.
