@@ -7,13 +7,16 @@ general takes several times as long.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from weft.functional.trees import Structure
 from weft.ir.lengths import Length
 from weft.ir.op import attribute_key
+from weft.runtime.call_path import FEW, running
+from weft.runtime.computation import Computation
 from weft.support.quoting import harmless
 
 MISS = object()
@@ -22,39 +25,107 @@ MISS = object()
 _CONTAINERS = (tuple, list, dict, type(None))
 
 
+class LeafType(NamedTuple):
+    """The type of a leaf, with dtype and shape of an array; unknown lengths may vary."""
+
+    kind: type[Any]
+    dtype: Any
+    shape: Sequence[int | Length]
+
+
 def make_call(
     structure: Structure,
-    leaves: Sequence[Any],
-    shapes: Sequence[Sequence[int | Length]],
+    types: Sequence[LeafType],
     static: Mapping[int, Any],
-    run: Callable[..., Any],
-    unpack: Callable[[Any], Any],
-    name: str,
+    computation: Computation,
+    result: Structure,
 ) -> Callable[[tuple[Any, ...]], Any]:
     """Return a function that runs a program if its positional arguments fit, else returns `MISS`.
 
     `structure` is that of the arguments with None for the static ones, which `static` has by
-    position; `leaves` are arguments that fit, and `shapes` theirs, with lengths that may vary.
-    Arguments with nodes of other kinds than Python's containers never fit.
+    position, and `result` that of the results. Arguments with nodes of other kinds than Python's
+    containers never fit. Where all lengths are known, the function does what the executor of the
+    computation does, which has run before; else it calls the computation.
     """
-    writer = _Writer(leaves, shapes, static)
+    writer = _Writer(types, static)
     lines = [*writer.node(structure, "args", is_root=True), *writer.tests]
-    writer.scope.update(
-        miss=MISS, static_key=static_key, run=run, unpack=unpack, ndarray=np.ndarray
-    )
     if not writer.fits:
         return missing
+    scope, names, inputs = writer.scope, writer.names, computation.graph.inputs
+    scope.update(miss=MISS, static_key=static_key, ndarray=np.ndarray)
+    is_plain = all(
+        each.dtype is None or each.dtype == op.dtype for each, op in zip(types, inputs, strict=True)
+    )
+    if computation.is_static and computation.exchange is None and is_plain:
+        program = computation.program
+        lines += _plain(types, inputs, names, scope)
+        run = computation.ready_to_run(program)
+        ran, results = running(computation, program, names, run, scope)
+    else:
+        scope["run"] = computation
+        values = f"run({', '.join(names)})"
+        ran = [f"    results = {f'({values},)' if result.is_leaf() else values}"]
+        results = [f"results[{number}]" for number in range(len(computation.results))]
     body = [f"        {line}" for line in lines or ["pass"]]
     text = "\n".join([
         "def call(args):",
         "    try:",
         *body,
-        "    except (KeyError, ValueError):",
+        "    except (KeyError, OverflowError, ValueError):",
         "        return miss",
-        f"    return unpack(run({', '.join(writer.names)}))",
+        *ran,
+        f"    return {_tree(result, results, scope)}",
     ])  # fmt: skip
-    exec(compile(text, f"<weft jit of {harmless(name)}>", "exec"), writer.scope)
-    return writer.scope["call"]  # type: ignore[no-any-return]
+    exec(compile(text, f"<weft jit of {harmless(computation.name)}>", "exec"), scope)
+    return scope["call"]  # type: ignore[no-any-return]
+
+
+def _plain(
+    types: Sequence[LeafType], inputs: Sequence[Any], names: Sequence[str], scope: dict[str, Any]
+) -> Iterator[str]:
+    """Yield lines that make numbers arrays, and arrays contiguous."""
+    scope.update(asarray=np.asarray, ascontiguousarray=np.ascontiguousarray)
+    for each, op, name in zip(types, inputs, names, strict=True):
+        if each.dtype is None:
+            scope[f"{name}_dtype"] = op.dtype
+            yield f"{name} = asarray({name}, {name}_dtype)"
+    ranked = [name for op, name in zip(inputs, names, strict=True) if op.rank]
+    if ranked:
+        yield f"if not ({' and '.join(f'{name}.flags.c_contiguous' for name in ranked)}):"
+        yield f"    {', '.join(ranked)}, = map(ascontiguousarray, ({', '.join(ranked)},))"
+
+
+def _tree(structure: Structure, leaves: Sequence[str], scope: dict[str, Any]) -> str:
+    """Return the expression for a tree of leaves, which are expressions."""
+    if len(leaves) <= FEW:
+        with suppress(_Unwritten):
+            return _written(structure.unflatten(range(len(leaves))), leaves, scope)
+    scope["unpack"] = structure.unflatten
+    return f"unpack(({''.join(f'{leaf}, ' for leaf in leaves)}))"
+
+
+def _written(tree: Any, leaves: Sequence[str], scope: dict[str, Any]) -> str:
+    """Return the expression for a tree of the numbers of leaves, or raise `_Unwritten`."""
+    kind = type(tree)
+    if kind is int:
+        return str(leaves[tree])
+    if kind is dict:
+        pairs = []
+        for key, value in tree.items():
+            name = f"k{len(scope)}"
+            scope[name] = key
+            pairs.append(f"{name}: {_written(value, leaves, scope)}")
+        return f"{{{', '.join(pairs)}}}"
+    if kind not in _CONTAINERS:
+        raise _Unwritten
+    if tree is None:
+        return "None"
+    inner = "".join(f"{_written(each, leaves, scope)}, " for each in tree)
+    return f"[{inner}]" if kind is list else f"({inner})"
+
+
+class _Unwritten(Exception):
+    """A node that no expression makes."""
 
 
 def static_key(value: Any) -> Any:
@@ -70,13 +141,8 @@ def missing(args: tuple[Any, ...]) -> Any:
 class _Writer:
     """Writes the lines for each node, and names its leaves."""
 
-    def __init__(
-        self,
-        leaves: Sequence[Any],
-        shapes: Sequence[Sequence[int | Length]],
-        static: Mapping[int, Any],
-    ) -> None:
-        self.leaves = iter(zip(leaves, shapes, strict=True))
+    def __init__(self, types: Sequence[LeafType], static: Mapping[int, Any]) -> None:
+        self.types = iter(types)
         self.static = static
         self.scope: dict[str, Any] = {"__name__": "weft.generated"}
         self.names: list[str] = []
@@ -126,11 +192,10 @@ class _Writer:
         return name
 
     def _leaf(self, name: str) -> None:
-        leaf, shape = next(self.leaves)
+        kind, given, shape = next(self.types)
         self.names.append(name)
-        kind = type(leaf)
         if kind is np.ndarray:
-            dtype = self._constant(leaf.dtype)
+            dtype = self._constant(given)
             if all(isinstance(length, int) for length in shape):
                 fits = f"{name}.shape == {tuple(shape)!r}"
             else:

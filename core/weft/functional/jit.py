@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, cached_property, partial, update_wrapper, wraps
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from weft.errors import ArgumentError
 from weft.functional import trees
 from weft.functional.arguments import Arguments, Dynamic, DynamicLengths
-from weft.functional.call import MISS, make_call, missing, static_key
+from weft.functional.call import MISS, LeafType, make_call, missing, static_key
 from weft.functional.retraces import count_trace
 from weft.functional.tracing import (
     array_of,
@@ -37,11 +37,21 @@ _USUAL = frozenset(map(np.dtype, ("float32", "float64", "int32", "int64", "bool"
 
 
 class _Compiled(NamedTuple):
-    """A function for one structure of arguments."""
+    """A function for one structure of arguments.
+
+    Attributes
+    ----------
+    computation
+        The computation of their leaves.
+    result
+        The structure of the results.
+    make_call
+        Makes the function that takes arguments apart, once the computation has run.
+    """
 
     computation: Computation
-    unpack: Callable[[Any], Any]
-    call: Callable[[tuple[Any, ...]], Any]
+    result: Structure
+    make_call: Callable[[], Callable[[tuple[Any, ...]], Any]]
 
 
 class JittedFunction:
@@ -63,7 +73,7 @@ class JittedFunction:
         donate_argnums: int | str | Iterable[int | str],
         options: Mapping[str, Any],
     ) -> None:
-        functools.update_wrapper(self, function)
+        update_wrapper(self, function)
         self._function = function
         self._name = name_of(function)
         self._arguments = Arguments(function)
@@ -82,11 +92,11 @@ class JittedFunction:
                 raise ArgumentError(f"jit of {self._name}: {problem}")
             self._make: Callable[[], Transformer] = lambda: backend
         else:
-            self._make = functools.partial(make_transformer, backend, **options)
+            self._make = partial(make_transformer, backend, **options)
         self._compiled: dict[Any, _Compiled] = {}
         self._latest: Callable[[tuple[Any, ...]], Any] = missing
 
-    @functools.cached_property
+    @cached_property
     def transformer(self) -> Transformer:
         """The transformer that compiles it."""
         return self._make()
@@ -109,9 +119,11 @@ class JittedFunction:
             return self._function(*args, **options)
         arrays = self._arrays(leaves, structure)
         compiled = self._compiled_for(leaves, arrays, structure, static)
+        results = compiled.computation(*arrays)
         if not options:
-            self._latest = compiled.call
-        return compiled.unpack(compiled.computation(*arrays))
+            self._latest = compiled.make_call()
+        is_one = compiled.result.is_leaf()
+        return results if is_one else trees.unflatten(compiled.result, results)
 
     def lower(self, *args: Any, **options: Any) -> Computation:
         """Return the computation that a call with these arguments runs, compiled.
@@ -187,18 +199,15 @@ class JittedFunction:
         if compiled is None:
             count_trace(self._function, self._name, key, self._compiled)
             types = [(shape, array.dtype) for shape, array in zip(shapes, arrays, strict=True)]
-            computation, unpack = self._trace(types, structure, static)
+            computation, result = self._trace(types, structure, static)
             by_position = {where: value for where, (_, value) in static if isinstance(where, int)}
-            call = make_call(
-                trees.children(structure)[0],
-                leaves,
-                shapes,
-                by_position,
-                computation,
-                unpack,
-                self._name,
-            )
-            compiled = self._compiled[key] = _Compiled(computation, unpack, call)
+            of_leaves = [
+                LeafType(type(leaf), getattr(leaf, "dtype", None), shape)
+                for leaf, shape in zip(leaves, shapes, strict=True)
+            ]
+            positional = trees.children(structure)[0]
+            make = partial(make_call, positional, of_leaves, by_position, computation, result)
+            compiled = self._compiled[key] = _Compiled(computation, result, cache(make))
         return compiled
 
     def _trace(
@@ -206,7 +215,7 @@ class JittedFunction:
         types: Sequence[tuple[Any, Any]],
         structure: Structure,
         static: Iterable[tuple[Any, Any]],
-    ) -> tuple[Computation, Callable[[Any], Any]]:
+    ) -> tuple[Computation, Structure]:
         paths = self._paths(structure)
         names = [name for _, name in paths]
         static_too = {name for root, name in paths if root == name}
@@ -219,7 +228,7 @@ class JittedFunction:
             else:
                 options[where] = value
         found = trace(
-            functools.partial(self._function, *args, **options),
+            partial(self._function, *args, **options),
             parameters,
             self._name,
             may_write=self._given is not None,
@@ -235,10 +244,10 @@ class JittedFunction:
             roots = [root for root, _ in self._paths(structure)]
             given = [number for number, root in enumerate(roots) if root in self._donated]
             computation.donate(_takers(found.graph, given))
-        return computation, _as_it_is if is_one else found.structure.unflatten
+        return computation, found.structure
 
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+        return self if instance is None else partial(self, instance)
 
     def __repr__(self) -> str:
         location = location_of(self._function)
@@ -310,7 +319,7 @@ def jit(
     array([1., 4., 9.])
     """
     if function is None:
-        return functools.partial(
+        return partial(
             jit,
             backend=backend,
             static_argnums=static_argnums,
@@ -349,7 +358,7 @@ def _takers(graph: Graph, given: Iterable[int]) -> dict[int, int]:
 
 def builds_ops(tree: Any) -> bool:
     """Whether a function of such arguments is to build ops: one is an op, or it is traced."""
-    return is_tracing() or holds_ops(trees.flatten(tree)[0])
+    return bool(is_tracing()) or holds_ops(trees.flatten(tree)[0])
 
 
 def run_arrays(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -366,14 +375,10 @@ def running_arrays(
     if not callable(function):
         raise ArgumentError(f"{transform} takes a function, not {function!r:.80}")
 
-    @functools.wraps(function)
+    @wraps(function)
     def called(*args: Any, **options: Any) -> Any:
         if builds_ops((args, options)):
             return transformed(*args, **options)
-        return run_arrays(functools.wraps(function)(transformed), *args, **options)
+        return run_arrays(wraps(function)(transformed), *args, **options)
 
     return called
-
-
-def _as_it_is(value: Any) -> Any:
-    return value

@@ -26,6 +26,9 @@ from weft.transforms.capture import capture, capture_closure
 
 _depth: ContextVar[int] = ContextVar("weft_tracing", default=0)
 
+is_tracing: Callable[[], int] = _depth.get
+"""Returns how many functions are being traced in this thread or task, each within the last one."""
+
 
 class Trace(NamedTuple):
     """What a function built.
@@ -79,11 +82,6 @@ class Body(NamedTuple):
         ]
         graph = self.graph.replace(inputs=[*self.graph.inputs[:count], *taken])
         return self._replace(graph=graph, free=tuple(free))
-
-
-def is_tracing() -> bool:
-    """Whether a function is being traced in this thread or task."""
-    return _depth.get() > 0
 
 
 @contextmanager

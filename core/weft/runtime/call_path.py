@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,9 +32,8 @@ def make_executor(computation: Computation, program: Program) -> Callable[..., A
     names = [f"a{number}" for number in range(len(graph.inputs))]
     scope: dict[str, Any] = {
         "__name__": "weft.generated",
-        "ndarray": np.ndarray, "empty": np.empty, "coerce": computation.arguments.coerce,
-        "lock": computation.transformer.state_lock, "pack": computation.pack,
-        "with_none": computation.with_none,
+        "ndarray": np.ndarray, "coerce": computation.arguments.coerce,
+        "pack": computation.pack, "with_none": computation.with_none,
     }  # fmt: skip
 
     def first_run(*arrays: Any) -> None:
@@ -44,7 +42,6 @@ def make_executor(computation: Computation, program: Program) -> Callable[..., A
         computation.transformer.note_writes(program)
         scope["run"] = run
 
-    scope["run"] = first_run
     lines = [f"def call({', '.join(names)}):"]
     for number, op in enumerate(graph.inputs):
         scope[f"d{number}"], scope[f"s{number}"] = op.dtype, op.axes.shape
@@ -59,30 +56,51 @@ def make_executor(computation: Computation, program: Program) -> Callable[..., A
         )
         scope[f"axes{number}"] = op.axes
         lines.append(f"        a{number} = coerce({number}, a{number}, axes{number})")
+    ran, results = running(computation, program, names, first_run, scope)
+    lines += ran
+    lines.append(f"    return {_packed(computation, results)}")
+    exec(compile("\n".join(lines), f"<weft call of {harmless(computation.name)}>", "exec"), scope)
+    return scope["call"]  # type: ignore[no-any-return]
+
+
+def running(
+    computation: Computation,
+    program: Program,
+    names: Sequence[str],
+    run: Callable[..., None],
+    scope: dict[str, Any],
+) -> tuple[list[str], list[str]]:
+    """Return lines that make results and run a program, and expressions for the results.
+
+    `names` are those of the arguments, which have the right types. What the lines refer to goes
+    into `scope`.
+    """
+    outputs = program.captured.outputs
+    scope.update(run=run, empty=np.empty, lock=computation.transformer.state_lock)
+    lines = []
     # What checks the results looks at the arguments of a call afterwards.
     end = ".copy()" if computation.checks_finite else ""
-    taken = {result: f"a{number}{end}" for result, number in program.donated.items()}
+    taken = {result: f"{names[number]}{end}" for result, number in program.donated.items()}
     if taken and not computation.checks_finite:
         lines.append(_writable_line(names, program.donated.values(), scope))
-    is_many = len(graph.outputs) > FEW
-    outputs = ["*results"] if is_many else [f"r{number}" for number in range(len(graph.outputs))]
-    if is_many:
+    if len(outputs) > FEW:
+        given, results = ["*results"], [f"results[{number}]" for number in range(len(outputs))]
         scope["takes"] = [
             None if number in taken else _result_allocator(output, computation.name)
-            for number, output in enumerate(graph.outputs)
+            for number, output in enumerate(outputs)
         ]
         lines.append("    results = [take and take() for take in takes]")
-        lines += [f"    results[{number}] = {array}" for number, array in taken.items()]
+        lines += [f"    {results[number]} = {array}" for number, array in taken.items()]
     else:
-        lines += _result_lines(graph.outputs, computation.name, taken, scope)
-    call = f"run({', '.join([*names, *outputs])})"
+        given = results = [f"r{number}" for number in range(len(outputs))]
+        lines += _result_lines(outputs, computation.name, taken, scope)
+    call = f"run({', '.join([*names, *given])})"
     if program.states or not computation.transformer.is_concurrent:
         lines += ["    with lock:", f"        {call}"]
     else:
         lines.append(f"    {call}")
-    lines.append(f"    return {_packed_list(computation) if is_many else _packed(computation)}")
-    exec(compile("\n".join(lines), f"<weft call of {harmless(computation.name)}>", "exec"), scope)
-    return scope["call"]  # type: ignore[no-any-return]
+    computation.scopes.append(scope)
+    return lines, results
 
 
 def make_dispatcher(
@@ -178,15 +196,13 @@ def _is_small(output: Op) -> bool:
     return nbytes < result_pool.SMALLEST
 
 
-def _packed_list(computation: Computation) -> str:
-    """Return the expression for results that are in one list."""
-    is_all = all(op.is_tensor for op in computation.results)
-    return "pack(results)" if is_all else "pack(with_none(results))"
-
-
-def _packed(computation: Computation) -> str:
-    numbers = count()
-    values = [f"r{next(numbers)}" if op.is_tensor else "None" for op in computation.results]
+def _packed(computation: Computation, results: Sequence[str]) -> str:
+    """Return the expression for the structure of the results, with None for those without value."""
+    if len(results) > FEW:
+        is_all = len(results) == len(computation.results)
+        return "pack(results)" if is_all else "pack(with_none(results))"
+    each = iter(results)
+    values = [next(each) if op.is_tensor else "None" for op in computation.results]
     if computation.pack is single:
         return values[0]
     if computation.pack is tuple:

@@ -58,6 +58,8 @@ class Computation:
         What records the launches of its programs; None for an ordinary computation.
     exchange
         What other ranks compare of its calls; None if they take no part.
+    scopes
+        The globals of the generated functions that run its programs.
     uncompiled
         What its `condition` is until it is compiled.
     """
@@ -103,6 +105,7 @@ class Computation:
         )
         self.checks_finite = transformer.checks_finite
         self.recorder = recorder
+        self.scopes: list[dict[str, Any]] = []
         self.exchange: Exchange | None = None
         self._direct_arity = self.arity
         if self.is_static:
@@ -121,6 +124,13 @@ class Computation:
         """
         if self.is_static and self.transformer.target.writes_arguments:
             self.programs[()].donated = dict(donated)
+
+    def refuse(self, refusal: Callable[..., Any]) -> None:
+        """Let calls raise from now on, whatever runs its programs."""
+        self.executor = refusal
+        for scope in self.scopes:
+            scope["run"] = refusal
+        self.scopes.clear()
 
     def number_calls(self, given_name: str) -> None:
         """Number its calls from now on, if other ranks take part, as one of a name or of none."""

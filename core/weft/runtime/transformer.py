@@ -170,7 +170,7 @@ class Transformer(StateStore):
         """Forget computations and release what only they use."""
         with self.state_lock:
             for computation in computations:
-                computation.executor = self._refused
+                computation.refuse(self._refused)
                 self.computations.discard(computation)
                 for op in computation.results:
                     self.all_results.discard(op)
@@ -546,7 +546,7 @@ class Transformer(StateStore):
         with self.state_lock:
             super()._close(why)
             for computation in self.computations:
-                computation.executor = self._refused
+                computation.refuse(self._refused)
             self._pending = {}
             self.computations = OrderedSet()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -72,7 +74,10 @@ def same(found: Any, wanted: Any) -> None:
 def test_trees_come_back_as_they_went_in(tree: Any) -> None:
     kinds = {bool: "bool", int: "int64", float: "float32"}
     wanted = trees.map_leaves(lambda leaf: np.asarray(leaf, kinds[type(leaf)]), tree)
-    same(weft.jit(lambda tree: tree, backend="numpy")(tree), wanted)
+    function = weft.jit(lambda tree: tree, backend="numpy")
+    for found in (function(tree), function(tree)):
+        same(found, wanted)
+        assert re.findall("'[abc]'", repr(found)) == re.findall("'[abc]'", repr(tree))
 
 
 def test_results_have_the_structure_that_the_function_returned(backend: str) -> None:
@@ -179,6 +184,59 @@ def test_dynamic_lengths_are_not_traced_again(dynamic: Any, backend: str) -> Non
     assert len(traces) == 2
 
 
+LATER_CALLS: dict[str, tuple[Any, ...]] = {
+    "the same types": (f32(2, 3), 2.0, f32(3)),
+    "other strides": (f32(3, 2).T, 2.0, f32(6)[::2]),
+    "bytes in the other order": (f32(2, 3).astype(">f4"), 2.0, f32(3)),
+    "an integer for a float": (f32(2, 3), 2, f32(3)),
+    "read only": (np.broadcast_to(np.float32(1), (2, 3)), 2.0, f32(3)),
+    "a row": (f32(1, 3)[[0]], 2.0, f32(3)[None][0]),
+}
+
+
+@pytest.mark.parametrize("first", LATER_CALLS.values(), ids=LATER_CALLS)
+@pytest.mark.parametrize("later", LATER_CALLS.values(), ids=LATER_CALLS)
+def test_later_calls_take_what_the_first_one_takes(first: Any, later: Any, backend: str) -> None:
+    @weft.jit(backend=backend)
+    def both(x: Any, y: Any, z: Any) -> Any:
+        return {"z": x + y * z, "a": (x * 2, None, [z - y])}
+
+    for x, y, z in (first, later, later):
+        found = both(x, y, z)
+        np.testing.assert_array_equal(found["z"], x + y * z)
+        np.testing.assert_array_equal(found["a"][0], x * 2)
+        np.testing.assert_array_equal(found["a"][2][0], z - y)
+
+
+def test_a_later_call_is_one_generated_function() -> None:
+    function = weft.jit(lambda p, x: {"y": p["w"] * x, "x": (x, 1.0)}, backend="native")
+    args = {"w": f32(3)}, 2.0
+    function(*args)
+    names: list[str] = []
+    sys.setprofile(lambda frame, event, _: event == "call" and names.append(frame.f_code.co_name))
+    try:
+        function(*args)
+    finally:
+        sys.setprofile(None)
+    assert names == ["__call__", "call"]
+
+
+def test_many_results(backend: str) -> None:
+    function = weft.jit(lambda x: {str(n): x + n for n in range(40)}, backend=backend)
+    for _ in range(2):
+        assert {key: value.item() for key, value in function(1.0).items()} == {
+            str(n): n + 1 for n in range(40)
+        }
+
+
+def test_a_closed_transformer_refuses_later_calls(backend: str) -> None:
+    with weft.make_transformer(backend) as transformer:
+        function = weft.jit(lambda x: x + 1, backend=transformer)
+        assert function(function(1.0)).item() == 3.0
+    with pytest.raises(weft.errors.StateError, match="has been closed"):
+        function(1.0)
+
+
 def test_lower_gives_the_computation(backend: str) -> None:
     function = weft.jit(lambda p, x: weft.tanh(x * p["w"] + p["b"]), backend=backend)
     params = {"w": f32(3), "b": f32(3)}
@@ -268,6 +326,10 @@ def forever(x: Any) -> Any:
 
 REFUSED: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     "an integer beyond 64 bits": (lambda: weft.jit(lambda n: n)(2**70), ("argument n", "int64")),
+    "such an integer in a later call": (
+        lambda: list(map(weft.jit(lambda n: n), (1, 2, 2**70))),
+        ("argument n", "int64"),
+    ),
     "a string": (lambda: weft.jit(lambda x: x)("a"), ("the argument x is 'a'", "static")),
     "a string in a tree": (
         lambda: weft.jit(lambda p: p["w"])({"w": [1.0, "b"]}),
