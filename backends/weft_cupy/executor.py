@@ -62,10 +62,20 @@ class CUDAKernelGroup(GPUKernelGroup):
 
     def run(self, arrays: Arrays) -> None:
         """Start all segments in the stream, and wait for the results."""
-        with self.device.handle, self.queue.stream:
-            super().run(arrays)
+        with self.device.handle:
+            if self.program.on_device:
+                self._wait_for_caller()
+            with self.queue.stream:
+                super().run(arrays)
         for each in self.communicators:
             each.check()
+
+    def _wait_for_caller(self) -> None:
+        """Let the stream wait for that of the caller, which may still compute its arrays."""
+        cuda = self.device.cupy.cuda
+        before = cuda.Event(disable_timing=True)
+        before.record(cuda.get_current_stream())
+        self.queue.stream.wait_event(before)
 
     def abandon(self) -> None:
         """Wait for running work, ignoring its errors: it may use the caller's memory."""
@@ -92,7 +102,7 @@ class CUDAKernelGroup(GPUKernelGroup):
 
     def make_host_io(self) -> CuPyHostIO:
         """Return the transfers by copies of the caller's arrays."""
-        return CuPyHostIO(self.workspace_pool, self.queue, self.program.captured)
+        return CuPyHostIO(self.workspace_pool, self.queue, self.program)
 
     def bind_segment(self, segment: Segment, is_last: bool) -> BoundSegment:
         """Bind a segment; reads of error words and copies to the host synchronize themselves."""

@@ -13,6 +13,7 @@ from weft.support.locks import cached_property
 from weft_c.runtime.kernel_group import GPUKernelGroup
 from weft_c.runtime.storage import CopiedStorage
 from weft_c.runtime.transformer import DeviceTransformer
+from weft_cupy.arrays import CuPyArrays
 from weft_cupy.blas import Blas
 from weft_cupy.device import Device, Memory, Queue
 from weft_cupy.devices import choose, summary
@@ -57,6 +58,11 @@ class CuPyTransformer(DeviceTransformer):
     def exchanges(self) -> Exchanges:
         """The collectives that are under way, made when a program first needs them."""
         return Exchanges(self.device, self.queue)
+
+    @cached_property
+    def device_arrays(self) -> CuPyArrays:
+        """The arrays of CuPy on the GPU."""
+        return CuPyArrays(self.device)
 
     @override
     def device_buffer_storage(self, nbytes: int, name: str) -> CuPyStorage:

@@ -40,7 +40,7 @@ class NativeHostIO(HostIO):
     """The caller's arrays, which programs access in place."""
 
     def __init__(self, group: NativeKernelGroup) -> None:
-        super().__init__(group.program.captured)
+        super().__init__(group.program)
         self.group = group
 
     def begin(self, arrays: Arrays) -> None:

@@ -61,7 +61,6 @@ class NativeTransformer(DeviceTransformer):
     computation_class = NativeComputation
     survives_fork = True
     shares_code = True
-    writes_arguments = True
     device: Host
 
     def __init__(self, *, threads: int | None = None, **options: Any) -> None:

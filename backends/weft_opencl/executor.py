@@ -104,6 +104,8 @@ class OpenCLKernelGroup(GPUKernelGroup):
 
     def make_host_io(self) -> OpenCLHostIO:
         """Return the transfers: in place where the device shares the host's memory, else copies."""
+        if self.program.on_device:
+            return MappedHostIO(self)
         if self.processor.shares_host:
             return SharedHostIO(self)
         return (MappedHostIO if self.maps_host else CopiedHostIO)(self)
@@ -136,7 +138,7 @@ class OpenCLKernelGroup(GPUKernelGroup):
         """Bind a segment, which waits before reports, host work, and the return of results."""
         is_looked_at = is_last or segment.reports or isinstance(segment.host, HostCall)
         may_run = segment.kernels or self.has_control
-        copies = is_last and not self.processor.shares_host
+        copies = is_last and not isinstance(self.host_io, SharedHostIO)
         return BoundSegment(self, segment, is_last, bool(copies or (is_looked_at and may_run)))
 
     def launch_again(self, launch: Launch) -> None:

@@ -24,8 +24,14 @@ class OpenCLHostIO(HostIO):
     """Transfers of a call's arrays, which are bound to arguments of kernels."""
 
     def __init__(self, group: OpenCLKernelGroup) -> None:
-        super().__init__(group.program.captured)
+        super().__init__(group.program)
         self.group = group
+
+    def access(self, number: int) -> Any:
+        """Return the flags of a buffer on array `number`."""
+        flags = self.group.cl.mem_flags
+        is_read_only = number < self.inputs and number not in self.taken.values()
+        return flags.READ_ONLY if is_read_only else flags.READ_WRITE
 
     @abstractmethod
     def bind(self, kernel: Any, index: int, number: int, start: int, size: int) -> None:
@@ -63,11 +69,7 @@ class SharedHostIO(OpenCLHostIO):
     def __init__(self, group: OpenCLKernelGroup) -> None:
         super().__init__(group)
         self._nothing = group.device.memory(1, "arrays without elements", shared=True)
-        flags = group.cl.mem_flags
-        self._buffers = [
-            self._maker(op, flags.READ_ONLY if number < self.inputs else flags.READ_WRITE)
-            for number, op in enumerate(self.ops)
-        ]
+        self._buffers = [self._maker(op, self.access(number)) for number, op in enumerate(self.ops)]
         self._arguments = KernelArguments(len(self.ops))
 
     def _maker(self, op: Any, flags: Any) -> Callable[[np.ndarray[Any, Any]], Any]:
@@ -88,6 +90,9 @@ class SharedHostIO(OpenCLHostIO):
     def begin(self, arrays: Arrays) -> Any:
         """Create buffers on the arrays and set the arguments."""
         buffers = [make(array) for make, array in zip(self._buffers, arrays, strict=True)]
+        for number, taken in self.taken.items():
+            if arrays[number] is arrays[taken]:
+                buffers[number] = buffers[taken]
         self._arguments.set(buffers)
         return buffers
 
@@ -123,6 +128,7 @@ class CopiedHostIO(OpenCLHostIO):
 
     def copy_of(self, number: int) -> Memory:
         """Return the memory for the copy of an array, allocated when it is first needed."""
+        number = self.taken.get(number, number)
         if number not in self._copies:
             name, what = ("copy", self._places[number]), f"a copy of {self.ops[number]}"
             self._copies[number] = self.group.workspace_pool.reserve(
@@ -159,7 +165,7 @@ class CopiedHostIO(OpenCLHostIO):
 
     def read(self, number: int, arrays: Arrays) -> Bytes:
         """Return the bytes of the device's copy."""
-        if number < self.inputs:
+        if number < self.inputs and isinstance(arrays[number], np.ndarray):
             return bytes_of(arrays[number])
         found = np.empty(self._sizes[number], np.uint8)
         if found.size:
@@ -180,6 +186,7 @@ class InPlace(dict[int, Any]):
 class MappedHostIO(CopiedHostIO):
     """Transfers by mapping, for arrays that fill pages of memory, and by copies for others.
 
+    Arrays of PyOpenCL are accessed in place, after what was enqueued to compute them.
     A buffer on an array contains what the host wrote before its creation. Mapping the buffer makes
     the kernels' results visible to the host, without a copy where memory is shared.
     """
@@ -221,15 +228,24 @@ class MappedHostIO(CopiedHostIO):
         found = InPlace()
         made: dict[int, Bytes] = {}
         for number, array in enumerate(arrays):
-            if not self._fills_pages(array):
+            if not isinstance(array, np.ndarray):
+                if array.size:
+                    array.finish()
+                    found[number] = array.base_data
+                continue
+            if not self.group.maps_host or not self._fills_pages(array):
                 continue
             bytes_ = bytes_of(array)
             beside = next((n for n in made if np.may_share_memory(made[n], bytes_)), None)
             if beside is None:
                 made[number] = bytes_
-                found[number] = self._buffer_of(bytes_, number < self.inputs)
+                found[number] = self._buffer_of(bytes_, number)
             elif _span(made[beside]) == _span(bytes_):
                 found[number] = found[beside]
+        for pair in self.taken.items():
+            if sum(number in found for number in pair) == 1:  # their copy is one
+                found.pop(pair[0], None)
+                found.pop(pair[1], None)
         return found
 
     def _fills_pages(self, array: np.ndarray[Any, Any]) -> bool:
@@ -237,17 +253,17 @@ class MappedHostIO(CopiedHostIO):
         start, size = _span(array)
         return bool(size and not start % mmap.PAGESIZE and not size % self._line)
 
-    def _buffer_of(self, bytes_: Bytes, is_read_only: bool) -> Any:
-        cl, flags = self.group.cl, self.group.cl.mem_flags
-        access = flags.READ_ONLY if is_read_only else flags.READ_WRITE
-        return cl.Buffer(self.group.device.context, access | flags.USE_HOST_PTR, 0, bytes_)
+    def _buffer_of(self, bytes_: Bytes, number: int) -> Any:
+        cl = self.group.cl
+        flags = self.access(number) | cl.mem_flags.USE_HOST_PTR
+        return cl.Buffer(self.group.device.context, flags, 0, bytes_)
 
     def end(self, arrays: Arrays) -> None:
         """Map or copy the results to the caller's arrays, after all kernels."""
         super().end(arrays)
         cl, queue = self.group.cl, self.group.queue
         for number, buffer in self.in_place.items():
-            if number >= self.inputs:
+            if number >= self.inputs and isinstance(arrays[number], np.ndarray):
                 mapped, _ = cl.enqueue_map_buffer(
                     queue, buffer, cl.map_flags.READ, 0, buffer.size, np.uint8, is_blocking=False
                 )

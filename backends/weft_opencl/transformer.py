@@ -8,7 +8,9 @@ from typing import Any
 from weft.ir.op import Op
 from weft.runtime.program import Program
 from weft.support.backports import override
+from weft.support.locks import cached_property
 from weft_c.runtime.transformer import DeviceTransformer
+from weft_opencl.arrays import OpenCLArrays
 from weft_opencl.device import Device, Memory
 from weft_opencl.devices import choose, summary
 from weft_opencl.executor import OpenCLKernelGroup
@@ -50,6 +52,11 @@ class OpenCLTransformer(DeviceTransformer):
     def probe(cls) -> tuple[str | None, str]:
         """Return the device that would be selected, and why others are not usable."""
         return summary()
+
+    @cached_property
+    def device_arrays(self) -> OpenCLArrays:
+        """The arrays of PyOpenCL in the context of the device."""
+        return OpenCLArrays(self.device, self.queue)
 
     @override
     def device_buffer_storage(self, nbytes: int, name: str) -> OpenCLStorage:

@@ -192,7 +192,9 @@ def _zeros(leaf: Any, what: str) -> Callable[[], Any]:
     """Return what makes a slot for a parameter: ops for an op, arrays for an array."""
     if isinstance(leaf, TensorOp):
         return lambda: zeros(leaf.axes, accumulator_dtype(leaf.dtype))
-    array = array_of(leaf, what)
+    # Those on a device have a shape and a dtype, too.
+    is_elsewhere = isinstance(getattr(leaf, "dtype", None), np.dtype)
+    array = leaf if is_elsewhere and not isinstance(leaf, np.ndarray) else array_of(leaf, what)
     return lambda: np.zeros(array.shape, accumulator_dtype(array.dtype))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from weft.ir.graph import Graph
+from weft.runtime.program import Program
 from weft_c.runtime.storage import Arrays, Bytes
 
 
@@ -18,11 +18,15 @@ class HostIO(ABC):
         The number of inputs, which precede the results in a call's arrays.
     ops
         The op of each array.
+    taken
+        The input that is the same array, for each result that takes over its memory.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, program: Program) -> None:
+        graph = program.captured
         self.inputs = len(graph.inputs)
         self.ops = (*graph.inputs, *graph.outputs)
+        self.taken = {self.inputs + result: number for result, number in program.donated.items()}
 
     @abstractmethod
     def begin(self, arrays: Arrays) -> Any:

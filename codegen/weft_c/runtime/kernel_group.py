@@ -286,8 +286,6 @@ class GPUKernelGroup(SegmentBuilder, ABC):
 
     def write_back(self, layout: TensorDescription, value: np.ndarray[Any, Any]) -> None:
         """Copy an array to its tensor on the device, unless `host_array` returned a view of it."""
-        if self.processor.shares_host:
-            return
         assert layout.is_contiguous, "results of steps are contiguous"
         if layout.base.kind == RESULT:
             self.host_io.write(self.array_number(layout), layout.offset, bytes_of(value))

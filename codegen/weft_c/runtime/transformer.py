@@ -53,8 +53,6 @@ class DeviceTransformer(Transformer):
     device: OpenDevice
     processor: Processor
     survives_fork = False
-    writes_arguments = False
-    """As in `Target`."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -89,7 +87,7 @@ class DeviceTransformer(Transformer):
             fusible=self.fusible,
             takes_prologue=self.takes_prologue,
             workspace=self.scratch_bytes,
-            writes_arguments=self.writes_arguments,
+            writes_arguments=True,
         )
 
     def legalized(self, op: Op) -> Op | None:

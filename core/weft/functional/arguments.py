@@ -30,6 +30,8 @@ class Arguments:
         self.by_position = tuple(each.name for each in parameters if each.kind in by_place)
         self.names = tuple(each.name for each in parameters if each.kind not in several)
         self.is_open = any(each.kind in several for each in parameters) or not parameters
+        kinds_given = {each.kind for each in parameters}
+        self.takes_more = kinds.VAR_POSITIONAL in kinds_given or not parameters
 
     def at(self, index: int) -> str:
         """Return the name of an argument that is given by position."""
@@ -54,6 +56,8 @@ class Arguments:
         count = len(self.by_position)
         if isinstance(argument, int) and -count <= argument < count:
             return self.by_position[argument]
+        if isinstance(argument, int) and argument >= count and self.takes_more:
+            return self.at(argument)
         if isinstance(argument, str) and (self.is_open or argument in self.names):
             return argument
         close = closest(argument, self.names) if isinstance(argument, str) else None

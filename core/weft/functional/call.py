@@ -17,6 +17,7 @@ from weft.ir.lengths import Length
 from weft.ir.op import attribute_key
 from weft.runtime.call_path import FEW, running
 from weft.runtime.computation import Computation
+from weft.runtime.device_arrays import HOST, DeviceArrays
 from weft.support.quoting import harmless
 
 MISS = object()
@@ -47,18 +48,19 @@ def make_call(
     containers never fit. Where all lengths are known, the function does what the executor of the
     computation does, which has run before; else it calls the computation.
     """
-    writer = _Writer(types, static)
+    arrays = computation.arrays
+    writer = _Writer(types, static, arrays.kind)
     lines = [*writer.node(structure, "args", is_root=True), *writer.tests]
     if not writer.fits:
         return missing
     scope, names, inputs = writer.scope, writer.names, computation.graph.inputs
-    scope.update(miss=MISS, static_key=static_key, ndarray=np.ndarray)
+    scope.update(miss=MISS, static_key=static_key)
     is_plain = all(
         each.dtype is None or each.dtype == op.dtype for each, op in zip(types, inputs, strict=True)
     )
     if computation.is_static and computation.exchange is None and is_plain:
         program = computation.program
-        lines += _plain(types, inputs, names, scope)
+        lines += _plain(types, inputs, names, arrays, scope)
         run = computation.ready_to_run(program)
         ran, results = running(computation, program, names, run, scope)
     else:
@@ -81,15 +83,27 @@ def make_call(
 
 
 def _plain(
-    types: Sequence[LeafType], inputs: Sequence[Any], names: Sequence[str], scope: dict[str, Any]
+    types: Sequence[LeafType],
+    inputs: Sequence[Any],
+    names: Sequence[str],
+    arrays: DeviceArrays,
+    scope: dict[str, Any],
 ) -> Iterator[str]:
     """Yield lines that make numbers arrays, and arrays contiguous."""
     scope.update(asarray=np.asarray, ascontiguousarray=np.ascontiguousarray)
+    scope.update(of=arrays.of, from_host=arrays.from_host)
+    is_host, ranked = arrays is HOST, []
     for each, op, name in zip(types, inputs, names, strict=True):
         if each.dtype is None:
             scope[f"{name}_dtype"] = op.dtype
-            yield f"{name} = asarray({name}, {name}_dtype)"
-    ranked = [name for op, name in zip(inputs, names, strict=True) if op.rank]
+            array = f"asarray({name}, {name}_dtype)"
+            yield f"{name} = {array if is_host else f'from_host({array})'}"
+        elif each.kind is not np.ndarray:
+            yield f"{name} = of({name})"
+        elif not is_host:
+            yield f'{name} = from_host(asarray({name}, order="C"))'
+        elif op.rank:
+            ranked.append(name)
     if ranked:
         yield f"if not ({' and '.join(f'{name}.flags.c_contiguous' for name in ranked)}):"
         yield f"    {', '.join(ranked)}, = map(ascontiguousarray, ({', '.join(ranked)},))"
@@ -141,8 +155,11 @@ def missing(args: tuple[Any, ...]) -> Any:
 class _Writer:
     """Writes the lines for each node, and names its leaves."""
 
-    def __init__(self, types: Sequence[LeafType], static: Mapping[int, Any]) -> None:
+    def __init__(
+        self, types: Sequence[LeafType], static: Mapping[int, Any], arrays: type[Any]
+    ) -> None:
         self.types = iter(types)
+        self.arrays = arrays
         self.static = static
         self.scope: dict[str, Any] = {"__name__": "weft.generated"}
         self.names: list[str] = []
@@ -194,8 +211,8 @@ class _Writer:
     def _leaf(self, name: str) -> None:
         kind, given, shape = next(self.types)
         self.names.append(name)
-        if kind is np.ndarray:
-            dtype = self._constant(given)
+        if kind in (np.ndarray, self.arrays):
+            mine, dtype = self._constant(kind), self._constant(given)
             if all(isinstance(length, int) for length in shape):
                 fits = f"{name}.shape == {tuple(shape)!r}"
             else:
@@ -205,7 +222,8 @@ class _Writer:
                     if isinstance(length, int)
                 ]
                 fits = " and ".join([f"{name}.ndim == {len(shape)}", *known])
-            self.tests += _unless(f"type({name}) is ndarray and {name}.dtype is {dtype} and {fits}")
+            is_kind = f"type({name}) is {mine}"
+            self.tests += _unless(f"{is_kind} and {name}.dtype is {dtype} and {fits}")
         elif kind in (bool, int, float, complex):
             self.tests += _unless(f"type({name}) is {kind.__name__}")
         else:

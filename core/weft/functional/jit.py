@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, cached_property, partial, update_wrapper, wraps
+from functools import cached_property, partial, update_wrapper, wraps
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from weft.functional.tracing import (
 from weft.functional.trees import Structure
 from weft.ir.graph import Graph
 from weft.runtime.computation import Computation
+from weft.runtime.device_arrays import HOST
 from weft.runtime.factory import Chosen, make_transformer
 from weft.runtime.transformer import Transformer
 from weft.support import source
@@ -45,13 +46,13 @@ class _Compiled(NamedTuple):
         The computation of their leaves.
     result
         The structure of the results.
-    make_call
-        Makes the function that takes arguments apart, once the computation has run.
+    calls
+        The functions that take arguments apart, by the classes of leaves.
     """
 
     computation: Computation
     result: Structure
-    make_call: Callable[[], Callable[[tuple[Any, ...]], Any]]
+    calls: dict[tuple[type[Any], ...], Callable[[tuple[Any, ...]], Any]]
 
 
 class JittedFunction:
@@ -71,6 +72,7 @@ class JittedFunction:
         static_argnames: str | Iterable[str],
         dynamic: Dynamic,
         donate_argnums: int | str | Iterable[int | str],
+        device: bool | int | str,
         options: Mapping[str, Any],
     ) -> None:
         update_wrapper(self, function)
@@ -85,6 +87,9 @@ class JittedFunction:
         if both:
             problem = f"{both} is static, and has no memory to donate"
             raise ArgumentError(f"jit of {self._name}: {problem}")
+        self._on_device = device is True
+        if not isinstance(device, bool):
+            options = {"device": device, **options}
         self._given = backend if isinstance(backend, Transformer) else None
         if isinstance(backend, Transformer):
             if options:
@@ -104,7 +109,7 @@ class JittedFunction:
     def __call__(self, *args: Any, **options: Any) -> Any:
         """Run the function, compiled for the structure, dtypes and shapes of these arguments.
 
-        Results are NumPy arrays in the structure that the function returned. Where an argument is
+        Results are arrays in the structure that the function returned. Where an argument is
         an op, or in a function that is being traced, the function builds ops. Raises ArgumentError
         for an argument that is no tree of arrays, and what the function raises when it is traced.
         """
@@ -118,10 +123,13 @@ class JittedFunction:
         if holds_ops(leaves):
             return self._function(*args, **options)
         arrays = self._arrays(leaves, structure)
-        compiled = self._compiled_for(leaves, arrays, structure, static)
+        compiled = self._compiled_for(arrays, structure, static)
         results = compiled.computation(*arrays)
         if not options:
-            self._latest = compiled.make_call()
+            kinds = tuple(map(type, leaves))
+            if kinds not in compiled.calls:
+                compiled.calls[kinds] = self._call_of(compiled, leaves, structure, static)
+            self._latest = compiled.calls[kinds]
         is_one = compiled.result.is_leaf()
         return results if is_one else trees.unflatten(compiled.result, results)
 
@@ -134,7 +142,7 @@ class JittedFunction:
         """
         leaves, structure, static = self._flattened(args, options)
         arrays = self._arrays(leaves, structure)
-        computation = self._compiled_for(leaves, arrays, structure, static).computation
+        computation = self._compiled_for(arrays, structure, static).computation
         computation.program_for(*arrays)
         return computation
 
@@ -175,20 +183,30 @@ class JittedFunction:
             return list(leaves)
         way = "make {0} static, as in jit(f, static_argnames=({0!r},)), or bring it by a lambda"
         return [
-            array_of(leaf, f"{self._name}: the argument {name}", way.format(root))
+            self._array(leaf, f"{self._name}: the argument {name}", way.format(root))
             for leaf, (root, name) in zip(leaves, self._paths(structure), strict=True)
         ]
+
+    def _array(self, leaf: Any, what: str, way: str) -> Any:
+        """Return a leaf as an array of the host, or of the device if it is there and may be."""
+        found = self.transformer.device_arrays.of(leaf) if self._on_device else None
+        if found is not None:
+            return found
+        try:
+            return array_of(leaf, what, way)
+        except ArgumentError:
+            arrays = self.transformer.device_arrays
+            if arrays is HOST or not isinstance(leaf, arrays.kind):
+                raise
+            problem = "is an array on the device, which jit(f, device=True) takes"
+            raise ArgumentError(f"{what} {problem}; or copy it to the host") from None
 
     def _paths(self, structure: Structure) -> list[tuple[str, str]]:
         """Return the argument of each leaf, and how the leaf is written: ``params['w']``."""
         return [self._arguments.path(accessor) for accessor in structure.accessors()]
 
     def _compiled_for(
-        self,
-        leaves: Sequence[Any],
-        arrays: Sequence[Any],
-        structure: Structure,
-        static: tuple[Any, ...],
+        self, arrays: Sequence[Any], structure: Structure, static: tuple[Any, ...]
     ) -> _Compiled:
         shapes: list[Any] = [array.shape for array in arrays]
         if self._dynamic is not None:
@@ -200,15 +218,24 @@ class JittedFunction:
             count_trace(self._function, self._name, key, self._compiled)
             types = [(shape, array.dtype) for shape, array in zip(shapes, arrays, strict=True)]
             computation, result = self._trace(types, structure, static)
-            by_position = {where: value for where, (_, value) in static if isinstance(where, int)}
-            of_leaves = [
-                LeafType(type(leaf), getattr(leaf, "dtype", None), shape)
-                for leaf, shape in zip(leaves, shapes, strict=True)
-            ]
-            positional = trees.children(structure)[0]
-            make = partial(make_call, positional, of_leaves, by_position, computation, result)
-            compiled = self._compiled[key] = _Compiled(computation, result, cache(make))
+            compiled = self._compiled[key] = _Compiled(computation, result, {})
         return compiled
+
+    def _call_of(
+        self,
+        compiled: _Compiled,
+        leaves: Sequence[Any],
+        structure: Structure,
+        static: Iterable[tuple[Any, Any]],
+    ) -> Callable[[tuple[Any, ...]], Any]:
+        """Return the function that takes positional arguments like these apart."""
+        by_position = {where: value for where, (_, value) in static if isinstance(where, int)}
+        types = [
+            LeafType(type(leaf), getattr(leaf, "dtype", None), op.axes.lengths)
+            for leaf, op in zip(leaves, compiled.computation.graph.inputs, strict=True)
+        ]
+        positional = trees.children(structure)[0]
+        return make_call(positional, types, by_position, compiled.computation, compiled.result)
 
     def _trace(
         self,
@@ -240,6 +267,8 @@ class JittedFunction:
             graph=found.graph,
         )
         computation = self.transformer.computation(op, name=self._name)
+        if self._on_device:
+            computation.keep_on_device()
         if self._donated:
             roots = [root for root, _ in self._paths(structure)]
             given = [number for number, root in enumerate(roots) if root in self._donated]
@@ -263,6 +292,7 @@ def jit(
     static_argnames: str | Iterable[str] = (),
     dynamic: Dynamic = None,
     donate_argnums: int | str | Iterable[int | str] = (),
+    device: bool | int | str = False,
     **options: Any,
 ) -> Any:
     """Return a function that compiles another one for the arguments of each call, and runs it.
@@ -292,8 +322,13 @@ def jit(
         Arguments that nobody needs after the call, by position or by name, such as parameters that
         are updated. Results of the same shapes and dtypes are computed in their memory, so the
         arrays that were given hold results afterwards, or anything if the call raises: do not use
-        them. Read-only arrays, and those that share memory with others, are copied first. Where
-        lengths vary, or the backend is neither NumPy nor native, results have their own memory.
+        them. Read-only arrays, and those that share memory with others, are copied first. Results
+        have memory of their own on the backend ``array``.
+    device
+        With True results stay on the device of the backend, as arrays of its library, which are
+        arguments as they are: those of CuPy on ``cupy``, those of PyOpenCL on ``opencl``. Other
+        arguments are copied there. On backends of the host these are NumPy's arrays in any case. A
+        number or a name is the device itself, an option of the backend.
 
     Returns
     -------
@@ -326,6 +361,7 @@ def jit(
             static_argnames=static_argnames,
             dynamic=dynamic,
             donate_argnums=donate_argnums,
+            device=device,
             **options,
         )
     for option in options:
@@ -335,7 +371,7 @@ def jit(
     if not callable(function):
         raise ArgumentError(f"jit takes a function, not {function!r:.80}")
     return JittedFunction(
-        function, backend, static_argnums, static_argnames, dynamic, donate_argnums, options
+        function, backend, static_argnums, static_argnames, dynamic, donate_argnums, device, options
     )
 
 
@@ -363,7 +399,7 @@ def builds_ops(tree: Any) -> bool:
 
 def run_arrays(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
     """Trace a function for these arguments, and run what it built once."""
-    compiled = JittedFunction(function, None, (), (), None, (), {})
+    compiled = JittedFunction(function, None, (), (), None, (), False, {})
     with compiled.transformer:
         return compiled(*args, **options)
 

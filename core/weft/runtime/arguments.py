@@ -75,23 +75,25 @@ class Arguments:
         AxesError for a wrong rank or known length, DTypeError for a dtype that does not
         convert without changing its kind.
         """
-        op = self.parameters[number]
-        what = f"argument {number} of {self.name}, for {op.name} ({op.file_info})"
+        op, what = self.parameters[number], self._called(number)
         if isinstance(value, Op):
             raise ArgumentError(f"{what}: {value} is an op, and a call takes arrays")
         with NeedsMemory(what):
             array = _as_array(value, op.dtype, what)
-        axes = op.axes if axes is None else axes
-        lengths = axes.lengths
-        known = all(
-            mine == size
-            for mine, size in zip(lengths, array.shape, strict=False)
-            if isinstance(mine, int)
-        )
-        if array.ndim != len(lengths) or not known:
-            raise AxesError(f"{what}: shape {array.shape} does not fit {axes}")
+        _require_shape(array.shape, op.axes if axes is None else axes, what)
         with NeedsMemory(what):
             return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+    def require(self, number: int, array: Any, axes: Axes) -> None:
+        """Raise DTypeError or AxesError for an array on a device of another dtype or shape."""
+        op, what = self.parameters[number], self._called(number)
+        if array.dtype != op.dtype:
+            raise DTypeError(f"{what}: {array.dtype} on the device is not {op.dtype}: cast it")
+        _require_shape(array.shape, axes, what)
+
+    def _called(self, number: int) -> str:
+        op = self.parameters[number]
+        return f"argument {number} of {self.name}, for {op.name} ({op.file_info})"
 
     def apart_from(
         self, arrays: Sequence[Array], out: Sequence[Array], outputs: Sequence[Op]
@@ -154,6 +156,15 @@ class Arguments:
             names = ", ".join(map(repr, unknown))
             raise AxesError(f"{self.name}: no argument tells the lengths {names}: {HOW_TO_GIVE}")
         return solution
+
+
+def _require_shape(shape: tuple[int, ...], axes: Axes, what: str) -> None:
+    lengths = axes.lengths
+    known = all(
+        mine == size for mine, size in zip(lengths, shape, strict=False) if isinstance(mine, int)
+    )
+    if len(shape) != len(lengths) or not known:
+        raise AxesError(f"{what}: shape {shape} does not fit {axes}")
 
 
 def _as_array(value: Any, dtype: dtypes.DType, what: str) -> Array:

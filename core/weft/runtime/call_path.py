@@ -14,6 +14,7 @@ import numpy as np
 
 from weft.ir.op import Op
 from weft.runtime import result_pool
+from weft.runtime.device_arrays import HOST
 from weft.support.quoting import harmless
 from weft.transforms.computation_op import single
 
@@ -32,7 +33,8 @@ def make_executor(computation: Computation, program: Program) -> Callable[..., A
     names = [f"a{number}" for number in range(len(graph.inputs))]
     scope: dict[str, Any] = {
         "__name__": "weft.generated",
-        "ndarray": np.ndarray, "coerce": computation.arguments.coerce,
+        "kind": computation.arrays.kind, "is_ready": computation.arrays.is_ready,
+        "coerce": computation.coerce,
         "pack": computation.pack, "with_none": computation.with_none,
     }  # fmt: skip
 
@@ -50,8 +52,10 @@ def make_executor(computation: Computation, program: Program) -> Callable[..., A
             if op.rank > 1
             else (f" or a{number}.strides != ({op.dtype.itemsize},)" if op.rank else "")
         )
+        if program.on_device:
+            contiguous += f" or not is_ready(a{number})"
         lines.append(
-            f"    if type(a{number}) is not ndarray or a{number}.dtype is not d{number} "
+            f"    if type(a{number}) is not kind or a{number}.dtype is not d{number} "
             f"or a{number}.shape != s{number}{contiguous}:"
         )
         scope[f"axes{number}"] = op.axes
@@ -76,24 +80,27 @@ def running(
     into `scope`.
     """
     outputs = program.captured.outputs
-    scope.update(run=run, empty=np.empty, lock=computation.transformer.state_lock)
+    arrays = computation.arrays
+    empty = np.empty if arrays is HOST else arrays.empty
+    scope.update(run=run, empty=empty, lock=computation.transformer.state_lock)
     lines = []
     # What checks the results looks at the arguments of a call afterwards.
     end = ".copy()" if computation.checks_finite else ""
     taken = {result: f"{names[number]}{end}" for result, number in program.donated.items()}
     if taken and not computation.checks_finite:
-        lines.append(_writable_line(names, program.donated.values(), scope))
+        scope["writable"] = arrays.writable
+        lines.append(_writable_line(names, program.donated.values()))
     if len(outputs) > FEW:
         given, results = ["*results"], [f"results[{number}]" for number in range(len(outputs))]
         scope["takes"] = [
-            None if number in taken else _result_allocator(output, computation.name)
+            None if number in taken else _result_allocator(output, computation)
             for number, output in enumerate(outputs)
         ]
         lines.append("    results = [take and take() for take in takes]")
         lines += [f"    {results[number]} = {array}" for number, array in taken.items()]
     else:
         given = results = [f"r{number}" for number in range(len(outputs))]
-        lines += _result_lines(outputs, computation.name, taken, scope)
+        lines += _result_lines(outputs, computation, taken, scope)
     call = f"run({', '.join([*names, *given])})"
     if program.states or not computation.transformer.is_concurrent:
         lines += ["    with lock:", f"        {call}"]
@@ -139,56 +146,38 @@ FEW = 16
 """The results up to which each has a line of its own, quick to run but slow to compile."""
 
 
-def _writable_line(names: Sequence[str], donated: Iterable[int], scope: dict[str, Any]) -> str:
+def _writable_line(names: Sequence[str], donated: Iterable[int]) -> str:
     """Return the line that makes sure that donated arguments may be overwritten."""
-    scope["writable"] = writable
     first = [names[number] for number in donated]
     both = ", ".join(dict.fromkeys([*first, *names]))
     return f"    {both}, = writable([{both}], {len(first)})"
 
 
-def writable(arrays: list[Any], count: int) -> list[Any]:
-    """Return arrays with copies of those among the first `count` that must not be overwritten.
-
-    These are read-only, or share memory with another array.
-    """
-    owners = {id(each if each.base is None else each.base) for each in arrays}
-    is_apart = len(owners) == len(arrays)
-    for number in range(count):
-        mine = arrays[number]
-        if not mine.flags.writeable or not (is_apart or _is_alone(number, arrays)):
-            arrays[number] = mine.copy()
-    return arrays
-
-
-def _is_alone(number: int, arrays: Sequence[Any]) -> bool:
-    """Whether an array shares no memory with another one."""
-    others = (*arrays[:number], *arrays[number + 1 :])
-    return not any(np.may_share_memory(arrays[number], each) for each in others)
-
-
 def _result_lines(
-    outputs: Iterable[Op], name: str, taken: Mapping[int, str], scope: dict[str, Any]
+    outputs: Iterable[Op],
+    computation: Computation,
+    taken: Mapping[int, str],
+    scope: dict[str, Any],
 ) -> Iterator[str]:
     """Yield the lines that make memory for results, one for each, but for those in `taken`."""
     for number, output in enumerate(outputs):
         if number in taken:
             yield f"    r{number} = {taken[number]}"
-        elif _is_small(output):
+        elif computation.arrays is not HOST or _is_small(output):
             scope[f"t{number}"], scope[f"z{number}"] = output.dtype, output.axes.shape
             yield f"    r{number} = empty(z{number}, t{number})"
         else:
-            scope[f"take{number}"] = _result_allocator(output, name)
+            scope[f"take{number}"] = _result_allocator(output, computation)
             yield f"    r{number} = take{number}()"
 
 
-def _result_allocator(output: Op, name: str) -> Callable[[], Any]:
-    """Return a function that makes memory for a result of a computation with a name."""
+def _result_allocator(output: Op, computation: Computation) -> Callable[[], Any]:
+    """Return a function that makes memory for a result of a computation."""
     shape, dtype = output.axes.shape, output.dtype
-    if _is_small(output):
-        return partial(np.empty, shape, dtype)
-    value = f"{output} of {dtype} {shape}, {output.file_info}"
-    return result_pool.ResultPool(shape, dtype, f"a result of {name}, {value}").take
+    if computation.arrays is not HOST or _is_small(output):
+        return partial(computation.arrays.empty, shape, dtype)
+    what = f"{output} of {dtype} {shape}, {output.file_info}"
+    return result_pool.ResultPool(shape, dtype, f"a result of {computation.name}, {what}").take
 
 
 def _is_small(output: Op) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.errors import ArgumentError, NotPicklable
+from weft.ir.axes import Axes
 from weft.ir.graph import Graph, exchanges
 from weft.ir.lengths import Symbol
 from weft.plan.donated_memory import Donated
@@ -22,6 +23,7 @@ from weft.report.progress import Stage
 from weft.report.recorder import Recorder
 from weft.runtime.arguments import Arguments, Array
 from weft.runtime.call_path import make_dispatcher, make_executor
+from weft.runtime.device_arrays import HOST, DeviceArrays
 from weft.runtime.exchanges import Exchange
 from weft.runtime.given_lengths import HOW_TO_GIVE, given_lengths
 from weft.runtime.missing_values import uses
@@ -52,6 +54,8 @@ class Computation:
         and replaces it.
     arguments
         The parameters, and the checks of a call's arguments.
+    arrays
+        What its arguments and results are: NumPy's arrays, or those of the device.
     checks_finite
         Whether a call raises CheckFailed for NaN and infinities in its results.
     recorder
@@ -105,6 +109,7 @@ class Computation:
         )
         self.checks_finite = transformer.checks_finite
         self.recorder = recorder
+        self.arrays: DeviceArrays = HOST
         self.scopes: list[dict[str, Any]] = []
         self.exchange: Exchange | None = None
         self._direct_arity = self.arity
@@ -114,16 +119,37 @@ class Computation:
     def _new_program(self, solution: Mapping[Symbol, int]) -> Program:
         graph = self.graph.specialize(solution) if self.graph.symbols else self.graph
         family = None if self.is_static else self._family
-        return self.transformer.new_program(self.name, graph, solution, self.recorder, family)
+        program = self.transformer.new_program(self.name, graph, solution, self.recorder, family)
+        program.donated, program.on_device = self._family.donated, self.arrays is not HOST
+        return program
 
     def donate(self, donated: Donated) -> None:
         """Let results take over the memory of arguments, before it is compiled.
 
         `donated` has the number of an argument of the same shape and dtype for that of a result.
-        Lengths must be known and the backend able to; else results have memory of their own.
+        Where the backend is not able to, results have memory of their own.
         """
-        if self.is_static and self.transformer.target.writes_arguments:
-            self.programs[()].donated = dict(donated)
+        if self.transformer.target.writes_arguments:
+            self._family.donated = dict(donated)
+            for program in self.programs.values():
+                program.donated = self._family.donated
+
+    def keep_on_device(self) -> None:
+        """Let results stay on the device, before it is compiled: they are the backend's arrays.
+
+        Such arrays are arguments, too, as they are. Other arguments are copied to the device.
+        """
+        self.arrays = self.transformer.device_arrays
+        for program in self.programs.values():
+            program.on_device = self.arrays is not HOST
+
+    def coerce(self, number: int, value: Any, axes: Axes) -> Any:
+        """Return an argument as what programs take; see `Arguments.coerce`."""
+        found = None if self.arrays is HOST else self.arrays.of(value)
+        if found is None:
+            return self.arrays.from_host(self.arguments.coerce(number, value, axes))
+        self.arguments.require(number, found, axes)
+        return found
 
     def refuse(self, refusal: Callable[..., Any]) -> None:
         """Let calls raise from now on, whatever runs its programs."""
@@ -248,10 +274,11 @@ class Computation:
             return executor(*arrays)
         executor = self._executors[shapes] = make_executor(self, program)
         with Stage(f"first call of {self.name}"):
-            return executor(*arrays)
+            return executor(*args)
 
     def _prepared(self, args: Sequence[Any]) -> tuple[list[Array], Program]:
         """Return arguments as arrays and the program for their lengths, compiled if need be."""
+        args = [self.arrays.to_host(x) if type(x) is self.arrays.kind else x for x in args]
         arrays = [self.arguments.coerce(number, arg) for number, arg in enumerate(args)]
         key = () if self.is_static else tuple(array.shape for array in arrays)
         with self.transformer.state_lock:

@@ -13,6 +13,7 @@ from weft.ir.op import Op
 from weft.ir.target import Target
 from weft.plan.plan import Step
 from weft.runtime.device import DeviceBufferStorage, DeviceTensor
+from weft.runtime.device_arrays import HOST, DeviceArrays
 from weft.runtime.program import Program
 from weft.support.overrides import misfit
 
@@ -56,6 +57,11 @@ class BackendInterface(ABC):
         return None
 
     @property
+    def device_arrays(self) -> DeviceArrays:
+        """The arrays in which results can stay on the device; those of NumPy for the host."""
+        return HOST
+
+    @property
     @abstractmethod
     def target(self) -> Target:
         """The capabilities of the backend."""
@@ -71,8 +77,9 @@ class BackendInterface(ABC):
         """Return a callable that runs the steps.
 
         It takes the input arrays, C-contiguous and of the right dtype and shape, then for each
-        result a C-contiguous array to write to. The memory of operands and results is given by
-        `program.tensors` and, for memory of the caller, by the layout in the step.
+        result a C-contiguous array to write to; each may be one of `device_arrays` if
+        `program.on_device`. The memory of operands and results is given by `program.tensors` and,
+        for memory of the caller, by the layout in the step.
         """
 
     shares_code: bool = False

@@ -346,21 +346,22 @@ def checking(computation: Computation, program: Program) -> Callable[..., None]:
     The states have their values from before the call then.
     """
     transformer, graph, run = computation.transformer, program.captured, program.run
-    count = len(graph.inputs)
+    count, kind, convert = len(graph.inputs), computation.arrays.kind, computation.arrays.to_host
 
     def run_checked(*arrays: Array) -> None:
         with transformer.state_lock:
             tensors = [transformer.state_tensors[state] for state, _ in graph.updates]
             before = [tensor.get() for tensor in tensors]
             run(*arrays)
-            results = [*arrays[count:], *(tensor.get() for tensor in tensors)]
+            host = [convert(each) if type(each) is kind else each for each in arrays]
+            results = [*host[count:], *(tensor.get() for tensor in tensors)]
             if all(map(_is_finite, results)):
                 return
             for tensor, value in zip(tensors, before, strict=True):
                 tensor[...] = value
             shared = _shared_op(graph)
             if shared is None:
-                finding = find_nonfinite(transformer, graph, arrays[:count])
+                finding = find_nonfinite(transformer, graph, host[:count])
                 reason = str(finding or "an instrumented run of the same call found nothing")
             else:
                 reason = shared.explain(SHARED)

@@ -34,6 +34,8 @@ class Family:
         The key of the templates in the compile cache, and the compiler that it is for.
     attempts
         How often a template was to be made.
+    donated
+        As in `Program`.
     """
 
     graph: Graph
@@ -41,6 +43,7 @@ class Family:
     key: Any = None
     compiler: Any = None
     attempts: int = 0
+    donated: Donated = field(default_factory=lambda: NOTHING)
 
     def lengths(self, solution: Mapping[Symbol, int]) -> list[int]:
         """Return the lengths of a solution in the order of the graph's symbols."""
@@ -82,6 +85,8 @@ class Program:
     donated
         The arguments whose memory results take over, by result. The array of such a result has the
         value of the argument when `run` is called.
+    on_device
+        Whether its arguments and results may be `Transformer.device_arrays`.
     is_compiled
         Whether it can run: its code, its memory and the first values of its states are there.
     is_restored, later
@@ -106,6 +111,7 @@ class Program:
         self.family = family
         self.template: Template | None = None
         self.donated: Donated = NOTHING
+        self.on_device = False
         self.arena_size = 0
         self.buffers: Sequence[Buffer] = ()
         self.storages: dict[Buffer, DeviceBufferStorage] = {}

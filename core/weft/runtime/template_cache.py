@@ -29,7 +29,7 @@ def lower(program: Program, transformer: Transformer) -> None:
     """Run the passes on a program, plan it, and generate its code, which is not compiled."""
     compiler, target = transformer.graph_compiler, transformer.target
     program.graph = compiler.run_passes(program.captured, target, program.name)
-    program.plan = compiler.plan(program.graph, target)
+    program.plan = compiler.plan(program.graph, target, program.donated)
     transformer.lower(program)
 
 
@@ -81,7 +81,7 @@ class TemplateCache:
         """Return the key of a family, which is computed again when the passes have changed."""
         compiler = self.cache.transformer.graph_compiler
         if family.key is None or family.compiler is not compiler:
-            family.key = self.cache.key_of(family.graph, is_family=True)
+            family.key = self.cache.key_of(family.graph, True, family.donated)
             family.compiler, family.attempts = compiler, 0
             family.templates.clear()
         key: Key = family.key
@@ -113,6 +113,7 @@ class TemplateCache:
         transformer, guards = self.cache.transformer, Guards()
         solution = guards.trace({each: program.solution[each] for each in family.graph.symbols})
         found = type(program)(program.name, family.graph.specialize(solution), solution)
+        found.donated = family.donated
         lower(found, transformer)
         return found, guards
 

@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 from weakref import WeakValueDictionary
@@ -118,6 +119,9 @@ class Stream:
             self.deferred[0]()
             self.deferred.popleft()
 
+    def wait_event(self, event: Event) -> None:
+        self.machine.wait_event(self.ptr, event.ptr)
+
     def begin_capture(self) -> None:
         assert self.captured is None
         self.captured = []
@@ -223,6 +227,21 @@ class Memory:
             for address, size in list(self.machine.writes):
                 if self.ptr <= address < self.ptr + self.size:
                     del self.machine.writes[address, size]
+
+
+class Array:
+    """An array of CuPy in memory of its own."""
+
+    def __init__(self, machine: Machine, shape: tuple[int, ...], dtype: Any) -> None:
+        host = np.empty(shape, dtype)
+        self.machine, self.shape, self.dtype, self.size = machine, shape, host.dtype, host.size
+        self.strides, self.flags, self.nbytes = host.strides, host.flags, host.nbytes
+        memory = Memory(machine, max(host.nbytes, 1))
+        self.data = SimpleNamespace(ptr=memory.ptr, mem=memory)
+        self.device = SimpleNamespace(id=0)
+
+    def copy(self) -> Array:
+        return self.machine.asarray(self.machine.asnumpy(self))
 
 
 class NVRTCError(RuntimeError):
@@ -398,8 +417,38 @@ class Machine:
             Stream=lambda non_blocking: Stream(self, non_blocking),
             Event=lambda disable_timing=False: Event(self),
             get_elapsed_time=elapsed_time,
+            get_current_stream=lambda: self.callers_stream,
         )
+        self.ndarray = Array
         self.nvrtc = NVRTC(self)
+
+    @cached_property
+    def callers_stream(self) -> Stream:
+        return Stream(self, non_blocking=True)
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
+        return Array(self, shape, dtype)
+
+    def asarray(self, host: Any) -> Array:
+        """Return a copy of an array, as the stream of the caller makes it."""
+        made = self.empty(host.shape, host.dtype)
+        if made.size:
+            ctypes.memmove(made.data.ptr, np.ascontiguousarray(host).ctypes.data, host.nbytes)
+            self.emulator.set(made.data.ptr, host.nbytes)
+            self.wrote(self.callers_stream, made.data.ptr, host.nbytes)
+        self.log.append("asarray")
+        return made
+
+    def asnumpy(self, array: Array, order: str = "C") -> Any:
+        self.log.append("asnumpy")
+        held = np.empty(array.nbytes, np.uint8)
+        if array.size:
+            self.emulator.require_set(array.data.ptr, array.nbytes)
+            ctypes.memmove(held.ctypes.data, array.data.ptr, array.nbytes)
+        return held.view(array.dtype).reshape(array.shape)
+
+    def from_dlpack(self, value: Any) -> Array:
+        return value.array  # type: ignore[no-any-return]
 
     @property
     def held(self) -> int:
@@ -449,6 +498,7 @@ class Machine:
         def copy() -> None:
             if reads:
                 self.emulator.require_set(source, size)
+                self.require_seen(self.streams[stream], source, size)
             ctypes.memmove(target, source, size)
             if writes:
                 self.emulator.set(target, size)
