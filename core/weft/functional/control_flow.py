@@ -21,8 +21,9 @@ from weft.ir import dtypes
 from weft.ir.axes import Axes
 from weft.ir.dtypes import DType
 from weft.ir.graph import Graph
+from weft.ir.lengths import Length
 from weft.ir.op import explain
-from weft.ir.storage import as_op, constant
+from weft.ir.storage import as_op
 from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.arguments import checked_integer
 from weft.ops.control import calls
@@ -39,7 +40,7 @@ def scan(
     function: Function,
     init: Any,
     xs: Any = None,
-    length: int | None = None,
+    length: int | Length | None = None,
     reverse: bool = False,
     recompute: bool = False,
 ) -> tuple[Any, Any]:
@@ -62,7 +63,8 @@ def scan(
         The first carry. The carry keeps its structure, axes and dtypes; a Python number takes the
         dtype that the body gives it.
     xs, length
-        Trees of tensors of one length; without them, None and the number of iterations.
+        Trees of tensors of one length, which may be unknown until the call; without them, None and
+        the number of iterations.
     reverse
         Whether the last row comes first; results stay beside the rows that they belong to.
     recompute
@@ -114,18 +116,23 @@ def scan(
     return trees.unflatten(body.structure, found)  # type: ignore[no-any-return]
 
 
-def fori_loop(lower: Any, upper: Any, function: Function, init: Any) -> Any:
+def fori_loop(
+    lower: Any, upper: Any, function: Function, init: Any, recompute: bool = False
+) -> Any:
     """Return ``function(i, carry)`` iterated for i from `lower` to below `upper`.
 
     Parameters
     ----------
     lower, upper
-        Integers; or traced integer scalars, then the loop has no gradient.
+        Integers, or unknown lengths, which make a range that is not negative; or traced integer
+        scalars, then the loop has no gradient.
     function
         The body; it may use traced values from around it.
     init
         The first carry, a tree. The carry keeps its structure, axes and dtypes; a Python number
         takes the dtype that the body gives it.
+    recompute
+        Whether the gradient computes values of the body again; see `scan`.
 
     Returns
     -------
@@ -161,15 +168,20 @@ def fori_loop(lower: Any, upper: Any, function: Function, init: Any) -> Any:
 
         carry = _Carry(what, (first, init), is_counted=True)
         return carry.packed(_iterated(carry, go_on, wraps(function)(advance)))[1]
-    start = checked_integer("fori_loop", "lower", lower)
-    count = checked_integer("fori_loop", "upper", upper) - start
-    carry = _Carry(what, (constant(start, dtype=dtypes.int64), init), is_counted=True)
+    bounds: list[Any] = [
+        each if isinstance(each, Length) else checked_integer("fori_loop", name, each)
+        for name, each in (("lower", lower), ("upper", upper))
+    ]
+    count = bounds[1] - bounds[0]
+    start = as_op(bounds[0], dtypes.int64)
+    carry = _Carry(what, (start, init), is_counted=True)
 
     def advance_both(state: tuple[TensorOp, Any]) -> tuple[tuple[TensorOp, Any], None]:
         return (state[0] + 1, function(*state)), None
 
     body = carry.stable(wraps(function)(advance_both))
-    found = _scanned(carry, body, [], count) if count > 0 else carry.ops
+    is_empty = isinstance(count, int) and count <= 0
+    found = carry.ops if is_empty else _scanned(carry, body, [], count, recompute=recompute)
     return carry.packed(found)[1]
 
 
@@ -449,7 +461,7 @@ def _scanned(
     carry: _Carry,
     body: Body,
     rows: Sequence[TensorOp],
-    count: int,
+    count: int | Length,
     reverse: bool = False,
     recompute: bool = False,
 ) -> Sequence[TensorOp]:
@@ -490,9 +502,15 @@ def _alike(one: Body, other: Body) -> tuple[Body, Body]:
     return one.with_outputs(outputs[0]), other.with_outputs(outputs[1])
 
 
-def _length(what: str, rows: Sequence[TensorOp], paths: Sequence[str], length: int | None) -> int:
+def _length(
+    what: str, rows: Sequence[TensorOp], paths: Sequence[str], length: int | Length | None
+) -> int | Length:
     """Return the number of iterations of a scan; raises ArgumentError if there is not just one."""
-    found = {} if length is None else {"length=": checked_integer("scan", "length", length, 0)}
+    found: dict[str, int | Length] = {}
+    if isinstance(length, Length):
+        found["length="] = length
+    elif length is not None:
+        found["length="] = checked_integer("scan", "length", length, 0)
     for op, path in zip(rows, paths, strict=True):
         if not op.axes:
             raise ArgumentError(f"{what}: {path} is a scalar, and has no rows")
@@ -502,11 +520,7 @@ def _length(what: str, rows: Sequence[TensorOp], paths: Sequence[str], length: i
     if len(set(found.values())) != 1:
         shown = ", ".join(f"{path} {size}" for path, size in found.items())
         raise ArgumentError(f"{what}: numbers of rows differ: {shown}")
-    (count,) = set(found.values())
-    if not isinstance(count, int):
-        problem = f"the number of rows, {count}, must be known when the function is traced"
-        raise ArgumentError(f"{what}: {problem}")
-    return count
+    return next(iter(found.values()))
 
 
 def _nothing(

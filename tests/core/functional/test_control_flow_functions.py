@@ -88,6 +88,32 @@ def test_gradients_of_scans_to_second_order(reverse: bool, recompute: bool, back
     close(one(PARAMS, ROWS), two(PARAMS, ROWS), 1e-7)
 
 
+@pytest.mark.parametrize("recompute", [False, True])
+def test_the_number_of_rows_may_be_unknown(recompute: bool, backend: str) -> None:
+    options = {"reverse": True, "recompute": recompute}
+    found = weft.value_and_grad(loss(weft.scan, **options), (0, 1))
+    unknown = weft.jit(found, backend=backend, dynamic={"rows": "time"})
+    known = weft.jit(found, backend="numpy")
+    for count in (6, 1, 0, 4, 6):
+        rows = {name: values[:count] for name, values in ROWS.items()}
+        close(unknown(PARAMS, rows), known(PARAMS, rows), 1e-7)
+    assert len(unknown._compiled) == 1
+
+
+def test_an_unknown_length_is_a_number_of_iterations(backend: str) -> None:
+    def powers(x: Any, factor: Any) -> Any:
+        count = x.shape[0]
+        _, stacked = weft.scan(lambda c, _: (c * factor, c), factor, length=count)
+        step = lambda i, c: c * factor + weft.cast(i, "float64")  # noqa: E731
+        return weft.sum(stacked * x) + weft.fori_loop(0, count, step, factor, recompute=True)
+
+    gradient = weft.jit(weft.value_and_grad(powers, (0, 1)), backend=backend, dynamic={"x": "n"})
+    known = weft.jit(weft.value_and_grad(powers, (0, 1)), backend="numpy")
+    for count in (5, 1, 0, 3):
+        args = np.arange(count, dtype=np.float64), np.float64(1.25)
+        close(gradient(*args), known(*args), 1e-9)
+
+
 def test_scans_inside_scans_and_gradients_inside_scans(backend: str) -> None:
     def outer(scan: Any, x: Any) -> Any:
         def inner(total: Any, y: Any) -> Any:
@@ -306,9 +332,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     ),
     "a scalar to scan": (body(lambda c, x: (c, x), 0.0, [1.0]), ("xs[0] is a scalar",)),
     "nothing to scan": (lambda: weft.scan(lambda c, x: (c, x), 0.0), ("length=",)),
-    "an unknown number of rows": (
-        lambda: weft.scan(lambda c, x: (c, x), 0.0, weft.placeholder((weft.symbol("n"),))),
-        ("number of rows, n, must be known",),
+    "rows of two unknown numbers": (
+        body(lambda c, x: (c, None), 0.0, {
+            name: weft.placeholder((weft.symbol(name),)) for name in "ab"
+        }),
+        ("numbers of rows differ", "xs['a'] a", "xs['b'] b"),
     ),
     "a write in a scan": (
         body(lambda c, x: (c, weft.assign(weft.variable((2,), name="w"), x) and x)),

@@ -46,7 +46,7 @@ class ScanOp(GraphsOp):
     graph
         The body of the loop.
     count
-        The number of iterations, at least one.
+        The number of iterations, which may be unknown.
     carried, scanned
         How many operands are carried, and how many are scanned.
     reverse
@@ -58,7 +58,7 @@ class ScanOp(GraphsOp):
     """
 
     graph: Any
-    count: int
+    count: Any
     carried: int
     scanned: int
     reverse: bool
@@ -117,8 +117,13 @@ class ScanOp(GraphsOp):
         return (*carried, *map(np.stack, zip(*stacked, strict=True)))
 
 
-def as_loop(op: ScanOp, args: tuple[Any, ...], body: Graph) -> LoopOp:
-    """Return the loop that a scan of some operands is, with the same results and a counter."""
+def as_loop(op: ScanOp, args: tuple[Any, ...], body: Graph) -> GraphsOp:
+    """Return the loop that a scan of some operands is, with the same results and a counter.
+
+    Without iterations this is a call of a graph that returns the first carry.
+    """
+    if op.count <= 0:
+        return CallOp(*args, graph=_nothing_of(op))
     end = op.carried + op.scanned
     if not op.scanned and len(body.outputs) == op.carried:
         return LoopOp(*args, graph=body, count=op.count)
@@ -145,6 +150,13 @@ def as_loop(op: ScanOp, args: tuple[Any, ...], body: Graph) -> LoopOp:
     first = constant(0, dtype=dtypes.int64)
     carried, rest = args[: op.carried], args[op.carried :]
     return LoopOp(*carried, *empty, first, *rest, graph=step, count=op.count)
+
+
+def _nothing_of(op: ScanOp) -> Graph:
+    """Return a graph with the operands and the results of a scan without iterations."""
+    inputs = [_like(each) for each in op.args]
+    stacks = [zeros(axes, dtype) for axes, dtype in op.result_types[op.carried :]]
+    return Graph(inputs=inputs, outputs=[*inputs[: op.carried], *stacks], name=op.graph.name)
 
 
 def _like(op: TensorOp) -> ParameterOp:
