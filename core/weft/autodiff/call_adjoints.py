@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from weft.autodiff.gradient_graph import GradientGraph, given_graphs, gradient_graph, like_parameter
-from weft.autodiff.reverse import Missing, gradient_of, total
+from weft.autodiff.reverse import Missing, gradient_of
 from weft.ir import dtypes, scope
 from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.storage import ParameterOp, placeholder
 from weft.ir.tensor import TensorOp
-from weft.ops.control.calls import all_saved, call_op, cond_op, saved
+from weft.ops.control.calls import all_saved, call_op, cond_op
 from weft.ops.control.graph_ops import CallOp, CondOp, GraphsOp, LoopOp
 from weft.ops.control.scans import ScanOp
 from weft.ops.pointwise.elementwise import add, cast
@@ -48,18 +48,12 @@ def adjoints_of_call(op: CallOp, delta: Mapping[Any, TensorOp], *_: TensorOp) ->
 
 
 def _adjoints(
-    op: CallOp | LoopOp,
-    graph: Graph,
-    delta: Mapping[Any, TensorOp],
-    turn: int = 0,
-    recompute: bool = False,
+    op: CallOp, graph: Graph, delta: Mapping[Any, TensorOp], recompute: bool = False
 ) -> list[Any]:
-    """Return the adjoints of a graph's inputs for one call, or one iteration of a loop."""
+    """Return the adjoints of a graph's inputs for one call."""
     adjoints = _adjoints_by_op(graph, delta)
     info = _called_gradient_graph(graph, adjoints, recompute)
-    inside = info.values
-    values = _values(op, inside, turn) if isinstance(op, LoopOp) else all_saved(op, inside)
-    return _input_adjoints(op, info, adjoints, values)
+    return _input_adjoints(op, info, adjoints, all_saved(op, info.values))
 
 
 def _input_adjoints(
@@ -108,50 +102,10 @@ def _zero_or_missing(op: Op, info: GradientGraph, parameter: Any) -> Missing | N
     return Missing(op, (op,), problem)
 
 
-def _values(op: LoopOp, inside: Sequence[TensorOp], turn: int) -> list[TensorOp]:
-    """Return the values of a graph's ops in one iteration of a loop."""
-    places = {each: index for index, each in enumerate(op.graph.inputs)}
-    return [_value(op, inner, turn, places) for inner in inside]
-
-
-def _value(op: LoopOp, inner: TensorOp, turn: int, places: Mapping[Any, int]) -> TensorOp:
-    graph = op.graph
-    while inner in places:
-        index = places[inner]
-        if turn == 0 or index >= len(graph.outputs):
-            operand: TensorOp = op.args[index]
-            return operand
-        inner, turn = graph.outputs[index], turn - 1
-    return saved(op, inner, turn)
-
-
 @gradient_of(LoopOp)
-def adjoints_of_loop(op: LoopOp, delta: Mapping[Any, TensorOp], *_: TensorOp) -> list[Any]:
-    """Return the adjoints of a loop's operands: a gradient call for each iteration, last first."""
-    carried = len(op.graph.outputs)
-    parts: list[list[Any]] = [[] for _ in op.args]
-    now: dict[Any, Any] = {key: value for key, value in delta.items() if isinstance(key, int)}
-    inside = {key: value for key, value in delta.items() if not isinstance(key, int)}
-    for turn in reversed(range(op.count)):
-        here = {inner: value for (inner, at), value in inside.items() if at == turn}
-        adjoints = _adjoints(op, op.graph, {**now, **here}, turn)
-        for index, each in enumerate(adjoints[carried:], carried):
-            if each is not None:
-                parts[index].append(each)
-        broken = next(
-            (each for each in adjoints[:carried] if isinstance(each, Missing)),
-            None,
-        )
-        if broken is not None and turn:
-            return [broken] * len(op.args)
-        now = {key: each for key, each in enumerate(adjoints[:carried]) if each is not None}
-    invariant = [total(each) if each else None for each in parts[carried:]]
-    return [*map(now.get, range(carried)), *invariant]
-
-
 @gradient_of(ScanOp)
-def adjoints_of_scan(op: ScanOp, delta: Mapping[Any, TensorOp], *_: TensorOp) -> list[Any]:
-    """Return the adjoints of a scan's operands: a scan in the opposite direction.
+def adjoints_of_scan(op: LoopOp | ScanOp, delta: Mapping[Any, TensorOp], *_: TensorOp) -> list[Any]:
+    """Return the adjoints of a loop's or a scan's operands: a scan in the opposite direction.
 
     It carries the adjoints of carried values, and sums those of loop-invariant operands. It scans
     the adjoints of rows, and what the gradient graph of the body reads.
@@ -180,11 +134,11 @@ def adjoints_of_scan(op: ScanOp, delta: Mapping[Any, TensorOp], *_: TensorOp) ->
             invariants[value] = op.args[place]
         elif not each.is_constant:
             is_scanned = op.carried <= place < end
-            scanned[value] = op.args[place] if is_scanned else saved(op, each)
+            scanned[value] = op.args[place] if is_scanned else all_saved(op, [each])[0]
         values.append(value)
     adjoints = _input_adjoints(op, info, seeds, values)
     broken = next((each for each in adjoints[: op.carried] if isinstance(each, Missing)), None)
-    if broken is not None:
+    if broken is not None and op.count != 1:
         return [broken] * len(op.args)
     found = [place for place, each in enumerate(adjoints) if isinstance(each, TensorOp)]
     summed = {place: _total_of(graph.inputs[place]) for place in found if place >= end}
@@ -207,7 +161,8 @@ def adjoints_of_scan(op: ScanOp, delta: Mapping[Any, TensorOp], *_: TensorOp) ->
     )  # fmt: skip
     for place, result in zip([*floats, *summed, *rows], backward.results, strict=True):
         operand = op.args[place]
-        adjoints[place] = cast(cast_axes(result, operand.axes), operand.dtype)
+        if place in found:
+            adjoints[place] = cast(cast_axes(result, operand.axes), operand.dtype)
     return adjoints
 
 

@@ -71,8 +71,8 @@ def batched_saved(op: SavedOp, batch: Batch, made: CallOp | LoopOp | ScanOp) -> 
         return Batched(SavedOp(made, **op.attributes()), False)
     walk.reach([op.inner])
     inner = walk.value(op.inner)
-    value = SavedOp(made, inner=inner.op, turn=op.turn)
-    is_stacked = isinstance(made, ScanOp) and inner.is_batched
+    value = SavedOp(made, inner=inner.op)
+    is_stacked = not isinstance(made, CallOp) and inner.is_batched
     return Batched(moved(value, 1, 0) if is_stacked else value, inner.is_batched)
 
 

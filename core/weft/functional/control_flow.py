@@ -27,7 +27,7 @@ from weft.ir.storage import as_op
 from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.arguments import checked_integer
 from weft.ops.control import calls
-from weft.ops.control.scans import STACK
+from weft.ops.control.graph_ops import STACK
 from weft.ops.pointwise.comparison import less, maximum, minimum
 from weft.ops.pointwise.elementwise import cast
 from weft.ops.random.philox import counts_calls

@@ -21,7 +21,7 @@ from weft.ir.target import Target
 from weft.ir.traversal import postorder
 from weft.ops.control.graph_ops import CallOp, CondOp, GraphsOp, LoopOp, SavedOp, WhileOp
 from weft.ops.control.passing_loops import passing
-from weft.ops.control.scans import ScanOp, without_scans
+from weft.ops.control.scans import ScanOp, as_scan, without_scans
 from weft.ops.pointwise.comparison import where
 from weft.transforms.pruning import MANY, Pruning
 
@@ -29,7 +29,7 @@ from weft.transforms.pruning import MANY, Pruning
 def without_saved(graph: Graph, recomputed: Collection[Op] = ()) -> Graph:
     """Return a graph in which values from inside calls are results of those calls.
 
-    A loop that is asked for values becomes the calls that it stands for. Ops that run graphs and
+    A loop that is asked for values becomes a scan that stacks them. Ops that run graphs and
     are `recomputed` run them without their effects.
     """
     if SavedOp not in graph.kinds and not recomputed:
@@ -43,12 +43,8 @@ def without_saved(graph: Graph, recomputed: Collection[Op] = ()) -> Graph:
     made: list[Op] = []
     for op in graph.ops:
         args = tuple([new.get(arg, arg) for arg in op.args])
-        if op in wanted and isinstance(op, ScanOp):
-            new[op] = _augmented_scan(op, args, list(wanted[op]), new, op in recomputed)
-        elif op in wanted and isinstance(op, CallOp | LoopOp):
-            calls = _augmented(op, args, list(wanted[op]), new, op in recomputed)
-            made.extend(calls)
-            new[op] = calls[-1]
+        if op in wanted and isinstance(op, CallOp | LoopOp | ScanOp):
+            new[op] = _augmented(op, args, list(wanted[op]), new, op in recomputed)
         elif op in recomputed:
             new[op] = without_effect(op, args)
         elif op not in new:
@@ -58,55 +54,24 @@ def without_saved(graph: Graph, recomputed: Collection[Op] = ()) -> Graph:
 
 
 def _augmented(
-    op: CallOp | LoopOp,
-    args: tuple[Any, ...],
-    saved: Sequence[Any],
-    new: dict[Op, Op],
-    is_recomputed: bool,
-) -> list[Op]:
-    """Return the calls that an op stands for, with what they save as further results.
-
-    What stands for the saved values is put into `new`.
-    """
-    inner = tuple(dict.fromkeys(each.inner for each in saved))
-    graph = with_outputs(op.graph, inner)
-    if is_recomputed:
-        graph = without_effects(graph)
-    own = len(op.graph.outputs)
-    places = {each: place for place, each in enumerate(inner, own)}
-    calls: list[Op] = []
-    made: list[Op] = []
-    with scope.replacing(op):
-        for turn in range(op.count if isinstance(op, LoopOp) else 1):
-            if turn:
-                carried = tuple(ResultOp(calls[-1], index=index) for index in range(own))
-                made.extend(carried)
-                args = (*carried, *args[own:])
-            calls.append(CallOp(*args, graph=graph))
-            made.append(calls[-1])
-    turned = scope.Replacements()
-    with turned:
-        for each in saved:
-            turned.turn_to(each)
-            new[each] = ResultOp(calls[each.turn], index=places[each.inner])
-    return made
-
-
-def _augmented_scan(
-    op: ScanOp,
+    op: CallOp | LoopOp | ScanOp,
     args: tuple[Any, ...],
     saved: Sequence[Any],
     new: dict[Op, Op],
     is_recomputed: bool,
 ) -> Op:
-    """Return a scan that stacks what is saved of it, which is put into `new`."""
+    """Return an op with what is saved of it as further results, which are put into `new`."""
     inner = tuple(dict.fromkeys(each.inner for each in saved))
     graph = with_outputs(op.graph, inner)
     if is_recomputed:
         graph = without_effects(graph)
     places = {each: place for place, each in enumerate(inner, len(op.graph.outputs))}
+    made: GraphsOp
     with scope.replacing(op):
-        made = ScanOp(*args, **{**op.attributes(), "graph": graph})
+        if isinstance(op, CallOp):
+            made = CallOp(*args, graph=graph)
+        else:
+            made = as_scan(op, args, graph=graph)
     turned = scope.Replacements()
     with turned:
         for each in saved:

@@ -11,6 +11,7 @@ import weft
 from weft import TensorOp
 from weft.ops.control.calls import call_op, loop_op
 from weft.ops.control.graph_ops import LoopOp
+from weft.ops.control.scans import ScanOp
 from weft_popxl.arguments import mapping, whole
 from weft_popxl.building import announced, recorded
 from weft_popxl.context import get_current_graph
@@ -81,7 +82,7 @@ class Loop:
         self.count = count
         self.operands = list(operands)
         self.own = len(called._outputs)
-        self.op: LoopOp | None = None
+        self.op: LoopOp | ScanOp | None = None
         self.kept: list[int] = []
         self.changed: dict[int, TensorOp] = {}
         self.blocks: list[Load] = []
@@ -114,7 +115,7 @@ class Loop:
             stores[number] = Store(stores[number].stream, stores[number].count, next(results))
         return tuple(results)
 
-    def _made(self, op: LoopOp) -> tuple[TensorOp, ...]:
+    def _made(self, op: LoopOp | ScanOp) -> tuple[TensorOp, ...]:
         """Return the results of the loop, which replaces the previous version."""
         effects = get_current_graph()._effects
         effects[:] = [each for each in effects if each is not self.op]

@@ -19,6 +19,7 @@ from weft.ir.results import ResultOp
 from weft.ir.storage import ParameterOp
 from weft.ir.traversal import postorder
 from weft.ops.control.graph_ops import CallOp, CondOp, LoopOp
+from weft.ops.control.scans import ScanOp
 from weft_popxl.errors import popart_exception
 from weft_popxl.program import Graph, Tensor
 from weft_popxl.transforms.info import (
@@ -241,7 +242,7 @@ def dependence(graph: weft.Graph) -> list[int]:
         bits: dict[Any, int] = {op: 1 << place for place, op in enumerate(graph.inputs)}
         for op in graph.ops:
             args = op.args
-            if isinstance(op, ResultOp) and isinstance(args[0], CallOp | LoopOp | CondOp):
+            if isinstance(op, ResultOp) and isinstance(args[0], CallOp | CondOp | LoopOp | ScanOp):
                 inside = _dependence_inside(args[0])[op.index]
                 args = tuple(arg for n, arg in enumerate(args[0].args) if inside >> n & 1)
             if op not in bits:
@@ -251,7 +252,7 @@ def dependence(graph: weft.Graph) -> list[int]:
 
 
 def _dependence_inside(op: Any) -> list[int]:
-    """Return for each result of a call, loop or conditional the operands that it depends on."""
+    """Return for each result of a call, conditional, loop or scan the operands behind it."""
     first, *other = (dependence(graph) for graph in op.graphs)
     if isinstance(op, CondOp):
         place = 1 + len(op.then_graph.inputs)
@@ -259,13 +260,15 @@ def _dependence_inside(op: Any) -> list[int]:
     if isinstance(op, CallOp):
         return first
     given = [1 << place for place in range(len(op.args))]
-    now = given
+    now, rows = given, [0] * (len(first) - op.carried)
     for _ in range(op.count):
         before = now
-        now = [reduce(or_, _chosen(before, bits), 0) for bits in first] + given[len(first) :]
+        found = [reduce(or_, _chosen(before, bits), 0) for bits in first]
+        now = found[: op.carried] + given[op.carried :]
+        rows = [one | other for one, other in zip(rows, found[op.carried :], strict=True)]
         if now == before:
             break
-    return now[: len(first)]
+    return now[: op.carried] + rows
 
 
 def _chosen(values: Sequence[int], bits: int) -> list[int]:

@@ -29,7 +29,7 @@ from weft.ops.control.graph_ops import (
     SavedOp,
     WhileOp,
 )
-from weft.ops.control.scans import ScanOp
+from weft.ops.control.scans import ScanOp, as_scan
 from weft.ops.pointwise.elementwise import cast
 from weft.ops.shape.movement import broadcast, transpose
 
@@ -92,7 +92,7 @@ def call_op(graph: Graph, *args: Any) -> CallOp:
     return _with_writes(op, len(graph.outputs), lifted.writes)
 
 
-def loop(graph: Graph, count: int, *args: Any) -> tuple[TensorOp, ...]:
+def loop(graph: Graph, count: int, *args: Any, recompute: bool = False) -> tuple[TensorOp, ...]:
     """Return the outputs of a graph after a number of iterations, each on the outputs of the last.
 
     Parameters
@@ -103,6 +103,9 @@ def loop(graph: Graph, count: int, *args: Any) -> tuple[TensorOp, ...]:
         The number of iterations; 0 gives the initial values.
     args
         The initial values of what is carried, then what each iteration is given alike.
+    recompute
+        Whether the gradient computes values of the body again, for each iteration from what it
+        carries, instead of keeping them all.
 
     Returns
     -------
@@ -127,16 +130,21 @@ def loop(graph: Graph, count: int, *args: Any) -> tuple[TensorOp, ...]:
     array(1024., dtype=float32)
     """
     count = checked_integer("loop", "the count", count, 0)
-    return loop_op(graph, count, *args).results if count else _not_at_all(graph, args)
+    if not count:
+        return _not_at_all(graph, args)
+    return loop_op(graph, count, *args, recompute=recompute).results
 
 
-def loop_op(graph: Graph, count: int, *args: Any) -> LoopOp:
+def loop_op(graph: Graph, count: int, *args: Any, recompute: bool = False) -> LoopOp | ScanOp:
     """Return the op of `loop`, for at least one iteration."""
     lifted = _lifted("loop", graph)
     operands = _operands("loop", graph, args)
     carried, _ = _split("loop", graph, operands)
     ordered, states = carrying(lifted, len(carried))
+    op: LoopOp | ScanOp
     op = LoopOp(*_reordered(graph, operands, lifted, states), graph=ordered, count=count)
+    if recompute:
+        op = as_scan(op, op.args, recompute=True)
     return _with_writes(op, len(graph.outputs), lifted.writes)
 
 
@@ -232,17 +240,18 @@ def saved(of: GraphsOp, op: TensorOp, turn: int = 0) -> TensorOp:
     op
         An op of its graph.
     turn
-        The iteration of a loop, from 0.
+        The iteration of a loop, from 0; the program keeps the values of all.
 
     Returns
     -------
     TensorOp
-        The value of that op.
+        The value of that op; of a scan those of all iterations, stacked.
 
     Raises
     ------
     ArgumentError
-        If the op is not one of the graph, or the first argument is no call.
+        If the op is not one of the graph, the first argument is no call, or there is no such
+        iteration.
 
     Examples
     --------
@@ -253,11 +262,17 @@ def saved(of: GraphsOp, op: TensorOp, turn: int = 0) -> TensorOp:
     >>> weft.make_transformer().computation([y, weft.saved(y.args[0], square)])()
     (array([2., 5.], dtype=float32), array([1., 4.], dtype=float32))
     """
-    return all_saved(of, [op], turn)[0]
+    (value,) = all_saved(of, [op])
+    if not isinstance(of, LoopOp) or op.is_constant:
+        return value
+    if checked_integer("saved", "the iteration", turn, 0) >= of.count:
+        raise ArgumentError(explain("saved", f"{of} has {of.count} iterations, not {turn + 1}", ()))
+    found: TensorOp = value[turn]
+    return found
 
 
-def all_saved(of: GraphsOp, ops: Sequence[TensorOp], turn: int = 0) -> list[TensorOp]:
-    """Return `saved` for each of several ops."""
+def all_saved(of: GraphsOp, ops: Sequence[TensorOp]) -> list[TensorOp]:
+    """Return the values of several inner ops, of a loop or a scan those of all iterations."""
     if not isinstance(of, _REPEATABLE):
         raise ArgumentError(explain("saved", f"takes a call, a loop or a scan, not {of!r}", ()))
     graph = of.graph
@@ -268,7 +283,7 @@ def all_saved(of: GraphsOp, ops: Sequence[TensorOp], turn: int = 0) -> list[Tens
             raise ArgumentError(explain("saved", f"{op} is not an op of {graph.name}", (op,)))
     values: dict[Op, TensorOp] = {}
     if inside:
-        first = values[inside[0]] = SavedOp(of, inner=inside[0], turn=turn)
+        first = values[inside[0]] = SavedOp(of, inner=inside[0])
         rest = [op for op in dict.fromkeys(inside) if op not in values]
         types = ((op, of.axes_of_saved(op), op.dtype) for op in rest)
         values.update(zip(rest, first.siblings("inner", types), strict=True))

@@ -10,7 +10,7 @@ from typing import Any
 
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
-from weft.ir.axes import Axes
+from weft.ir.axes import Axes, Axis, make_axes
 from weft.ir.dtypes import DType
 from weft.ir.graph import Graph
 from weft.ir.interpreter import evaluate
@@ -26,6 +26,9 @@ Evaluate = Callable[[Graph, tuple[Any, ...]], tuple[Any, ...]]
 
 RESULTS = "results"
 """The key of an op's results in its memo."""
+
+STACK = "STACK"
+"""The name of the axis along which rows with named axes are stacked, if nobody gave another."""
 
 
 class GraphsOp(TupleOp):
@@ -119,6 +122,20 @@ class LoopOp(GraphsOp):
     def graphs(self) -> tuple[Graph, ...]:  # type: ignore[override]
         """The body of the loop."""
         return (self.graph,)
+
+    # What it is as a scan.
+    scanned = 0
+    reverse = recompute = False
+    stack_name = STACK
+
+    @property
+    def carried(self) -> int:
+        """How many operands are carried."""
+        return len(self.graph.outputs)
+
+    @override
+    def axes_of_saved(self, op: TensorOp) -> Axes:
+        return stacked(op.axes, self.count, self.stack_name)
 
     def infer(self) -> tuple[Axes, Any]:
         """Check operands against inputs, and inputs against outputs."""
@@ -220,7 +237,7 @@ class WhileOp(GraphsOp):
 
 
 class SavedOp(TensorOp):
-    """The value of an inner op of a called graph, in one call of it; of a scan those of all rows.
+    """The value of an inner op of a called graph; of a loop or a scan those of all iterations.
 
     Capture replaces it by a further output of the called graph.
 
@@ -228,12 +245,9 @@ class SavedOp(TensorOp):
     ----------
     inner
         The op of the called graph.
-    turn
-        The iteration of a loop, from 0.
     """
 
     inner: Any
-    turn: int
 
     @override
     def infer(self) -> tuple[Axes, DType]:
@@ -242,11 +256,16 @@ class SavedOp(TensorOp):
     @property
     def key(self) -> Any:
         """The key of its adjoint in the rule of the operand."""
-        return (self.inner, self.turn) if isinstance(self.args[0], LoopOp) else self.inner
+        return self.inner
 
 
 class AfterOp(IdentityOp):
     """The first operand, with a dependency on the writes that are the others."""
+
+
+def stacked(axes: Axes, count: Any, name: str) -> Axes:
+    """Return the axes of some values with these axes, stacked along a first axis."""
+    return make_axes((Axis(count, name if axes.is_named and axes else None), *axes))
 
 
 def check_operands(graph: Graph, args: tuple[TensorOp, ...]) -> None:

@@ -7,7 +7,7 @@ it before passes run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,16 +22,18 @@ from weft.ir.op import Op
 from weft.ir.results import results_of
 from weft.ir.storage import ParameterOp, constant, placeholder
 from weft.ir.tensor import TensorOp
-from weft.ops.control.graph_ops import CallOp, Evaluate, GraphsOp, LoopOp
+from weft.ops.control.graph_ops import CallOp, Evaluate, GraphsOp, LoopOp, stacked
 from weft.ops.indexing.dynamic_slices import DynamicSliceOp, DynamicUpdateSliceOp
+from weft.ops.indexing.slicing import tensor_slice
 from weft.ops.pointwise.elementwise import add, subtract
 from weft.ops.shape.creation import zeros
+from weft.ops.shape.joining import stack
 from weft.ops.shape.movement import cast_axes
 from weft.support.backports import override
 from weft.support.locks import cached_property
 
-STACK = "STACK"
-"""The name of the axis along which rows with named axes are stacked, if nobody gave another."""
+UNROLLED = 8
+"""The iterations up to which a scan becomes calls, where rows need not be found at the call."""
 
 
 class ScanOp(GraphsOp):
@@ -82,8 +84,7 @@ class ScanOp(GraphsOp):
 
     @override
     def axes_of_saved(self, op: TensorOp) -> Axes:
-        name = self.stack_name if op.axes.is_named and op.axes else None
-        return make_axes((Axis(self.count, name), *op.axes))
+        return stacked(op.axes, self.count, self.stack_name)
 
     def infer(self) -> tuple[Axes, Any]:
         """Check operands against inputs, and carried values against outputs."""
@@ -117,13 +118,20 @@ class ScanOp(GraphsOp):
         return (*carried, *map(np.stack, zip(*stacked, strict=True)))
 
 
+def as_scan(op: LoopOp | ScanOp, args: tuple[Any, ...], **changed: Any) -> ScanOp:
+    """Return a loop as a scan without rows, or a scan, with some attributes changed."""
+    return ScanOp(*args, **{name: getattr(op, name) for name in ScanOp.fields} | changed)
+
+
 def as_loop(op: ScanOp, args: tuple[Any, ...], body: Graph) -> GraphsOp:
     """Return the loop that a scan of some operands is, with the same results and a counter.
 
-    Without iterations this is a call of a graph that returns the first carry.
+    A scan of a few iterations without effects is a call of a graph that calls the body.
     """
-    if op.count <= 0:
-        return CallOp(*args, graph=_nothing_of(op))
+    # What is compiled for unknown lengths serves more of them as a loop.
+    is_known = type(op.count) is int
+    if op.count <= (UNROLLED if is_known and not body.effects else 0):
+        return CallOp(*args, graph=_unrolled(op, body))
     end = op.carried + op.scanned
     if not op.scanned and len(body.outputs) == op.carried:
         return LoopOp(*args, graph=body, count=op.count)
@@ -152,11 +160,26 @@ def as_loop(op: ScanOp, args: tuple[Any, ...], body: Graph) -> GraphsOp:
     return LoopOp(*carried, *empty, first, *rest, graph=step, count=op.count)
 
 
-def _nothing_of(op: ScanOp) -> Graph:
-    """Return a graph with the operands and the results of a scan without iterations."""
-    inputs = [_like(each) for each in op.args]
-    stacks = [zeros(axes, dtype) for axes, dtype in op.result_types[op.carried :]]
-    return Graph(inputs=inputs, outputs=[*inputs[: op.carried], *stacks], name=op.graph.name)
+def _unrolled(op: ScanOp, body: Graph) -> Graph:
+    """Return a graph with the operands and the results of a scan, which calls the body."""
+    inputs, end = [_like(each) for each in op.args], op.carried + op.scanned
+    carried: Sequence[TensorOp] = inputs[: op.carried]
+    scanned, rest = inputs[op.carried : end], inputs[end:]
+    made: list[Sequence[TensorOp]] = [()] * max(op.count, 0)
+    for row in op.order_of_rows:
+        rows = [
+            cast_axes(tensor_slice(each, [row, *[slice(None)] * (each.rank - 1)]), like.axes)
+            for each, like in zip(scanned, body.inputs[op.carried :], strict=False)
+        ]
+        found = results_of(CallOp(*carried, *rows, *rest, graph=body))
+        carried, made[row] = found[: op.carried], found[op.carried :]
+    stacks = [
+        stack([each[place] for each in made], axes[0] if axes.is_named else None)
+        if made
+        else zeros(axes, dtype)
+        for place, (axes, dtype) in enumerate(op.result_types[op.carried :])
+    ]
+    return Graph(inputs=inputs, outputs=[*carried, *stacks], name=op.graph.name)
 
 
 def _like(op: TensorOp) -> ParameterOp:
