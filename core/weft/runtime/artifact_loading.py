@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from weft import plugins
 from weft.errors import ArgumentError, ArtifactError, BackendError, PluginError, WeftError
 from weft.ir.graph import Graph
 from weft.ir.lengths import Length
+from weft.ir.op import op_classes
 from weft.ops.control.effects import doall
 from weft.ops.shape.movement import BroadcastOp
 from weft.runtime.artifact_files import (
@@ -107,6 +109,8 @@ class _Reading:
         self.path = path
         self.parts = read_parts(path)
         self.document = document_of(path, self.parts)
+        with self.reading("the document"):
+            self.require_ops(_typed(dict, self.document.get("ops", {})))
         with self.reading("the graph"):
             constants, _ = arrays_in(self.parts[CONSTANTS])
             self.parsing = Parsing(constants=constants)
@@ -150,6 +154,21 @@ class _Reading:
 
     def parsed(self, part: str) -> Graph:
         return self.parsing.parse(self.parts[part].decode())
+
+    def require_ops(self, packages: dict[str, str]) -> None:
+        """Raise ArtifactError for classes of ops that no plugin has here."""
+        if not packages.keys() <= op_classes.keys():
+            plugins.load_ops()
+        missing = [
+            f"{_typed(str, name):.80} of {_typed(str, package):.80}"
+            for name, package in packages.items()
+            if name not in op_classes
+        ]
+        if missing:
+            raise ArtifactError(
+                f"{self.path} has ops of packages that are not installed here, or do not register "
+                f"them (weft_register_ops): {', '.join(missing)}"
+            )
 
     def require_states(self) -> None:
         """Raise ArtifactError if values are not those of the graph's states."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 import weft
 from weft.errors import ArtifactError, ParseError
 from weft.ir import scope
-from weft.ir.graph import Graph
+from weft.ir.graph import Graph, called_graphs
 from weft.ops.control.effects import sequential
 from weft.ranks.sharding import shard_axis
 from weft.runtime import artifact_files
@@ -67,12 +68,21 @@ def save(computation: Computation, path: str | os.PathLike[str], states: bool) -
             },
             "results": results,
             "given": {symbols[each]: n for each, n in given.items() if each in symbols},
+            "ops": _foreign_ops(graphs.values()),
             "programs": {},
         }
         for number, program in enumerate(computation.programs.values()):
             parts |= _program_parts(f"programs/{number}", computation, program, read, document)
     whole = json.dumps(document, indent=1).encode()
     artifact_files.write_parts(path, {artifact_files.DOCUMENT: whole, **parts})
+
+
+def _foreign_ops(graphs: Iterable[Graph]) -> dict[str, str]:
+    """Return the package of each op class that is not weft's."""
+    whole = [each for graph in graphs for each in called_graphs(graph, own=True)]
+    kinds = {type(op) for graph in whole for op in graph.ops}
+    packages = {kind.__name__: kind.__module__.partition(".")[0] for kind in kinds}
+    return {name: packages[name] for name in sorted(packages) if packages[name] != "weft"}
 
 
 def _require_whole(name: str, graph: Graph) -> None:

@@ -249,6 +249,12 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, bytes]], dict[str, bytes]], str]] =
     "a length of nothing": (with_document(given={"q": 3}), "malformed"),
     "a length that is text": (with_document(given={"n": "3"}), "expected int"),
     "a negative length": (with_document(given={"n": -3}), "malformed"),
+    "ops that are a list": (with_document(ops=["AddOp"]), "expected dict"),
+    "a package that is a number": (with_document(ops={"SoftOp": 3}), "expected str"),
+    "an op that is nowhere": (
+        with_document(ops={"SoftOp": "weft_soft"}),
+        r"not installed here, or do not register them .*: SoftOp of weft_soft",
+    ),
     "options that are a list": (with_document(options=[1]), "expected dict"),
     "an option that is text": (with_document(options={"fast_math": "yes"}), "expected bool"),
     "a limit that is text": (with_document(options={"memory_limit": "1"}), "expected int"),
