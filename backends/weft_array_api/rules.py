@@ -315,7 +315,7 @@ def effect_rule(op: effects.EffectOp, library: ArrayLibrary, *args: Array) -> Ar
 
 @rules.on_type(bits.BitcastOp, complex_parts.ComplexOp, collectives.CommunicationOp)
 @rules.on_type(decompositions.CholeskyOp, decompositions.SolveOp, decompositions.DeterminantOp)
-def host_rule(op: Op, library: ArrayLibrary, *args: Array) -> Array:
-    """Call the NumPy reference on the host."""
+def reference_rule(op: Op, library: ArrayLibrary, *args: Array) -> Array:
+    """Compute an op by its NumPy reference, on the host."""
     result = np.asarray(op.reference(*map(library.to_host, args)), op.dtype)
     return library.from_host(result)

@@ -123,7 +123,8 @@ class ArrayTransformer(Transformer):
         """The ops of the backend, and the dtypes of the library."""
         return Target(
             name=self.transformer_name,
-            supports=_supports,
+            supports=rules.supports,
+            rules="weft_array_api.rules.rules",
             dtypes=frozenset(filter(self.library.has, dtypes.NAMES)),
             runs_graphs=True,
             fast_math=self.fast_math,
@@ -265,7 +266,3 @@ def _ops_listed(graph: Graph) -> Iterator[str]:
         runs = [f"runs {each.name}" for each in op.graphs]
         call = f"{type(op).__name__}({', '.join([*map(str, op.args), *runs])})"
         yield f"{op} = {call}  # {op.file_info}"
-
-
-def _supports(op: Op) -> bool:
-    return rules.find(type(op)) is not None

@@ -27,10 +27,14 @@ from weft_native.how_to_get_a_compiler import how_to_get_a_compiler
 from weft_native.processes import run_all
 
 FLAGS = (
-    "-std=gnu11", "-O2", "-fvisibility=hidden", "-w", "-fno-math-errno", "-fno-trapping-math",
+    "-std=gnu11", "-O2", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math",
     "-fno-strict-aliasing", "-fwrapv", "-ffp-contract=fast",
+    "-Wno-psabi", "-Werror=implicit-function-declaration",
 )  # fmt: skip
-"""The compiler's options; results are IEEE 754's, but for products contracted with additions."""
+"""The compiler's options; results are IEEE 754's, but for products contracted with additions.
+
+A function that is not declared is an error, since C takes its result for an int.
+"""
 
 GCC_FLAGS = ("-fno-tree-loop-vectorize",)
 """Options of GCC alone: GCC 12.2 reads wrong elements in some loops with negative steps that it

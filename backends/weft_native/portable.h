@@ -39,6 +39,7 @@ FUNCTION f64 f64_of_bits(u64 x) { f64 r; memcpy(&r, &x, 8); return r; }
 #define AS_U64(x) bits_of_f64(x)
 #define AS_I64(x) ((i64)bits_of_f64(x))
 #define AS_F64(x) f64_of_bits(x)
+#define CHOICE(condition, x, y) ((condition) ? (x) : (y))
 #define GUARDED(condition, value, otherwise) (value)
 #define REPORT(word, code) (*(word) = *(word) ? *(word) : (code))
 FUNCTION u32 exchange_u32(u32 *place, u32 old, u32 new) {

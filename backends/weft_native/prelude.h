@@ -102,6 +102,7 @@ FUNCTION f64 f64_of_bits(u64 x) { f64 r; memcpy(&r, &x, 8); return r; }
 #define AS_U64(x) bits_of_f64(x)
 #define AS_I64(x) ((i64)bits_of_f64(x))
 #define AS_F64(x) f64_of_bits(x)
+#define CHOICE(condition, x, y) ((condition) ? (x) : (y))
 #define GUARDED(condition, value, otherwise) (value)
 #define REPORT(word, code) __sync_val_compare_and_swap((i32 *)(word), 0, code)
 #define ATOMIC_CAS_U32(place, old, new) __sync_val_compare_and_swap((u32 *)(place), old, new)

@@ -219,6 +219,7 @@ class NumPyTransformer(Transformer):
         return Target(
             name="numpy",
             supports=_supports,
+            rules="weft_numpy.rules.rules",
             fusible=self._fusible,
             max_kernel_values=256,
             takes_prologue=self._takes_prologue,
@@ -378,4 +379,4 @@ def _array(storages: Any, arena: Any, tensor: TensorDescription) -> Any:
 def _supports(op: Op) -> bool:
     if isinstance(op, BilinearConvolutionOp) and is_product(op):
         return False
-    return isinstance(op, FusedOp) or rules.find(type(op)) is not None
+    return isinstance(op, FusedOp) or rules.supports(op)

@@ -23,14 +23,13 @@ class Dialect:
         ``f64``; ``FUNCTION``; ``GLOBAL`` and ``LOCAL`` memory; ``GLOBAL_ID``, ``GLOBAL_SIZE``,
         ``LOCAL_ID`` and ``GROUP_ID``; ``BARRIER()``, and ``MEMORY_BARRIER()`` for global memory
         too; ``AS_U32`` and its like, which reinterpret bits; ``FMA``;
-        ``GUARDED(condition, value, otherwise)``, a value that some compilers and their functions
-        get right only where a condition holds, and `otherwise` elsewhere; with vectors,
-        ``SPLAT(type, scalar)``, ``VECTOR(type, lanes...)``, ``SELECT(condition, x, y)`` by lanes,
-        ``DIVIDED(vector, scalar)``,
-        ``LANE(vector, digit)`` with a hexadecimal digit, and the halves ``LOW(vector)`` and
-        ``HIGH(vector)``; ``REPORT(word, code)``, which sets a word
-        that is 0 to a code; and the compare-and-swap ``ATOMIC_CAS_U32(place, old, new)``, also for
-        ``U64``, which returns the old value.
+        ``CHOICE(condition, x, y)`` of scalars; ``GUARDED(condition, value, otherwise)``, a value
+        that some compilers and their functions get right only where a condition holds, and
+        `otherwise` elsewhere; with vectors, ``SPLAT(type, scalar)``, ``VECTOR(type, lanes...)``,
+        ``SELECT(condition, x, y)`` by lanes, ``DIVIDED(vector, scalar)``, ``LANE(vector, digit)``
+        with a hexadecimal digit, and the halves ``LOW(vector)`` and ``HIGH(vector)``;
+        ``REPORT(word, code)``, which sets a word that is 0 to a code; and the compare-and-swap
+        ``ATOMIC_CAS_U32(place, old, new)``, also for ``U64``, which returns the old value.
     head
         The head of a kernel, a format string with the fields ``name``, ``parameters`` and
         ``group``, the size of its work groups.
@@ -106,7 +105,8 @@ typedef char16 near_i8x16 __attribute__((aligned(1)));
 #define AS_F32(x) as_float(x)
 #define AS_U64(x) as_ulong(x)
 #define AS_I64(x) as_long(x)
-#define GUARDED(condition, value, otherwise) ((condition) ? (value) : (otherwise))
+#define CHOICE(condition, x, y) ((condition) ? (x) : (y))
+#define GUARDED(condition, value, otherwise) CHOICE(condition, value, otherwise)
 #define FMA(a, b, c) fma(a, b, c)
 #define REPORT(word, code) atomic_cmpxchg((volatile __global int *)(word), 0, code)
 #define ATOMIC_CAS_U32(place, old, new) atomic_cmpxchg((volatile __global u32 *)(place), old, new)
@@ -151,6 +151,7 @@ typedef float f32;
 #define AS_F32(x) __uint_as_float(x)
 #define AS_U64(x) ((u64)__double_as_longlong(x))
 #define AS_I64(x) ((i64)__double_as_longlong(x))
+#define CHOICE(condition, x, y) ((condition) ? (x) : (y))
 #define GUARDED(condition, value, otherwise) (value)
 #define FMA(a, b, c) fma(a, b, c)
 #define REPORT(word, code) atomicCAS((int *)(word), 0, code)

@@ -1,4 +1,4 @@
-"""Lowering rules of fused kernels, and of single elementwise ops and reductions."""
+"""Lowering of steps: the rules of fused kernels, and of single elementwise ops and reductions."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from weft.ops.pointwise.elementwise import ElementwiseOp
 from weft.ops.products.linalg import MatmulOp
 from weft.ops.reductions.reduction import ReductionOp
 from weft.ops.shape.joining import ConcatOp, PadOp
+from weft.plan.plan import Step
 from weft_c.loops.elementwise import ElementWiseKernel
 from weft_c.loops.loop_nest import make_loop_nest, make_pointwise_nest
 from weft_c.loops.pointwise import write_map
@@ -33,8 +34,8 @@ from weft_c.reductions.split import (
     split_scratch,
     write_split_reduction,
 )
-from weft_c.source import expressions
-from weft_c.source.expressions import has_expression
+from weft_c.source.expressions import Expression
+from weft_c.source.functions import GPUKernel, HostCall, LibraryCall
 from weft_c.spatial.packed_convolution import packed_convolution_bytes, write_packed_convolution
 from weft_c.spatial.packed_filters import PackedConvolutionOp
 
@@ -51,7 +52,25 @@ def fusible(op: Op, processor: Processor) -> bool:
         return op.dtype.kind != "c"
     if isinstance(op, ReductionOp):
         return type(op) in REDUCTIONS and op.dtype.kind != "c"
-    return isinstance(op, ElementwiseOp) and has_expression(op)
+    return isinstance(op, ElementwiseOp) and rules.expression(op) is not None
+
+
+def lower(step: Step, processor: Processor) -> list[GPUKernel | LibraryCall | HostCall]:
+    """Return the launches and host calls of a step in order; KeyError for an op without a rule."""
+    lowering = Lowering(step, processor)
+    rule = rules[type(step.op)]
+    if isinstance(rule, Expression):
+        rule = single_op_rule
+    try:
+        rule(step.op, lowering)
+        if not (rules.is_own(step.op) or step.op.has_effect):
+            lowering.require_written()
+    except Exception as error:
+        if not rules.is_own(step.op):
+            where = rules.registration(type(step.op))
+            error.add_note(f"in the rule of {type(step.op).__name__}, {where}: {step.op.file_info}")
+        raise
+    return lowering.work
 
 
 def single_op_kernel(op: Op) -> tuple[Kernel, tuple[Op, ...]]:
@@ -98,7 +117,7 @@ def fused_rule(op: FusedOp, lowering: Lowering) -> None:
     write_kernel(op.kernel, lowering.args, lowering.step.outs, lowering)
 
 
-@rules.on_type(*expressions.EXPRESSION_OPS, *REDUCTIONS, PiecewiseOp)
+@rules.on_type(*REDUCTIONS, PiecewiseOp)
 def single_op_rule(op: Op, lowering: Lowering) -> None:
     """Lower an op as a kernel of one instruction."""
     kernel, operands = single_op_kernel(op)

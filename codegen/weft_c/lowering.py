@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
 
+from weft.errors import ArgumentError, PluginError
 from weft.ir.description import TensorDescription, row_major
 from weft.ir.dtypes import DType
 from weft.ir.guards import NUMBER
 from weft.ir.op import Op
 from weft.ir.rules import RuleTable
+from weft.ops.pointwise.elementwise import ElementwiseOp
 from weft.plan.plan import Step
+from weft.support.backports import override
 from weft.support.dispatch import ClassTable
 from weft_c.processor import Processor
 from weft_c.source.code import Address, Code
+from weft_c.source.expressions import Expression
 from weft_c.source.functions import (
     Function,
     GPUKernel,
@@ -22,12 +26,49 @@ from weft_c.source.functions import (
     Parameter,
     ctype,
 )
-from weft_c.source.index_types import is_wide
+from weft_c.source.index_types import index_type, is_wide
 from weft_c.source.numbers import TABLE, loads, require_constant_sizes
 from weft_c.source.values import ValueEmitter
 
-rules = RuleTable("c")
-"""Rules of backends that are programmed in C: functions of an op and the `Lowering` of its step.
+
+class LoweringRules(RuleTable):
+    """The rules of ops in C: functions of an op and the `Lowering` of its step, or expressions."""
+
+    @override
+    def add(self, kind: type[Op], rule: Callable[..., Any]) -> None:
+        is_elementwise = isinstance(kind, type) and issubclass(kind, ElementwiseOp)
+        if isinstance(rule, Expression) and not is_elementwise:
+            raise PluginError(
+                f"{kind!r} is not an ElementwiseOp, so it has no expression of its elements: "
+                "register a function of the op and its Lowering as its rule"
+            )
+        super().add(kind, rule)
+
+    @override
+    def supports(self, op: Op) -> bool:
+        rule = self.find(type(op))
+        return rule.takes(op) if isinstance(rule, Expression) else rule is not None
+
+    def refusal(self, op: Op) -> str:
+        """Return why there is no rule that computes an op; empty where there is none for it."""
+        rule = self.find(type(op))
+        if not isinstance(rule, Expression) or not isinstance(rule.text, Mapping):
+            return ""
+        return f"its expression in C takes {', '.join(rule.text)}, not {op.args[0].dtype}"
+
+    def is_own(self, op: Op) -> bool:
+        """Whether weft itself brings the rule of an op."""
+        found = self.registration(type(op))
+        return found is None or found.module.partition(".")[0] == __package__
+
+    def expression(self, op: Op) -> Expression | None:
+        """Return the expression that computes an op; None if there is none for its dtypes."""
+        rule = self.find(type(op))
+        return rule if isinstance(rule, Expression) and rule.takes(op) else None
+
+
+rules = LoweringRules("c")
+"""The rules of all backends that are programmed in C: `native`, `opencl` and `cupy`.
 
 A plugin adds some in the group ``weft.rules`` with entry names ``c.<name>``.
 """
@@ -50,13 +91,6 @@ def scratch_bytes(op: Op, processor: Processor) -> int:
     """Return the bytes of scratch memory that the rule of an op needs."""
     rule = _scratch.nearest(type(op))
     return 0 if rule is None else rule(op, processor)
-
-
-def lower(step: Step, processor: Processor) -> list[GPUKernel | LibraryCall | HostCall]:
-    """Return the launches and host calls of a step in order; KeyError for an op without a rule."""
-    lowering = Lowering(step, processor)
-    rules[type(step.op)](step.op, lowering)
-    return lowering.work
 
 
 class Lowering:
@@ -105,14 +139,42 @@ class Lowering:
         self.work.append(LibraryCall(name, tuple(args), self.step.op))
 
     def scratch(self, shape: Sequence[int], dtype: DType) -> TensorDescription:
-        """Allocate scratch memory of the step, within the bytes that `needs_scratch` computed."""
+        """Allocate scratch memory of the step, within the bytes that `needs_scratch` computed.
+
+        Raises PluginError for more, each piece rounded up to 256 bytes.
+        """
         memory = self.step.workspace
-        assert memory is not None, "rules with scratch memory declare its size"
+        if memory is None:
+            self._refuse("takes scratch memory without a function under weft_c.needs_scratch")
         strides, offset = row_major(shape, dtype.itemsize), memory.offset + self._taken
         tensor = TensorDescription(tuple(shape), dtype, strides, offset, memory.base)
         self._taken += -(-tensor.nbytes // 256) * 256
-        assert self._taken <= memory.nbytes + 255, "scratch memory is as large as declared"
+        if self._taken > memory.nbytes + 255:
+            self._refuse(f"takes more scratch memory than the {memory.nbytes} bytes it asked for")
         return tensor
+
+    def require_written(self) -> None:
+        """Raise PluginError if there is a result that no launch or host call writes."""
+        written = {layout.base for work in self.work for layout in _written_by(work)}
+        for out in self.step.outs:
+            if out.base not in written and 0 not in out.shape:
+                self._refuse("launches nothing that writes the result: parallel_for and launch do")
+
+    def _refuse(self, problem: str) -> NoReturn:
+        raise PluginError(self.step.op.explain(f"its rule {problem}"))
+
+
+def _written_by(work: GPUKernel | LibraryCall | HostCall) -> Iterator[TensorDescription]:
+    """Yield the layouts of what a launch or a host call writes."""
+    match work:
+        case GPUKernel():
+            for layout, parameter in zip(work.args, work.function.parameters, strict=True):
+                if parameter.is_written and layout is not None:
+                    yield layout
+        case HostCall():
+            yield from (work.args[place] for place in work.written)
+        case LibraryCall():
+            yield work.args[-1]
 
 
 class Array:
@@ -130,8 +192,14 @@ class Array:
     def at(self, *indices: str | int) -> Address:
         """Return the address of the element at an index for each dimension.
 
-        Offsets that may exceed 32 bits are computed in 64 bits, whatever the type of the indices.
+        Raises ArgumentError for another number of indices. Offsets that may exceed 32 bits are
+        computed in 64 bits, whatever the type of the indices.
         """
+        if len(indices) != len(self.strides):
+            raise ArgumentError(
+                f"the array {self.name} has the shape {self.layout.shape}, so it takes "
+                f"{len(self.strides)} indices, not {len(indices)}"
+            )
         terms = [
             str(index) if stride == 1 else f"{self._cast}{_parenthesized(index)} * {stride}"
             for index, stride in zip(indices, self.strides, strict=True)
@@ -206,6 +274,16 @@ class KernelBuilder:
         """The alignment of addresses, in bytes."""
         return self.processor.alignment
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether indices into any of the arrays so far need 64 bits."""
+        return is_wide(*[layout for layout in self._args if layout is not None])
+
+    @property
+    def index_type(self) -> str:
+        """The type of counters and indices in C: ``i32``, or ``i64`` for a large array."""
+        return index_type(self.is_wide)
+
     def report(self, code: int) -> str:
         """Return the statement that reports an error code, such as an index out of range."""
         if None not in self._args:
@@ -216,13 +294,14 @@ class KernelBuilder:
     def launch(self, items: int, group: int = 1) -> None:
         """End the kernel; launch it with `items` work items, a multiple of the group size."""
         code = self.code
-        body, calls, shuffles = str(code), tuple(code.calls), code.shuffles
+        body, calls, helpers = str(code), tuple(code.calls), tuple(code.helpers)
         if NUMBER in body:
             table = code.name("numbers")
             self._parameters.append(Parameter(table, "i64", False))
             self._args.append(TABLE)
             require_constant_sizes(body)
             body = loads(body, table) + body
-        function = Function(self.title, tuple(self._parameters), body, group, (), calls, shuffles)
+        parameters = tuple(self._parameters)
+        function = Function(self.title, parameters, body, group, (), calls, helpers, code.shuffles)
         step = self.lowering.step
         self.lowering.work.append(GPUKernel(function, tuple(self._args), items, (step.op,)))

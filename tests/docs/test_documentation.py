@@ -26,7 +26,11 @@ PAGES = sorted((ROOT / "docs").glob("*.md"))
 TOCTREE = re.compile(r"^```\{toctree\}\n(.*?)^```", re.DOTALL | re.MULTILINE)
 ROOMS = ("weft.ops.", "weft.nn.", "weft.ranks.", "weft.train.")
 WITH_TESTS_OF_THEIR_OWN = {"tutorial.md", "plugins.md"}
-NEEDS = {"backends.md": ("compiler", "opencl"), "native.md": ("compiler",)}
+NEEDS = {
+    "backends.md": ("compiler", "opencl"),
+    "extending.md": ("compiler", "opencl"),
+    "native.md": ("compiler",),
+}
 """What the examples on a page need."""
 
 

@@ -12,6 +12,7 @@ from weft_numpy.rules import (  # noqa: F401
     sliding,
     sorting,
 )
+from weft_numpy.rules.references import reference_rule
 from weft_numpy.rules.table import rules
 
-__all__ = ["rules"]
+__all__ = ["reference_rule", "rules"]

@@ -13,6 +13,6 @@ from weft_numpy.rules.table import rules
 @rules.on_type(CholeskyOp, SolveOp, DeterminantOp, InverseOp)
 @rules.on_type(ArgsortOp, SearchSortedOp, MaxPoolIndexOp)
 def reference_rule(op: Op, emit: Emitter) -> None:
-    """Copy the result of the reference."""
+    """Compute an op by its NumPy reference, and copy the result."""
     reference = emit.bind(op.reference, type(op).__name__.removesuffix("Op").lower())
     emit.line(f"copyto({emit.out}, {reference}({', '.join(emit.args)}))")

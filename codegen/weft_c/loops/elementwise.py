@@ -12,9 +12,8 @@ from weft.ops.pointwise import math
 from weft.ops.pointwise.elementwise import DivideOp
 from weft_c.loops.loop_nest import LoopNest
 from weft_c.loops.piecewise import PiecewiseLoader
-from weft_c.lowering import Array, KernelBuilder, Lowering
+from weft_c.lowering import Array, KernelBuilder, Lowering, rules
 from weft_c.source.code import Address
-from weft_c.source.expressions import expression, has_vectors
 from weft_c.source.values import NARROW_DTYPES, VECTOR_DTYPES, ValueEmitter, literal
 
 COSTLY = (math.AtanOp, math.CosOp, math.ExpOp, math.LogOp, math.PowerOp, math.SinOp, math.TanhOp)
@@ -66,7 +65,7 @@ class ElementWiseKernel(KernelBuilder):
             return args[0]
         if instruction.is_reduction:  # over no loop: its operand
             return emitter.converted(op.args[0].dtype, op.dtype, args[0])
-        text = expression(op, emitter, args)
+        text = rules[type(op)](op, emitter, args)
         return self.code.define(f"const {emitter.type(op.dtype)}", "v", text)
 
     def required_values(self, targets: Iterable[int], uniforms: Iterable[int]) -> list[int]:
@@ -217,9 +216,11 @@ class ElementWiseKernel(KernelBuilder):
 
 
 def _has_vectors(instruction: Instruction) -> bool:
-    return isinstance(instruction.op, VIEWS) or (
-        not instruction.is_reduction and has_vectors(instruction.op)
-    )
+    op = instruction.op
+    if isinstance(op, VIEWS):
+        return True
+    expression = None if instruction.is_reduction else rules.expression(op)
+    return expression is not None and expression.takes_vectors(op)
 
 
 def _is_narrow(instruction: Instruction) -> bool:

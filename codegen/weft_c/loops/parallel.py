@@ -20,7 +20,10 @@ from weft_c.source.index_types import index_type, needs_wide_counter
 from weft_c.source.values import ValueEmitter
 
 Body = Callable[[tuple[str, ...], ValueEmitter], None]
-"""Writes the body of a loop, given the indices of a point; vectors extend along the last one."""
+"""Writes the body of a loop, given the index along each dimension of the shape, by name.
+
+The emitter writes values: of a vector that extends along the last dimension, or of the point.
+"""
 
 
 class Interleaving(NamedTuple):
@@ -53,22 +56,26 @@ def parallel_for(
     row: Callable[[tuple[str, ...]], None] | None = None,
     lanes: int = 1,
     access: VectorAccess | None = None,
-    wide: bool = False,
+    wide: bool | None = None,
     cost: int = 1,
     interleaving: Interleaving | None = None,
 ) -> None:
     """Write a parallel loop over the points of a shape and launch the kernel.
 
-    `row` writes the statements before the innermost loop, given all indices but the last; on
-    parallel devices they precede each point. With more than one of `lanes`, `body` is written a
-    second time for vectors along the last dimension; with `access`, for vectorized accesses along
-    it, unless rows have a remainder. `wide` makes indices of 64 bits, as many points do. `cost` is
-    the weight of a point against `GRAIN`. On serial devices with vectors, `interleaving` is a
-    loop before that of `body`. A shape without points launches nothing.
+    `cost` is the weight of a point: the work items of a serial device get points of at least
+    `GRAIN` together. `row` writes the statements before the innermost loop, given all indices but
+    the last; on parallel devices they precede each point. With more than one of `lanes`, `body` is
+    written a second time for vectors along the last dimension; with `access`, for vectorized
+    accesses along it, unless rows have a remainder. `wide` makes indices of 64 bits, as many points
+    do, and by default the arrays that the kernel has so far, as in `KernelBuilder.index_type`. On
+    serial devices with vectors, `interleaving` is a loop before that of `body`. A shape without
+    points launches nothing.
     """
-    shape = tuple(shape) or (1,)
     if 0 in shape:
         return
+    shape, body = at_least_1d(shape, body)
+    if wide is None:
+        wide = builder.is_wide
     kind = index_type(wide or needs_wide_counter(prod(shape)))
     if builder.processor.is_serial:
         items = serial_items(prod(shape) * cost, builder.processor)
@@ -82,6 +89,16 @@ def parallel_for(
         _vector_grid_stride_loop(builder.code, shape, body, row, access, kind)
         points = prod(shape) // access.count
     builder.launch(parallel_items(points, builder.processor), builder.processor.group)
+
+
+def at_least_1d(shape: Sequence[int], body: Body) -> tuple[tuple[int, ...], Body]:
+    """Return a shape with at least one dimension, and the body of a loop over it.
+
+    A scalar has one point without indices.
+    """
+    if shape:
+        return tuple(shape), body
+    return (1,), lambda at, emitter: body((), emitter)
 
 
 def serial_items(points: int, processor: Processor) -> int:

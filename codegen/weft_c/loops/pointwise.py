@@ -18,7 +18,6 @@ def write_map(builder: ElementWiseKernel, results: Iterable[int]) -> None:
     """Write and launch a kernel that computes some results at each point of all loops."""
     results = list(results)
     nest = builder.nest
-    shape = nest.shape or (1,)
     last = len(nest.shape) - 1
     numbers = [nest.kernel.outputs[result] for result in results]
     invariants = [
@@ -40,7 +39,6 @@ def write_map(builder: ElementWiseKernel, results: Iterable[int]) -> None:
         uniforms.update(builder.compute(above, ValueEmitter(builder.code), (*outer, "0"), {}))
 
     def at_points(points: Sequence[tuple[str, ...]], emitter: ValueEmitter) -> None:
-        points = points if nest.shape else [()]
         for _ in builder.piecewise.regions(points[0], emitter):
             names = _computed(builder, numbers, points, emitter, uniforms)
             for indices, known in zip(points, names, strict=True):
@@ -54,7 +52,7 @@ def write_map(builder: ElementWiseKernel, results: Iterable[int]) -> None:
     vectors = _interleaved_vectors(nest.kernel) if is_vector else 1
     parallel_for(
         builder,
-        shape,
+        nest.shape,
         at_point,
         row=before_row if invariants or nest.piecewise else None,
         lanes=lanes,

@@ -1,4 +1,4 @@
-"""Lowering rules of ops that are neither elementwise, nor reductions, nor matrix products.
+"""Lowering rules of ops that are neither reductions nor matrix products.
 
 Imports `weft_c.loops` and what lies below it. There is one module for each family of ops, named as
 in `weft.ops` where possible.
@@ -12,6 +12,7 @@ from weft_c.ops import (
     helpers,
     joining,
     on_host,
+    pointwise,
     scans,
     scattering,
     searching,
@@ -27,6 +28,7 @@ __all__ = [
     "helpers",
     "joining",
     "on_host",
+    "pointwise",
     "scans",
     "scattering",
     "searching",

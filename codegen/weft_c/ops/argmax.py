@@ -120,13 +120,13 @@ class _ArgExtremumKernel:
         """Write a loop over lines, one work item each."""
         parallel_for(self.builder, self.shape[:-1], self.line, wide=self.wide, cost=self.length)
 
-    def line(self, at: tuple[str, ...], emitter: ValueEmitter) -> None:
+    def line(self, outer: tuple[str, ...], emitter: ValueEmitter) -> None:
         """Write the search of a line: for the block with the extremum, then for its position.
 
         The loop within a block has no index and can be vectorized. The minimum of integers is not
         computed as the maximum of inverted keys, for which Intel's compiler generates wrong code.
         """
-        outer, code, kind = at[: len(self.shape) - 1], self.code, self.kind
+        code, kind = self.code, self.kind
         is_least = isinstance(self.op, reduction.ArgminOp) and not is_float(self.layout.dtype)
         before, worst = ("<", f"~({self.type})0") if is_least else (">", "0")
 

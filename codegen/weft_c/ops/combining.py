@@ -5,7 +5,6 @@ from __future__ import annotations
 from weft.ir import dtypes
 from weft.ir.dtypes import DType
 from weft_c.source.code import Code
-from weft_c.source.expressions import extremum
 from weft_c.source.values import ValueEmitter
 
 _ARITHMETIC = {"add": "+", "mul": "*"}
@@ -24,7 +23,7 @@ def combined(code: Code, reduction: str, dtype: DType, x: str, y: str) -> str:
     if reduction == "logaddexp":
         return code.call(f"weft_logaddexp_{emitter.type(dtype)}", x, y)
     if reduction in _EXTREMA:
-        return extremum(dtype, emitter, _EXTREMA[reduction], x, y)
+        return emitter.extremum(dtype, _EXTREMA[reduction], x, y)
     sign = _ARITHMETIC[reduction]
     if not dtypes.is_integer(dtype):
         return f"({x} {sign} {y})"

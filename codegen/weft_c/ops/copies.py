@@ -70,9 +70,8 @@ def convert(lowering: Lowering, source: TensorDescription, target: TensorDescrip
     x, out = builder.array("x", source), builder.array("out", target, written=True)
 
     def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
-        indices = at[: len(source.shape)]
-        value = emitter.converted(source.dtype, target.dtype, x.get(*indices))
-        builder.code.line(out.set(value, *indices))
+        value = emitter.converted(source.dtype, target.dtype, x.get(*at))
+        builder.code.line(out.set(value, *at))
 
     parallel_for(builder, source.shape, body, wide=is_wide(source, target))
 
@@ -94,8 +93,7 @@ def _copy_points(lowering: Lowering, source: TensorDescription, target: TensorDe
     shape, x, out = vectorized_move(builder, source.shape, x, out)
 
     def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
-        indices = at[: len(shape)]
-        move(emitter, x.at(*indices), out.at(*indices), out.dtype)
+        move(emitter, x.at(*at), out.at(*at), out.dtype)
 
     lanes = move_lanes(builder, x, out)
     parallel_for(builder, shape, body, lanes=lanes, wide=is_wide(source, target))

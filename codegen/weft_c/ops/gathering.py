@@ -26,7 +26,7 @@ def take_rule(op: gathering.TakeOp, lowering: Lowering) -> None:
     target = builder.array("out", indexed.elements, written=True)
     index = builder.array("index", indexed.indices)
     shape = indexed.elements.shape
-    rank, by_rows = len(indexed.roles), indexed.roles[-1:] == (AFTER,)
+    by_rows = indexed.roles[-1:] == (AFTER,)
     known: list[str] = []
     if by_rows:
         shape, source, target = vectorized_move(builder, shape, source, target)
@@ -35,10 +35,9 @@ def take_rule(op: gathering.TakeOp, lowering: Lowering) -> None:
         known[:] = [_read_index(op, builder, index, (*at, "0"), index_type(wide))]
 
     def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
-        outer_indices = at[:rank]
         if not by_rows:
-            known[:] = [_read_index(op, builder, index, outer_indices, index_type(wide))]
-        builder.code.line(target.set(source.get(*outer_indices, *known), *outer_indices))
+            known[:] = [_read_index(op, builder, index, at, index_type(wide))]
+        builder.code.line(target.set(source.get(*at, *known), *at))
 
     parallel_for(builder, shape, body, row=row if by_rows else None, wide=wide)
 

@@ -100,15 +100,14 @@ def _write_some(builder: KernelBuilder, parts: Sequence[Part]) -> None:
 
 def _moving(x: Array, out: Array) -> Body:
     def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
-        indices = at[: len(x.strides)]
-        move(emitter, x.at(*indices), out.at(*indices), out.dtype)
+        move(emitter, x.at(*at), out.at(*at), out.dtype)
 
     return body
 
 
 def _filling(builder: KernelBuilder, out: Array, value: str) -> Body:
     def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
-        builder.code.line(out.set(value, *at[: len(out.strides)]))
+        builder.code.line(out.set(value, *at))
 
     return body
 
@@ -126,9 +125,7 @@ def dynamic_slice_rule(op: dynamic_slices.DynamicSliceOp, lowering: Lowering) ->
         shape, source, target = vectorized_move(builder, shape, source, target)
 
     def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
-        indices = at[: len(shape)]
-        moved = map(_sum, indices, starts)
-        move(emitter, source.at(*moved), target.at(*indices), out.dtype)
+        move(emitter, source.at(*map(_sum, at, starts)), target.at(*at), out.dtype)
 
     lanes = move_lanes(builder, source, target)
     parallel_for(builder, shape, body, lanes=lanes, wide=wide)
@@ -154,8 +151,7 @@ def dynamic_update_slice_rule(op: dynamic_slices.DynamicUpdateSliceOp, lowering:
         shape, source, target = vectorized_move(builder, shape, source, target)
 
     def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
-        indices = at[: len(shape)]
-        move(emitter, source.at(*indices), target.at(*map(_sum, indices, starts)), out.dtype)
+        move(emitter, source.at(*at), target.at(*map(_sum, at, starts)), out.dtype)
 
     lanes = move_lanes(builder, source, target)
     parallel_for(builder, shape, body, lanes=lanes, wide=wide)
@@ -176,10 +172,7 @@ def _write_update(
     kind, rank = index_type(wide), len(out.shape)
     if not update.size:
         parallel_for(
-            builder,
-            out.shape,
-            lambda at, emitter: code.line(target.set(other(at[:rank]), *at[:rank])),
-            wide=wide,
+            builder, out.shape, lambda at, _: code.line(target.set(other(at), *at)), wide=wide
         )
         return
     source = builder.array("update", update)
@@ -200,12 +193,11 @@ def _write_update(
         outside[:] = [code.define(f"const {kind}", "inside", " && ".join(tests))] if tests else []
 
     def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
-        indices = at[:rank]
-        tests, inner = look(indices[-1:], max(rank - 1, 0))
+        tests, inner = look(at[-1:], max(rank - 1, 0))
         tests = [*outside, *tests]
         new = source.get(*outer_indices, *inner)
-        chosen = f"({' && '.join(tests)}) ? {new} : {other(indices)}" if tests else new
-        code.line(target.set(chosen, *indices))
+        chosen = f"({' && '.join(tests)}) ? {new} : {other(at)}" if tests else new
+        code.line(target.set(chosen, *at))
 
     parallel_for(builder, out.shape, body, row=row, wide=wide)
 

@@ -16,8 +16,11 @@ from weft_c.lowering import Lowering, rules
 
 @rules.on_type(decompositions.CholeskyOp, decompositions.SolveOp)
 @rules.on_type(decompositions.DeterminantOp, decompositions.InverseOp)
-def decomposition_rule(op: Op, lowering: Lowering) -> None:
-    """Call the NumPy reference, which replaces NumPy's errors by NaN."""
+def reference_rule(op: Op, lowering: Lowering) -> None:
+    """Compute an op by its NumPy reference, on the host.
+
+    That of a decomposition replaces NumPy's errors by NaN.
+    """
     args = (*lowering.args, lowering.out)
     lowering.host(partial(_compute, op.reference), args, (len(args) - 1,))
 

@@ -153,9 +153,9 @@ class _Scan:
             shape = self.layout.shape[:-1]
             parallel_for(self.builder, shape, self._line, wide=self.wide, cost=self.length)
 
-    def _line(self, at: tuple[str, ...], emitter: ValueEmitter) -> None:
+    def _line(self, outer: tuple[str, ...], emitter: ValueEmitter) -> None:
         """Write the scan of one line."""
-        outer, number, code = at[: len(self.layout.shape) - 1], self.code.name("k"), self.code
+        number, code = self.code.name("k"), self.code
         total = code.define(self.type, "total", self.neutral[-1])
         with code.loop(self.kind, number, 0, self.length):
             self._advance(total, (*outer, self.place(number)), number)

@@ -196,10 +196,9 @@ class _ScatterKernel:
         builder = self.builder
 
         def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
-            indices = at[: len(self.found.roles)]
-            place = checked_index(self.op, builder, self.index, indices, self.kind)
+            place = checked_index(self.op, builder, self.index, at, self.kind)
             with builder.code.block(f"if ({place} >= 0)"):
-                put(indices, place)
+                put(at, place)
 
         parallel_for(builder, self.found.elements.shape, body, wide=self.wide)
 
@@ -232,7 +231,6 @@ def _last_updates(op: gathering.ScatterOp, lowering: Lowering, dtype: DType) -> 
     name = f"weft_atomic_max_{register_type(dtype)}"
 
     def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
-        at = at[: len(indices.shape)]
         place = checked_index(op, builder, index, at, index_type(is_wide(last)))
         number = _number(indices.shape, at)
         call = builder.code.call(name, found.at(place), number)

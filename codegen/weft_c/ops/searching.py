@@ -21,14 +21,13 @@ def search_sorted_rule(op: sorting.SearchSortedOp, lowering: Lowering) -> None:
     type_, sign = sort_key_type(ordered.dtype), "<" if op.side == "left" else "<="
 
     def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
-        indices = at[: len(values.shape)]
-        wanted = code.define(f"const {type_}", "wanted", sort_key(code, x.dtype, x.get(*indices)))
+        wanted = code.define(f"const {type_}", "wanted", sort_key(code, x.dtype, x.get(*at)))
         low = code.define(kind, "low", "0")
         high = code.define(kind, "high", str(ordered.size))
         with code.block(f"while ({low} < {high})"):
             middle = code.define(f"const {kind}", "middle", f"{low} + ({high} - {low}) / 2")
             rank = sort_key(code, vector.dtype, vector.get(middle))
             code.line(f"if ({rank} {sign} {wanted}) {low} = {middle} + 1; else {high} = {middle};")
-        code.line(out.set(low, *indices))
+        code.line(out.set(low, *at))
 
     parallel_for(builder, values.shape, body, wide=is_wide(values), cost=16)

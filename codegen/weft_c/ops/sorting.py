@@ -147,8 +147,7 @@ class _SortKernel:
         """Write a top-k by insertion into a sorted array of k elements."""
         code, kind, few = self.code, index_type(self.wide), self.kept
 
-        def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
-            outer = at[: len(self.lines)]
+        def body(outer: tuple[str, ...], emitter: ValueEmitter) -> None:
             ranks, places, have, i, j = map(code.name, ("ranks", "places", "have", "i", "j"))
             code.line(f"{self.sort_key_type} {ranks}[{few}];")
             code.line(f"{self.place_type} {places}[{few}];")
@@ -202,8 +201,8 @@ class _SortKernel:
             names.append(code.define(f"GLOBAL {register_type(each)} *", hint, begin("GLOBAL_ID")))
         ranks, places, _, spare_places = names
 
-        def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
-            outer, i = at[: len(self.lines)], code.name("i")
+        def body(outer: tuple[str, ...], emitter: ValueEmitter) -> None:
+            i = code.name("i")
             with code.loop(kind, i, 0, n):
                 code.line(f"{ranks}[{i}] = {self.rank(*outer, i)};")
                 code.line(f"{places}[{i}] = {i};")

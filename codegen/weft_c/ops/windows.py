@@ -31,13 +31,13 @@ def fold_rule(op: windows.FoldOp, lowering: Lowering) -> None:
         if source is not None:
             with ExitStack() as stack:
                 window_indices: list[str] = []
-                for number, (index, span) in enumerate(zip(at, op.spans, strict=False)):
+                for number, (index, span) in enumerate(zip(at, op.spans, strict=True)):
                     size = lowering.out.shape[number]
                     window_indices += window_at(stack, index, span, size)
                 value = emitter.converted(op.dtype, dtype, source.get(*window_indices))
                 new = code.define(f"const {emitter.type(dtype)}", "value", value)
                 code.line(f"{total} = {combined(code, 'add', dtype, total, new)};")
-        code.line(out.set(emitter.converted(dtype, op.dtype, total), *at[: len(op.spans)]))
+        code.line(out.set(emitter.converted(dtype, op.dtype, total), *at))
 
     def window_at(stack: ExitStack, place: str, span: Span, size: int) -> list[str]:
         """Write a loop over the windows that cover an index; returns window and element."""

@@ -7,6 +7,7 @@ from math import prod
 
 from weft_c.loops.parallel import (
     Body,
+    at_least_1d,
     innermost_loop,
     parallel_items,
     serial_items,
@@ -37,9 +38,9 @@ def share_points(
 
     With more than one of `lanes`, `body` is written for vectors along the last dimension first.
     """
-    shape = tuple(shape) or (1,)
     if 0 in shape:
         return
+    shape, body = at_least_1d(shape, body)
     code = builder.code
     with code.block():
         if not builder.processor.is_serial:

@@ -16,7 +16,6 @@ from weft.ir.dtypes import DType, accumulator_dtype
 from weft.kernels.kernel import Instruction
 from weft.ops.reductions.reduction import MaxOp, MinOp, ProdOp, SumOp
 from weft_c.source.code import Code
-from weft_c.source.expressions import extremum
 from weft_c.source.values import ValueEmitter
 
 REDUCTIONS = (SumOp, ProdOp, MaxOp, MinOp)
@@ -55,7 +54,7 @@ def combine(instruction: Instruction, emitter: ValueEmitter, total: str, value: 
         pair = (emitter.unsigned(dtype, each) for each in (total, value))
         return emitter.signed(dtype, f"({f' {sign} '.join(pair)})")
     sign = ">" if isinstance(instruction.op, MaxOp) else "<"
-    return extremum(dtype, emitter, sign, total, value)
+    return emitter.extremum(dtype, sign, total, value)
 
 
 def is_blocked(instruction: Instruction) -> bool:

@@ -72,8 +72,8 @@ class ReductionLoops(Accumulators):
         """Write and launch the kernel."""
         parallel_for(
             self.builder,
-            self.nest.kept or (1,),
-            lambda indices, emitter: self.write_point(indices if self.nest.kept else ()),
+            self.nest.kept,
+            lambda kept, emitter: self.write_point(kept),
             cost=max(prod(self.nest.reduced), 1),
             wide=self.nest.is_wide,
         )

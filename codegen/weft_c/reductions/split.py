@@ -290,8 +290,7 @@ class _SplitReduction:
             for result, number in zip(invariants, outputs, strict=True):
                 builder.store(result, names[number], ValueEmitter(builder.code), kept)
 
-        def write_point(indices: tuple[str, ...], emitter: ValueEmitter) -> None:
-            kept = indices if nest.kept else ()
+        def write_point(kept: tuple[str, ...], emitter: ValueEmitter) -> None:
             store(known_at(kept), kept)
 
         if self.is_for_groups:
@@ -302,7 +301,7 @@ class _SplitReduction:
                     store(uniforms, kept)
         else:
             wide = nest.is_wide or is_wide(*partial.values())
-            parallel_for(builder, nest.kept or (1,), write_point, wide=wide, cost=self.splits)
+            parallel_for(builder, nest.kept, write_point, wide=wide, cost=self.splits)
         self.accumulators.update(accumulators)
 
     def deviation_correction(

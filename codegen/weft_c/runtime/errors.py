@@ -13,6 +13,7 @@ from weft.kernels.indexing_maps import VIEWS
 from weft.plan.plan import ARENA
 from weft.runtime.program import Program
 from weft.support.source import Location, file_info
+from weft_c.lowering import rules
 
 CONTEXT_LINES = 3
 """The lines of source shown before and after an error."""
@@ -27,17 +28,54 @@ class DeviceMemoryError(BackendError, MemoryError):
     """A device has too little memory for an allocation."""
 
 
+class BuildError(BackendError):
+    """Source that weft generated does not compile.
+
+    Attributes
+    ----------
+    refused
+        The compiler and the program.
+    report
+        The compiler's log, and an excerpt of the source.
+    lines
+        The line numbers in the log.
+    """
+
+    def __init__(self, refused: str, whose: str, report: str, lines: Sequence[int]) -> None:
+        super().__init__(f"{refused}; {whose}\n{report}")
+        self.refused, self.report, self.lines = refused, report, lines
+
+
 def build_error(
     refused: str, compiler: str, log: str, source: str, lines: Sequence[int]
-) -> BackendError:
+) -> BuildError:
     """Return the error for source that fails to compile, with the compiler's log and an excerpt.
 
     `refused` names the compiler and the program; `lines` are the line numbers in the log.
     """
-    return BackendError(
-        f"{refused}; this is an error of weft or of {compiler}, not of the graph\n"
-        f"{log.strip()}\n{excerpt(source, lines)}"
-    )
+    whose = f"this is an error of weft or of {compiler}, not of the graph"
+    return BuildError(refused, whose, f"{log.strip()}\n{excerpt(source, lines)}", lines)
+
+
+def build_error_of_rules(
+    error: BuildError, ops: Iterable[Op], locations: Sequence[Sequence[Location]]
+) -> BuildError:
+    """Return the error with the rules that wrote what does not compile, where they are not weft's.
+
+    `ops` are those of the program that such rules wrote, `locations` the users' lines behind each
+    line of the source.
+    """
+    ops = list(ops)
+    if not ops:
+        return error
+    wrong = [locations[line - 1] for line in error.lines if line <= len(locations)]
+    failed = {location for found in wrong for location in found}
+    written = [
+        f"  {type(op).__name__}, {op.file_info}\n    by a rule {rules.registration(type(op))}"
+        for op in [op for op in ops if op.location in failed] or ops
+    ]
+    whose = "\n".join(["it has code of rules that are not weft's own:", *dict.fromkeys(written)])
+    return BuildError(error.refused, whose, error.report, error.lines)
 
 
 def excerpt(source: str, lines: Sequence[int]) -> str:

@@ -36,6 +36,7 @@ def serialize(group: GPUKernelGroup, serializer: Serializer) -> Any:
                 f.group,
                 [numbers[each.name] for each in f.callees],
                 f.calls,
+                f.helpers,
                 f.shuffles,
                 [serializer.origin(order) for order in group.source.locations.get(f.name, ())],
             ]
@@ -107,10 +108,13 @@ def restore(group: GPUKernelGroup, deserializer: Deserializer) -> None:
     """Add the functions and segments that `serialize` returned to an empty group."""
     functions: list[Function] = []
     for each in deserializer.code["functions"]:
-        title, parameters, body, size, called, calls, shuffles, origins = each
+        title, parameters, body, size, called, calls, helpers, shuffles, origins = each
         inner = tuple(functions[number] for number in called)
         function_parameters = tuple(Parameter(*each) for each in parameters)
-        function = Function(title, function_parameters, body, size, inner, tuple(calls), shuffles)
+        function = Function(
+            *(title, function_parameters, body, size, inner),
+            *(tuple(calls), tuple(helpers), shuffles),
+        )
         functions.append(function)
         group.source.locations[function.name] = {
             origin: location

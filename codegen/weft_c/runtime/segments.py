@@ -13,7 +13,8 @@ from weft.ir.op import Op
 from weft.plan import sub_plans
 from weft.plan.plan import STATE, Plan, Step
 from weft.plan.sub_plans import CallFrame, Part, expand_step
-from weft_c.lowering import lower
+from weft_c.fused import lower
+from weft_c.lowering import rules
 from weft_c.processor import Processor
 from weft_c.runtime.control_flow import Conditional, Control, Repeat, While
 from weft_c.source.functions import GPUKernel, HostCall, LibraryCall, Source
@@ -93,6 +94,8 @@ class SegmentBuilder:
         conditionals or collectives so far.
     launch_counts
         How many launches compute some ops once.
+    foreign_ops
+        The ops whose rules are not weft's own.
     """
 
     def __init__(self, processor: Processor) -> None:
@@ -104,6 +107,7 @@ class SegmentBuilder:
         self.has_control = False
         self.can_run_again = True
         self.launch_counts: dict[tuple[Op, ...], int] = {}
+        self.foreign_ops: list[Op] = []
         self._depth = 0
         self._small = LaunchMerger()
         self._callees: dict[Graph, list[tuple[Step, list[Work]]]] = {}
@@ -117,7 +121,12 @@ class SegmentBuilder:
             for part in expand_step(step):
                 self._add_part(part)
         else:
-            self._add_lowered(step, lower(step, self.processor))
+            self._add_lowered(step, self._lowered(step))
+
+    def _lowered(self, step: Step) -> list[Work]:
+        contained = step.op.contained or (step.op,)
+        self.foreign_ops.extend(op for op in contained if not rules.is_own(op))
+        return lower(step, self.processor)
 
     def _add_lowered(self, step: Step, lowered: Sequence[Work]) -> None:
         may_report = any(None in work.args for work in lowered)
@@ -208,7 +217,7 @@ class SegmentBuilder:
         steps = self._callees.get(plan.graph)
         if steps is None:
             steps = self._callees[plan.graph] = [
-                (step, [] if step.op.graphs else lower(step, self.processor)) for step in plan.steps
+                (step, [] if step.op.graphs else self._lowered(step)) for step in plan.steps
             ]
         return steps
 

@@ -26,7 +26,12 @@ from weft_c.matmul.products import takes_prologue
 from weft_c.processor import Processor
 from weft_c.runtime import segment_serialization
 from weft_c.runtime.device import DeviceMemory, OpenDevice
-from weft_c.runtime.errors import DeviceMemoryError, largest_values
+from weft_c.runtime.errors import (
+    BuildError,
+    DeviceMemoryError,
+    build_error_of_rules,
+    largest_values,
+)
 from weft_c.runtime.kernel_group import GPUKernelGroup
 from weft_c.runtime.storage import CopiedStorage
 from weft_c.runtime.workspace_pool import WorkspacePool
@@ -172,7 +177,11 @@ class DeviceTransformer(Transformer):
 
     def _built(self, group: GPUKernelGroup) -> Callable[..., None]:
         """Compile a program and return the function that runs it."""
-        group.build()
+        try:
+            group.build()
+        except BuildError as error:
+            locations = group.program.source_locations
+            raise build_error_of_rules(error, group.foreign_ops, locations) from None
         self._groups.append(group)
         return group if group.recorder is None else group.recorded_call
 
@@ -214,7 +223,9 @@ def target_of(name: str, processor: Processor, fast_math: bool = False) -> Targe
     names = Target.dtypes | {"float16", "bfloat16"}
     return Target(
         name=name,
-        supports=_supports,
+        supports=rules.supports,
+        refusal=rules.refusal,
+        rules="weft_c.rules",
         legalized=partial(legalized, processor=processor),
         fusible=partial(fusible, processor=processor),
         max_product_row=0,
@@ -226,7 +237,3 @@ def target_of(name: str, processor: Processor, fast_math: bool = False) -> Targe
         runs_graphs=True,
         fast_math=fast_math,
     )
-
-
-def _supports(op: Op) -> bool:
-    return rules.find(type(op)) is not None

@@ -42,7 +42,9 @@ class Code:
     Attributes
     ----------
     calls
-        The names of the helpers that it calls, as keys.
+        The names of weft's helpers that it calls, as keys.
+    helpers
+        The texts of other functions that it calls, as keys.
     shuffles
         Whether it uses warp shuffles.
     """
@@ -50,6 +52,7 @@ class Code:
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self.lines: list[str] = []
         self.calls: dict[str, None] = {}
+        self.helpers: dict[str, None] = {}
         self.shuffles = False
         self._first: list[str] = []
         self._depth = 1
@@ -110,6 +113,10 @@ class Code:
         """Return a call of a helper, which the program will contain."""
         self.calls[helper] = None
         return f"{helper}({', '.join(map(str, args))})"
+
+    def add_helpers(self, text: str) -> None:
+        """Have functions in C precede the kernel; equal texts occur once in a program."""
+        self.helpers[text] = None
 
     def shuffled(self, value: str, mask: int) -> str:
         """Return the value of the lane whose index differs in the bits of `mask`."""

@@ -1,318 +1,113 @@
-"""C expressions of elementwise ops, for scalars and vectors.
-
-An expression is a format string of the operands, or a function of the op, the emitter and the
-operands. Operands are names of variables, so an expression may repeat them.
-"""
+"""Expression: the C expression of an elementwise op, for scalars and vectors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from weft.errors import PluginError
 from weft.ir import dtypes
 from weft.ir.op import Op
-from weft.nn import activation
-from weft.ops.pointwise import bits, comparison, elementwise, math, rounding, trigonometry
-from weft_c.source.values import NARROW_DTYPES, VECTOR_DTYPES, ValueEmitter
-
-Expression = Callable[[Any, ValueEmitter, Sequence[str]], str]
-
-TEMPLATES: dict[type[Op], str] = {
-    comparison.EqualOp: "({0} == {1})",
-    comparison.NotEqualOp: "({0} != {1})",
-    comparison.LogicalNotOp: "({0} == 0)",
-    math.SqrtOp: "sqrt({0})",
-    math.ExpOp: "GUARDED({0} == {0}, exp({0}), {0})",
-    math.LogOp: "log({0})",
-    math.AtanOp: "atan({0})",
-    math.CbrtOp: "cbrt({0})",
-    math.Exp2Op: "GUARDED({0} == {0}, exp2({0}), {0})",
-    math.Expm1Op: "GUARDED({0} == {0}, expm1({0}), {0})",
-    math.Log1pOp: "log1p({0})",
-    math.Log2Op: "log2({0})",
-    math.Log10Op: "log10({0})",
-    math.HypotOp: "hypot({0}, {1})",
-    rounding.FloorOp: "GUARDED({0} == {0}, floor({0}), {0})",
-    rounding.CeilOp: "GUARDED({0} == {0}, ceil({0}), {0})",
-    rounding.TruncOp: "GUARDED({0} == {0}, trunc({0}), {0})",
-    rounding.CopysignOp: "copysign({0}, {1})",
-    trigonometry.AsinOp: "asin({0})",
-    trigonometry.AcosOp: "acos({0})",
-    trigonometry.SinhOp: "GUARDED({0} == {0}, sinh({0}), {0})",
-    trigonometry.CoshOp: "cosh({0})",
-    trigonometry.AsinhOp: "asinh({0})",
-    trigonometry.AcoshOp: "acosh({0})",
-    trigonometry.AtanhOp: "atanh({0})",
-    trigonometry.Atan2Op: "atan2({0}, {1})",
-}
-"""Format strings of ops whose text does not depend on dtypes, but for the rounding to 16 bits."""
-
-_functions: dict[type[Op], Expression] = {}
-
-
-def _expression_for(*kinds: type[Op]) -> Callable[[Expression], Expression]:
-    def mark(function: Expression) -> Expression:
-        for kind in kinds:
-            _functions[kind] = function
-        return function
-
-    return mark
-
-
-def has_expression(op: Op) -> bool:
-    """Whether an op has an expression; complex ops have none."""
-    return (type(op) in TEMPLATES or type(op) in _functions) and not any(
-        value.dtype.kind == "c" for value in (op, *op.args)
-    )
-
-
-def has_vectors(op: Op) -> bool:
-    """Whether the expression of an op takes vectors."""
-    names = {value.dtype.name for value in (op, *op.args)}
-    if not names <= VECTOR_DTYPES | NARROW_DTYPES:
-        return False
-    if names & NARROW_DTYPES and not isinstance(op, WITHIN_RANGE):
-        return False
-    if isinstance(op, math.PowerOp):
-        return names == {"float32"}
-    if isinstance(op, elementwise.CastOp) and op.dtype == dtypes.uint32:
-        return not dtypes.is_float(op.args[0].dtype)
-    return not isinstance(op, SCALAR_ONLY)
-
-
-def expression(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    """Return the expression of an op's result."""
-    if isinstance(op, rounding.RoundingOp) and not dtypes.is_float(op.dtype):
-        return args[0]
-    template = TEMPLATES.get(type(op))
-    if template is None:
-        return _functions[type(op)](op, emitter, args)
-    text = template.format(*args)
-    return text if dtypes.is_bool(op.dtype) else emitter.rounded(op.dtype, text)
-
-
-SCALAR_ONLY = (elementwise.FloorDivideOp, elementwise.ModOp, bits.ShiftOp)
-"""Ops whose helpers take scalars only."""
-
-WITHIN_RANGE = (
-    activation.ReluOp, comparison.EqualOp, comparison.GreaterEqualOp, comparison.GreaterOp,
-    comparison.LessEqualOp, comparison.LessOp, comparison.MaximumOp, comparison.MinimumOp,
-    comparison.NotEqualOp, comparison.WhereOp, elementwise.CastOp,
-)  # fmt: skip
-"""Ops of integers of 8 bits that have vectors: no result is out of the range of its dtype."""
-
-_ARITHMETIC: dict[type[Op], str] = {
-    elementwise.AddOp: "+",
-    elementwise.SubtractOp: "-",
-    elementwise.MultiplyOp: "*",
-}
-
-
-@_expression_for(*_ARITHMETIC)
-def _arithmetic(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    """Use unsigned integers, whose overflow wraps around."""
-    sign = _ARITHMETIC[type(op)]
-    if not dtypes.is_integer(op.dtype):
-        return emitter.rounded(op.dtype, f"({args[0]} {sign} {args[1]})")
-    x, y = (emitter.unsigned(op.dtype, arg) for arg in args)
-    return emitter.signed(op.dtype, f"({x} {sign} {y})")
-
-
-@_expression_for(elementwise.DivideOp)
-def _divide(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    return emitter.rounded(op.dtype, f"({args[0]} / {args[1]})")
-
-
-@_expression_for(elementwise.NegativeOp)
-def _negative(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    if not dtypes.is_integer(op.dtype):
-        return f"(-{args[0]})"
-    if op.dtype.itemsize == 4 and not emitter.is_vector:
-        return emitter.code.call(f"weft_negated_{emitter.type(op.dtype)}", *args)
-    return _difference_from_0(op.dtype, emitter, args[0])
-
-
-def _difference_from_0(dtype: dtypes.DType, emitter: ValueEmitter, x: str) -> str:
-    return emitter.signed(dtype, f"(0 - {emitter.unsigned(dtype, x)})")
-
-
-@_expression_for(elementwise.AbsoluteOp)
-def _absolute(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    if op.dtype.kind == "u":
-        return args[0]
-    if dtypes.is_float(op.dtype):
-        return f"fabs({args[0]})"
-    negated = _difference_from_0(op.dtype, emitter, args[0])
-    return emitter.select(f"({args[0]} < 0)", negated, args[0])
-
-
-@_expression_for(elementwise.SquareOp)
-def _square(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    if not dtypes.is_integer(op.dtype):
-        return emitter.rounded(op.dtype, f"({args[0]} * {args[0]})")
-    x = emitter.unsigned(op.dtype, args[0])
-    return emitter.signed(op.dtype, f"({x} * {x})")
-
-
-@_expression_for(elementwise.ReciprocalOp)
-def _reciprocal(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    return emitter.rounded(op.dtype, f"({emitter.constant(1, op.dtype)} / {args[0]})")
-
-
-@_expression_for(math.RsqrtOp)
-def _rsqrt(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    return emitter.rounded(op.dtype, f"({emitter.constant(1, op.dtype)} / sqrt({args[0]}))")
-
-
-@_expression_for(rounding.RoundOp)
-def _round(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    """Round; a float without a fraction is its own result."""
-    limit = emitter.constant(2.0**52 if op.dtype.itemsize == 8 else 2.0**23, op.dtype)
-    text = f"GUARDED(fabs({args[0]}) < {limit}, rint({args[0]}), {args[0]})"
-    return emitter.rounded(op.dtype, text)
-
-
-@_expression_for(math.SinOp, trigonometry.TanOp)
-def _sine_or_tangent(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    """Return tiny operands themselves; PoCL 3.1 computes 0.0078 of subnormals in vectors of 16."""
-    name = "sin" if isinstance(op, math.SinOp) else "tan"
-    tiny = emitter.constant(2.0**-100, op.dtype)
-    text = f"GUARDED(fabs({args[0]}) >= {tiny}, {name}({args[0]}), {args[0]})"
-    return emitter.rounded(op.dtype, text)
-
-
-@_expression_for(math.CosOp)
-def _cosine(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    """Return 1 for tiny operands, for the reason above, and NaN for NaN."""
-    tiny, one = (emitter.constant(number, op.dtype) for number in (2.0**-100, 1))
-    text = f"GUARDED(fabs({args[0]}) >= {tiny}, cos({args[0]}), {one} + {args[0]})"
-    return emitter.rounded(op.dtype, text)
-
-
-@_expression_for(math.TanhOp)
-def _tanh(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    return _call_helper("weft_tanh", op, emitter, args)
-
-
-@_expression_for(elementwise.FloorDivideOp)
-def _floor_divide(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    return _call_helper("weft_floordiv", op, emitter, args)
-
-
-@_expression_for(elementwise.ModOp)
-def _mod(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    return _call_helper("weft_mod", op, emitter, args)
-
-
-@_expression_for(math.PowerOp)
-def _power(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    if dtypes.is_integer(op.dtype):
-        return _call_helper("weft_power", op, emitter, args)
-    exponent = op.args[1]
-    known = exponent.const if exponent.is_constant and not exponent.axes else None
-    if known is not None and known == 2:
-        return emitter.rounded(op.dtype, f"({args[0]} * {args[0]})")
-    power = f"GUARDED({args[1]} == {args[1]}, pow({args[0]}, {args[1]}), {args[1]})"
-    one = emitter.constant(1, op.dtype)
-    return emitter.rounded(op.dtype, f"GUARDED({args[0]} != {one}, {power}, {one})")
-
-
-@_expression_for(bits.ShiftLeftOp)
-def _left(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    return _call_helper("weft_left", op, emitter, args)
-
-
-@_expression_for(bits.ShiftRightOp)
-def _right(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    return _call_helper("weft_right", op, emitter, args)
-
-
-def _call_helper(name: str, op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    return emitter.rounded(op.dtype, emitter.code.call(f"{name}_{emitter.type(op.dtype)}", *args))
-
-
-_BITWISE: dict[type[Op], str] = {
-    bits.BitwiseAndOp: "&",
-    bits.BitwiseOrOp: "|",
-    bits.BitwiseXorOp: "^",
-}
-
-
-@_expression_for(*_BITWISE)
-def _bitwise(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    return emitter.rounded(op.dtype, f"({args[0]} {_BITWISE[type(op)]} {args[1]})")
-
-
-@_expression_for(bits.BitwiseNotOp)
-def _bitwise_not(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    text = f"({args[0]} == 0)" if dtypes.is_bool(op.dtype) else f"(~{args[0]})"
-    return emitter.rounded(op.dtype, text)
-
-
-_ORDER: dict[type[Op], str] = {
-    comparison.LessOp: "<",
-    comparison.LessEqualOp: "<=",
-    comparison.GreaterOp: ">",
-    comparison.GreaterEqualOp: ">=",
-}
-
-
-@_expression_for(*_ORDER)
-def _order(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    """Compare; bool vectors in reverse, since their true lanes are -1."""
-    x, y = args
-    if emitter.is_vector and dtypes.is_bool(op.args[0].dtype):
-        x, y = y, x
-    return f"({x} {_ORDER[type(op)]} {y})"
-
-
-_EXTREMA: dict[type[Op], str] = {comparison.MaximumOp: ">", comparison.MinimumOp: "<"}
-
-
-@_expression_for(*_EXTREMA)
-def _extremum(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    return extremum(op.dtype, emitter, _EXTREMA[type(op)], *args)
-
-
-def extremum(dtype: dtypes.DType, emitter: ValueEmitter, sign: str, x: str, y: str) -> str:
-    """Return the maximum (`sign` ``>``) or minimum (``<``) of two values; NaN if either is NaN."""
-    if dtypes.is_bool(dtype):
-        return f"({x} {'|' if sign == '>' else '&'} {y})"
-    if dtypes.is_float(dtype):
-        return emitter.select(f"(({x} {sign} {y}) | ({x} != {x}))", x, y)
-    return emitter.select(f"({x} {sign} {y})", x, y)
-
-
-@_expression_for(comparison.WhereOp)
-def _where(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    return emitter.select(*args)
-
-
-@_expression_for(activation.ReluOp)
-def _relu(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    """Propagate NaN, which is not less than 0."""
-    zero = emitter.constant(0, op.dtype)
-    return emitter.select(f"({args[0]} < {zero})", zero, args[0])
-
-
-@_expression_for(elementwise.SignOp)
-def _sign(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    """Propagate NaN and signed zeros, which are neither above nor below 0."""
-    (x,) = args
-    zero, one = (emitter.constant(value, op.dtype) for value in (0, 1))
-    below = emitter.select(f"({x} < {zero})", f"-{one}", x) if op.dtype.kind != "u" else x
-    return emitter.select(f"({x} > {zero})", one, below)
-
-
-@_expression_for(rounding.IsnanOp)
-def _isnan(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    return f"({args[0]} != {args[0]})"
-
-
-@_expression_for(elementwise.CastOp)
-def _cast(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
-    return emitter.converted(op.args[0].dtype, op.dtype, args[0])
-
-
-EXPRESSION_OPS: tuple[type[Op], ...] = (*TEMPLATES, *_functions)
-"""The types of ops with an expression."""
+from weft_c.source.values import ROUNDED, ValueEmitter
+
+ExpressionWriter = Callable[[Any, ValueEmitter, Sequence[str]], str]
+"""Returns the expression of an op, given the emitter of values and the names of the operands."""
+
+_FIELD = re.compile(r"\{(\w+|\d+\.\d*(?:e[+-]?\d+)?)\}")
+
+
+@dataclass(frozen=True)
+class Expression:
+    """The C expression of an elementwise op: a rule that also lets the op be fused.
+
+    >>> Expression("hypot({0}, {1})", vectors=["float32"])
+    Expression(text='hypot({0}, {1})', helpers='', vectors=('float32',))
+
+    Attributes
+    ----------
+    text
+        The expression. In it ``{0}`` and ``{1}`` are the operands, names of variables of C;
+        ``{type}`` is the type of the first operand in C, such as ``f32``; ``{slope}`` is the number
+        in the op's field `slope`, and ``{0.5}`` that number, in this type;
+        ``{select}(condition, x, y)`` chooses. Other braces are those of C. The result is rounded to
+        the op's dtype. Floats of 16 bits are ``f32``, bools are ``i32``.
+
+        Or a function of the op, a `ValueEmitter` and the names of the operands that returns the
+        expression, rounded (`ValueEmitter.rounded`). Or a mapping to texts or functions from the
+        names of the first operand's dtypes: ops of other dtypes are refused then. ``float32`` also
+        stands for floats of 16 bits.
+    helpers
+        The functions in C that the expression calls. They begin with the word ``FUNCTION`` and may
+        use the words of `Dialect`. ``{type}`` is as above, so there is one version for each type
+        in use: ``FUNCTION {type} cube_{type}({type} x) { return x * x * x; }``.
+    vectors
+        The names of the dtypes whose vectors the text takes as well, of bool, int32, uint32 and
+        float32. A kernel computes vectors where that is so for all of its ops and their operands,
+        else one element after the other.
+    """
+
+    text: str | ExpressionWriter | Mapping[str, str | ExpressionWriter]
+    helpers: str = ""
+    vectors: Collection[str] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "vectors", tuple(self.vectors))
+        if isinstance(self.text, Mapping):
+            object.__setattr__(self, "text", dict(self.text))
+
+    def takes(self, op: Op) -> bool:
+        """Whether it computes an op of these dtypes; it does not for complex numbers."""
+        is_real = all(value.dtype.kind != "c" for value in (op, *op.args))
+        return is_real and self._written(op) is not None
+
+    def takes_vectors(self, op: Op) -> bool:
+        """Whether it takes vectors of an op's dtypes."""
+        return all(value.dtype.name in self.vectors for value in (op, *op.args))
+
+    def __call__(self, op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
+        """Return the expression of an op's result, given the names of its operands."""
+        written = self._written(op)
+        assert written is not None, "it was asked whether it takes the op"
+        if self.helpers:
+            emitter.code.add_helpers(self._filled(self.helpers, op, emitter, ()))
+        if not isinstance(written, str):
+            return written(op, emitter, args)
+        text = self._filled(written, op, emitter, args)
+        return text if dtypes.is_bool(op.dtype) else emitter.rounded(op.dtype, text)
+
+    def _written(self, op: Op) -> str | ExpressionWriter | None:
+        if not isinstance(self.text, Mapping):
+            return self.text
+        name = op.args[0].dtype.name
+        return self.text.get(name) or self.text.get("float32" if name in ROUNDED else name)
+
+    def _filled(self, text: str, op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
+        """Return a text with its fields filled in."""
+        dtype = op.args[0].dtype
+
+        def value(found: re.Match[str]) -> str:
+            name = found[1]
+            if name == "type":
+                return emitter.type(dtype)
+            if name == "select":
+                return "SELECT" if emitter.is_vector else "CHOICE"
+            if "." in name:
+                return emitter.constant(float(name), dtype)
+            if name.isdigit() and int(name) < len(args):
+                return args[int(name)]
+            number = getattr(op, name) if name in op.fields else None
+            if isinstance(number, int | float):
+                return emitter.constant(number, dtype)
+            raise PluginError(op.explain(self._unknown(name, op)))
+
+        return _FIELD.sub(value, text)
+
+    def _unknown(self, name: str, op: Op) -> str:
+        known = ["{type}", "{select}", *(f"{{{n}}}" for n in range(len(op.args)))]
+        known += [f"{{{each}}}" for each in op.fields if isinstance(getattr(op, each), int | float)]
+        return (
+            f"its C expression has {{{name}}}, which is neither an operand nor a number among the "
+            f"op's fields: it may have {', '.join(known)}"
+        )

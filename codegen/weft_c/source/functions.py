@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
@@ -52,7 +52,9 @@ class Function:
     callees
         The functions that it calls.
     calls
-        The names of the helpers that it calls.
+        The names of weft's helpers that it calls.
+    helpers
+        The texts of other functions that it calls.
     shuffles
         Whether it uses warp shuffles.
     """
@@ -63,12 +65,13 @@ class Function:
     group: int
     callees: tuple[Function, ...] = ()
     calls: tuple[str, ...] = ()
+    helpers: tuple[str, ...] = ()
     shuffles: bool = False
 
     @cached_property
     def name(self) -> str:
         """The kernel's name: the title and a hash of the text."""
-        text = f"{self.parameters}{self.body}{self.group}"
+        text = f"{self.parameters}{self.body}{self.group}{''.join(self.helpers)}"
         return f"{identifier(self.title)}_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
     @property
@@ -278,12 +281,13 @@ class Source:
         parameters = list(map(str, function.parameters))
         return self.dialect.kernel_head(name, parameters, function.group, function.shuffles)
 
-    def _prelude(self, functions: Iterable[Function]) -> Iterator[str]:
+    def _prelude(self, functions: Sequence[Function]) -> Iterator[str]:
         yield self.dialect.prelude
         if self.has_double:
             yield self.dialect.double
         for name in helpers.with_callees(name for each in functions for name in each.calls):
             yield helpers.HELPERS[name].text
+        yield from dict.fromkeys(text for each in functions for text in each.helpers)
 
 
 def _device_function(name: str, function: Function) -> str:

@@ -28,7 +28,8 @@ NARROW_DTYPES = frozenset({"int8", "uint8"})
 
 _READ = {"float16": "weft_half_value", "bfloat16": "weft_bfloat_value"}
 _WRITE = {"float16": "weft_half_bits", "bfloat16": "weft_bfloat_bits"}
-_ROUND = {"float16": "weft_half_round", "bfloat16": "weft_bfloat_round"}
+ROUNDED = {"float16": "weft_half_round", "bfloat16": "weft_bfloat_round"}
+"""By the name of a dtype of 16 bits, the helper that rounds to it; it is computed in float32."""
 
 
 @dataclass(frozen=True)
@@ -94,14 +95,21 @@ class ValueEmitter:
             return f"SELECT({condition}, {x}, {y})"
         return f"({condition} ? {x} : {y})"
 
+    def extremum(self, dtype: DType, sign: str, x: str, y: str) -> str:
+        """Return the maximum (`sign` ``>``) or minimum (``<``) of two values; NaN if one is NaN."""
+        if dtypes.is_bool(dtype):
+            return f"({x} {'|' if sign == '>' else '&'} {y})"
+        is_x = f"({x} {sign} {y})"
+        return self.select(f"({is_x} | ({x} != {x}))" if dtypes.is_float(dtype) else is_x, x, y)
+
     def constant(self, value: Any, dtype: DType) -> str:
         """Return a literal in all lanes."""
         return self.spread(dtype, literal(value, dtype))
 
     def rounded(self, dtype: DType, value: str) -> str:
         """Round a result of arithmetic to its dtype."""
-        if dtype.name in _ROUND:
-            return self._apply_helper(_ROUND, dtype, value)
+        if dtype.name in ROUNDED:
+            return self._apply_helper(ROUNDED, dtype, value)
         if dtypes.is_integer(dtype) and dtype.itemsize < 4:
             if self.is_vector:
                 return f"({value} & 255)" if dtype.kind == "u" else f"({value} << 24 >> 24)"
@@ -132,9 +140,9 @@ class ValueEmitter:
             return self._converted_vector(source, target, value)
         if dtypes.is_float(source) and dtypes.is_integer(target):
             return self._truncated(source, target, value)
-        if target.name in _ROUND:
+        if target.name in ROUNDED:
             return self._apply_helper(
-                _ROUND, target, f"(f32)({self._rounded_to_odd(source, target, value)})"
+                ROUNDED, target, f"(f32)({self._rounded_to_odd(source, target, value)})"
             )
         return self.rounded(target, f"({self.type(target)})({value})")
 

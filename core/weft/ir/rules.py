@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from weft import plugins
 from weft.errors import PluginError
 from weft.ir.op import Op
 from weft.plugins.blame import acting, claim
 from weft.support.dispatch import ClassTable
+from weft.support.source import Location, file_info
 
 R = TypeVar("R", bound=Callable[..., Any])
+
+
+class Registration(NamedTuple):
+    """Where a rule was added to a table: the module, and the file and line."""
+
+    module: str
+    location: Location
+
+    def __str__(self) -> str:
+        return f"registered at {file_info(self.location)}"
 
 
 class RuleTable:
@@ -24,6 +36,7 @@ class RuleTable:
     def __init__(self, backend: str) -> None:
         self.backend = backend
         self._rules = ClassTable[Callable[..., Any]]()
+        self._registrations = ClassTable[Registration]()
         self._from_plugins: set[type] = set()
         self._revision: object = None
         self._is_asking = False
@@ -52,17 +65,34 @@ class RuleTable:
         if known is not None:
             raise PluginError(
                 f"backend {self.backend} has a rule for {kind.__name__} already, "
-                f"{getattr(known, '__qualname__', known)}: two rules for one op are ambiguous"
+                f"{getattr(known, '__qualname__', known)}, {self._registrations[kind]}: two rules "
+                "for one op are ambiguous"
             )
-        self._rules[kind] = rule
+        self._rules[kind], self._registrations[kind] = rule, self._registered_now()
         origin = acting()
         if origin is not None:
             claim(rule, origin)
+
+    def _registered_now(self) -> Registration:
+        own = {base.__module__ for base in type(self).__mro__}
+        frame = sys._getframe(1)
+        while frame.f_back is not None and frame.f_globals.get("__name__") in own:
+            frame = frame.f_back
+        location = frame.f_code.co_filename, frame.f_lineno
+        return Registration(frame.f_globals.get("__name__", ""), location)
+
+    def registration(self, kind: type[Op]) -> Registration | None:
+        """Return where the rule for an op class was added, or None."""
+        return self._registrations.nearest(kind)
 
     def find(self, kind: type[Op]) -> Callable[..., Any] | None:
         """Return the rule for an op class, or None."""
         self._ask_new_plugins()
         return self._rules.nearest(kind)
+
+    def supports(self, op: Op) -> bool:
+        """Whether there is a rule that computes an op."""
+        return self.find(type(op)) is not None
 
     def __getitem__(self, kind: type[Op]) -> Callable[..., Any]:
         """Return the rule for an op class; raises KeyError if there is none."""

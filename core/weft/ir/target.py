@@ -28,6 +28,11 @@ def as_it_is(op: Op) -> None:
     """Replace nothing."""
 
 
+def no_reason(op: Op) -> str:
+    """Give no reason."""
+    return ""
+
+
 def no_workspace(op: Op) -> int:
     """Ask for no scratch memory."""
     return 0
@@ -43,6 +48,11 @@ class Target:
         The backend's name.
     supports
         Whether the backend has a rule for an op; composites it has one for are kept whole.
+    refusal
+        Why an op is not supported, where there is more to say than that it has no rule.
+    rules
+        The address of the backend's table of rules, which messages name; empty for a table that
+        only plugins' hooks get.
     legalized
         What the backend computes in the place of a composite or a matrix product, such as that with
         a rearranged matrix, or None for the op itself; asked by the pass `decompose`, before
@@ -88,6 +98,8 @@ class Target:
 
     name: str
     supports: Callable[[Op], bool]
+    refusal: Callable[[Op], str] = no_reason
+    rules: str = ""
     legalized: Callable[[Op], Op | None] = as_it_is
     fusible: Callable[[Op], bool] = never
     max_kernel_values: int = 96

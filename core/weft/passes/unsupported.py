@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from weft.errors import UnsupportedOpError
 from weft.ir.graph import Graph
@@ -10,6 +10,7 @@ from weft.ir.op import Op
 from weft.ir.results import ResultOp
 from weft.ir.storage import ParameterOp, ReadOp
 from weft.ir.target import Target
+from weft.ops.pointwise.elementwise import ElementwiseOp
 
 NOT_COMPUTED = (ParameterOp, ReadOp, ResultOp)
 """Ops whose values are there, or are made by others."""
@@ -28,16 +29,34 @@ def require_supported(graph: Graph, target: Target) -> None:
         return
     lines = [f"backend {target.name} cannot run these ops, nothing was compiled:"]
     for op in missing:
-        kind = type(op).__name__
-        reason = target.lacks.get(kind)
+        name = type(op).__name__
+        reason = target.lacks.get(name) or target.refusal(op)
         why = f" ({reason})" if reason else ""
-        lines.append(f"  {kind} on {op.dtype} {op.axes}{why}, {op.file_info}")
-    for op in (op for op in graph.ops if op.dtype in unknown):
-        kind = type(op).__name__
-        lines.append(f"  {kind}: it does not compute with {op.dtype}, {op.file_info}")
-    lines.append("use another backend, a cast, or install a plugin with rules for them")
-    kinds = dict.fromkeys(type(op).__name__ for op in missing)
-    raise UnsupportedOpError("\n".join(lines), tuple(kinds))
+        lines.append(f"  {name} on {op.dtype} {op.axes}{why}, {op.file_info}")
+    lines.extend(
+        f"  {type(op).__name__}: it does not compute with {op.dtype}, {op.file_info}"
+        for op in graph.ops
+        if op.dtype in unknown
+    )
+    kinds = list(dict.fromkeys(type(op) for op in missing))
+    foreign = [kind for kind in kinds if kind.__module__.partition(".")[0] != "weft"]
+    if unknown or len(foreign) < len(kinds):
+        lines.append("use another backend, a cast, or install a plugin with rules for them")
+    for kind in foreign:
+        lines.extend(_ways_out(kind, target))
+    raise UnsupportedOpError("\n".join(lines), tuple([kind.__name__ for kind in kinds]))
+
+
+def _ways_out(kind: type[Op], target: Target) -> Iterator[str]:
+    """Yield what the author of an op class can do; docs/extending.md shows each."""
+    name = kind.__name__
+    yield f"ways to compute {name}, which docs/extending.md shows:"
+    yield f"  a decomposition: derive {name} from weft.CompositeOp too, and write decompose"
+    call = f"{target.rules}.add({name}, rule)" if target.rules else "the hook weft_register_rules"
+    yield f"  a rule for the backend {target.name}: {call}"
+    if issubclass(kind, ElementwiseOp):
+        expression = f"weft_c.rules.add({name}, weft_c.Expression(...))"
+        yield f"  an expression in C, for native, opencl and cupy: {expression}"
 
 
 def unsupported(ops: Iterable[Op], target: Target) -> list[Op]:

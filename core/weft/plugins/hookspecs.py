@@ -53,6 +53,7 @@ def weft_register_ops(register: Callable[[type[Any]], None]) -> None:
 def weft_register_rules(backend: str, rules: Any) -> None:
     """Add rules for ops to ``rules``, the rule table of the backend named ``backend``.
 
+    ``c`` is the name of the table that ``native``, ``opencl`` and ``cupy`` share.
     A plugin under an entry point ``<backend>.<name>`` is called for that backend alone; one
     registered by hand is called for every backend and tests ``backend`` itself.
     """

@@ -119,7 +119,7 @@ ELSEWHERE = (
     # What accounts of a plan, and references, ask of an op.
     "*.Packed*Op.flops", "*.Packed*Op.reference",
     # What runs when a module is imported, or a launch.
-    "source/expressions._expression_for*", "ops/helpers._atomic", "ops/helpers._combined",
+    "ops/pointwise._expression_for*", "ops/helpers._atomic", "ops/helpers._combined",
     "ops/on_host._compute",
     # Views have no steps; an index into nothing is an error; cuBLAS has tests of its own.
     "ops/copies.view_rule", "ops/gathering._take_nothing", "ops/indices.report_out_of_range",

@@ -468,9 +468,9 @@ def common_dtype(operands: Iterable[Any]) -> DType:
     return strong
 
 
-def build(kind: type[ElementwiseOp], *operands: Any) -> TensorOp:
-    """Return an elementwise op on aligned operands."""
-    return kind(*align(kind, *operands))
+def build(kind: type[ElementwiseOp], *operands: Any, **fields: Any) -> TensorOp:
+    """Return an elementwise op on aligned operands, with the values of its fields."""
+    return kind(*align(kind, *operands), **fields)
 
 
 def negative(x: TensorLike) -> TensorOp:
