@@ -45,16 +45,21 @@ def checked_number(
     return number
 
 
+def index_of(value: object) -> int | None:
+    """Return an integer as an int, and None for other values; the error of an op is its own."""
+    if isinstance(value, (bool, np.bool)):
+        return None
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except WeftError:
+        raise
+    except TypeError:
+        return None
+
+
 def checked_integer(function: str, what: str, value: SupportsIndex, low: float = -math.inf) -> int:
     """Return an integer as an int; raises ArgumentError for other values or below a limit."""
-    number = None
-    if not isinstance(value, (bool, np.bool)):
-        try:
-            number = operator.index(value)
-        except WeftError:  # of an op, which says what to do
-            raise
-        except TypeError:
-            pass
+    number = index_of(value)
     if number is None or number < low:
         limit = "" if math.isinf(low) else f", at least {low}"
         problem = f"{what} must be a whole number{limit}, not {value!r}"

@@ -6,8 +6,6 @@ Ranges of integers are int64, like the results of `argmax`; the default of the o
 from __future__ import annotations
 
 import math
-import operator
-from contextlib import suppress
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -20,7 +18,7 @@ from weft.ir.lengths import Length, floor_divide
 from weft.ir.op import Op, explain
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import TensorLike, TensorOp
-from weft.ops.arguments import checked_integer
+from weft.ops.arguments import checked_integer, index_of
 from weft.ops.keywords import also_takes
 from weft.ops.pointwise.comparison import equal, greater_equal, less, where
 from weft.ops.pointwise.elementwise import add, cast, common_dtype, divide, multiply, subtract
@@ -284,19 +282,14 @@ def _checked_range(start: Any, stop: Any, step: Any) -> list[Any]:
     """Return start, stop and step as int or float; stop may be an unknown length."""
     found: list[Any] = []
     for what, number in (("start", start), ("stop", stop), ("step", step)):
-        index = None
-        if not isinstance(number, bool):
-            with suppress(TypeError):  # raised by arrays of several elements, too
-                index = operator.index(number)
         if what == "stop" and isinstance(number, Length):
             found.append(number)
-        elif index is not None:
+        elif (index := index_of(number)) is not None:
             found.append(index)
         elif isinstance(number, float | np.floating) and math.isfinite(number):
             found.append(float(number))
         else:
-            hint = ": the length must be known" if isinstance(number, Op) else ""
-            raise ArgumentError(f"arange: {what} must be a finite number, not {number!r}{hint}")
+            raise ArgumentError(f"arange: {what} must be a finite number, not {number!r}")
     if found[-1] == 0:
         raise ArgumentError("arange: the step must not be 0")
     return found
