@@ -194,7 +194,11 @@ NEEDS = {
 OF_BACKENDS = {"opencl": "opencl", "native": "compiler", "cupy": "gpu"}
 """What a backend needs that needs more than NumPy."""
 
-EXTRAS = {"docs": ("docutils", "sphinx"), "bench": ("jax", "onnxruntime", "scipy"), "cupy": ("cupy",)}
+EXTRAS = {
+    "docs": ("docutils", "sphinx"),
+    "bench": ("jax", "onnxruntime", "scipy"),
+    "cupy": ("cupy",),
+}
 """The extras of weft that bring a package which `dev` does not bring."""
 
 _SKIPPED = re.compile(r"Skipped: (?:needs (\S+): |could not import '(\w+))")
