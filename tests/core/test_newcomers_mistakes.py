@@ -248,6 +248,7 @@ def test_errors_in_a_notebook_name_the_cell(monkeypatch: pytest.MonkeyPatch):
         weft.add(scope["x"], np.ones(3))
     assert "In[3]:2" in str(caught.value)
     assert "cell.py" not in str(caught.value)
+    assert "  # In[3]:2\n" in str(weft.capture([scope["x"] * 2], [scope["x"]]))
 
 
 def test_every_function_says_what_it_calls_an_axis():

@@ -107,9 +107,9 @@ def file_info(location: Location) -> str:
 
 
 def shown(filename: str) -> str:
-    """Return the name of a file without ``..`` and ``.``, as messages show it."""
+    """Return the name of a file without ``..`` and ``.``, or of a cell, as messages show it."""
     is_path = not filename.startswith("<") and ("/." in filename or "\\." in filename)
-    return normpath(filename) if is_path else filename
+    return _cell(filename) or (normpath(filename) if is_path else filename)
 
 
 def short_info(location: Location) -> str:
