@@ -4,7 +4,8 @@ const data = await unpacked(document.getElementById("data").textContent);
 
 /* The data of a page: JSON, compressed, as text. */
 async function unpacked(text) {
-  const bytes = Uint8Array.from(atob(text), (each) => each.charCodeAt(0));
+  const packed = atob(text), bytes = new Uint8Array(packed.length);
+  for (let n = 0; n < packed.length; n++) bytes[n] = packed.charCodeAt(n);
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Response(stream).json();
 }
