@@ -128,7 +128,7 @@ def test_the_computation_takes_arrays_of_both_kinds(opencl: OpenCLTransformer) -
     computation = weft.jit(lambda x: x * 2, backend=opencl, device=True).lower(X)
     there = opencl.device_arrays.from_host(X)
     for each in (X, there, X.tolist()):
-        np.testing.assert_array_equal(computation(each)[0].get(), X * 2)
+        np.testing.assert_array_equal(computation(each).get(), X * 2)
     out = np.empty_like(X)
     computation(there, out=out)
     np.testing.assert_array_equal(out, X * 2)
