@@ -136,7 +136,8 @@ def adjoints_of_scan(op: LoopOp | ScanOp, delta: Mapping[Any, TensorOp], *_: Ten
             is_scanned = op.carried <= place < end
             scanned[value] = op.args[place] if is_scanned else all_saved(op, [each])[0]
         values.append(value)
-    adjoints = _input_adjoints(op, info, seeds, values)
+    with scope.captured_ops():
+        adjoints = _input_adjoints(op, info, seeds, values)
     broken = next((each for each in adjoints[: op.carried] if isinstance(each, Missing)), None)
     if broken is not None and op.count != 1:
         return [broken] * len(op.args)
@@ -183,11 +184,12 @@ def adjoints_of_cond(op: CondOp, delta: Mapping[Any, TensorOp], *_: TensorOp) ->
     for graph in op.graphs:
         seeds = {key: like_parameter(graph.outputs[key], "Gradient___") for key in delta}
         own = [like_parameter(each, "") for each in graph.inputs]
-        with scope.replacing(op):
-            forward = CallOp(*own, graph=graph)
+        with scope.captured_ops():
+            with scope.replacing(op):
+                forward = CallOp(*own, graph=graph)
+            adjoints.append(_adjoints(forward, graph, seeds, recompute=True))
         recomputed_calls.append(forward)
         inputs.append([*seeds.values(), *own])
-        adjoints.append(_adjoints(forward, graph, seeds, recompute=True))
     found = [(side, each) for side, row in enumerate(adjoints) for each in row]
     gradients = [(side, each) for side, each in found if isinstance(each, TensorOp)]
     chosen = [

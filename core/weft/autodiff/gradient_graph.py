@@ -349,7 +349,7 @@ def gradient_graph(
     key = (gradient_graph, provided, required, recompute, frozenset(used))
 
     def differentiated() -> GradientGraph:
-        with given(known), gc_paused(), scope.saved_user_deps():
+        with given(known), gc_paused(), scope.saved_user_deps(), scope.captured_ops():
             made = _GradientGraphBuilder(graph, provided, recompute).info(required)
         return replace(made, _part=part)
 

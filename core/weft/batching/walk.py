@@ -195,7 +195,9 @@ class Walk:
     def value(self, op: Op) -> Batched:
         """Return what an op became."""
         found = self.values.get(op)
-        return found if isinstance(found, Batched) else Batched(op, False)
+        if isinstance(found, Results):
+            return Batched(found.op, True)
+        return Batched(op, False) if found is None else found
 
     def reach(self, outputs: Iterable[Op]) -> None:
         """Batch the ops that these depend on, and those that write them if they are states."""
@@ -371,9 +373,12 @@ def batched_graph(graph: Graph, batch: Batch, wanted: tuple[bool, ...] = ()) -> 
     `wanted` says which outputs are to be batched even if they depend on no batched input.
     """
     axis = Batch(batch.size, batch.name if _has_names(graph) else "", batch.operands)
-    return graph.memo_nested(
-        (BatchedGraph, axis, wanted), lambda: BatchedGraph(graph, axis, wanted)
-    )
+
+    def made() -> BatchedGraph:
+        with scope.captured_ops():
+            return BatchedGraph(graph, axis, wanted)
+
+    return graph.memo_nested((BatchedGraph, axis, wanted), made)
 
 
 def _has_names(graph: Graph) -> bool:

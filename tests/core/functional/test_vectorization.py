@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -154,6 +155,46 @@ def test_effects_happen_for_the_batch(capsys: pytest.CaptureFixture[str]) -> Non
     printed = capsys.readouterr().out
     assert "batched" in printed
     assert "shared" in printed
+
+
+def scanned(keep: Any, x: Any) -> Any:
+    return weft.scan(lambda c, r: (c * weft.sin(keep(r)), c), x[0], x)[0]
+
+
+BODIES: dict[str, tuple[Any, int]] = {
+    "a scan": (scanned, 3),
+    "a scan in a scan": (
+        lambda keep, x: weft.scan(lambda c, r: (c + scanned(keep, x), r), x[0], None, 2)[0],
+        6,
+    ),
+    "a loop": (lambda keep, x: weft.fori_loop(0, 4, lambda i, c: weft.cos(keep(c)), x), 4),
+    "a choice": (
+        lambda keep, x: weft.cond(
+            weft.constant(2.0) > 1, lambda: keep(weft.sin(x)) * x, lambda: x
+        ),
+        1,
+    ),
+}  # fmt: skip
+TRANSFORMED: dict[str, Any] = {
+    "grad": lambda f: weft.grad(lambda x: weft.sum(f(x))),
+    "jvp": lambda f: lambda x: weft.jvp(f, (x,), (x,))[1],
+    "vmap": lambda f: lambda x: weft.vmap(f)(np.stack([x, 2 * x])),
+    "vmap of grad": lambda f: lambda x: weft.vmap(weft.grad(lambda x: weft.sum(f(x))))(x[None]),
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMED)
+@pytest.mark.parametrize("name", BODIES)
+def test_effects_in_control_flow_happen_once(
+    name: str, transform: str, backend: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    function, count = BODIES[name]
+    with weft.backend(backend):
+        wanted = TRANSFORMED[transform](functools.partial(function, lambda y: y))(X[:3])
+        printing = functools.partial(function, lambda y: weft.print_op(y, "seen"))
+        found = TRANSFORMED[transform](printing)(X[:3])
+    np.testing.assert_allclose(found, wanted, rtol=1e-9)
+    assert capsys.readouterr().out.count("seen") == count
 
 
 def wide(p: Any) -> Any:
