@@ -236,15 +236,15 @@ def _printable(filename: str) -> str:
 
 
 def labels(stored: Iterable[Any]) -> dict[Any, str]:
-    """Return a name for each stored tensor: its own, else its kind, with a number where taken."""
+    """Return a name for each tensor: its own, else that of its kind, with a number where taken."""
     found: dict[Any, str] = {}
     taken: set[str] = set()
     for op in dict.fromkeys(stored):
-        label = op.label or op.kind
+        label = name = op.label or op._default_name
         number = 0
         while label in taken:
             number += 1
-            label = f"{op.label or op.kind}_{number}"
+            label = f"{name}_{number}"
         taken.add(label)
         found[op] = label
     return found

@@ -135,6 +135,7 @@ class _Capture:
         self.context = scope.Replacements()
         self.inputs: list[ParameterOp] = []
         self.before = before
+        self.free: dict[Op, ParameterOp] = {}
         for op in parameters:
             self.leaves[op] = self._input(op)
         self.written: dict[Op, TensorOp] = {}
@@ -153,9 +154,10 @@ class _Capture:
         if self.before:
             found = postorder(roots, lambda op: () if self._is_free(op) else dependencies(op))
             for op in filter(self._is_free, found):
-                values = self.leaves if op.is_state else self.main.values
+                values = self.leaves if op.is_state else self.free
                 values[op] = self._input(op)
-            found = [op for op in found if op not in self.main.values]
+            self.main.values.update(self.free)
+            found = [op for op in found if op not in self.free]
         else:
             found = postorder(roots, dependencies)
         sequences = [op for op in found if isinstance(op, SequentialOp)]
@@ -204,6 +206,7 @@ class _Capture:
             if op in self.main.values:
                 continue
             execution = _Execution(op)
+            execution.values.update(self.free)
             self._execute(op, execution)
             for inner, value in execution.values.items():
                 self.within[inner] = None if inner in self.within else value

@@ -287,6 +287,27 @@ def test_gradients_of_loops_and_conditionals(backend: str) -> None:
         np.testing.assert_allclose(gradient(x, n), wanted, rtol=1e-6)
 
 
+def test_gradients_of_sequences_of_values_from_around(backend: str) -> None:
+    def squared(x: Any) -> Any:
+        return weft.sequential([x + 1, x * x])
+
+    def choice(x: Any) -> Any:
+        h = weft.exp(x)
+        return weft.sum(weft.cond(weft.sum(h) > 0, lambda: squared(h) + squared(x), lambda: h))
+
+    def loop(x: Any) -> Any:
+        h = weft.exp(x)
+        return weft.sum(weft.fori_loop(0, 3, lambda i, c: c + squared(h) + squared(c + h), x))
+
+    x = np.array([0.3, -0.4])
+    steps = 1e-6 * np.eye(2)
+    with weft.backend(backend):
+        for function in (choice, loop):
+            run = weft.jit(function)
+            wanted = [(run(x + step) - run(x - step)) / 2e-6 for step in steps]
+            np.testing.assert_allclose(weft.grad(function)(x), wanted, rtol=1e-6)
+
+
 def test_a_known_condition_traces_one_branch() -> None:
     assert weft.jit(lambda x: weft.cond(True, lambda: x, lambda: 1 / 0))(2.0).item() == 2.0
 

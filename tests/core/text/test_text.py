@@ -59,6 +59,17 @@ def test_what_is_parsed_computes_the_same():
         np.testing.assert_array_equal(got, expected)
 
 
+def test_bodies_that_take_values_from_around_survive():
+    @weft.jit(backend="numpy")
+    def looped(x: Any) -> Any:
+        h, k = weft.exp(x), weft.exp(-x)
+        return weft.fori_loop(0, 2, lambda i, c: c * h + k, x)
+
+    x = np.array([0.5, -1.0])
+    (again,) = run(round_trip(looped.lower(x).graph), x)
+    np.testing.assert_array_equal(again, looped(x))
+
+
 def test_states_are_found_by_name_or_made_anew():
     w = weft.variable((2,), initial_value=[1, 2], name="w")
     weft.assign(w, w + 1)
