@@ -22,7 +22,7 @@ import numpy as np
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.functional import trees
 from weft.functional.jit import jit
-from weft.functional.tracing import array_of, op_of
+from weft.functional.tracing import array_of, op_of, ops_like
 from weft.functional.trees import Structure
 from weft.ir import dtypes, scope
 from weft.ir.dtypes import accumulator_dtype
@@ -202,12 +202,10 @@ def _alike(
     name: str, what: str, tree: Any, structure: Structure, values: list[TensorOp]
 ) -> list[TensorOp]:
     """Return the leaves of a tree like the parameters; raises for another structure or shape."""
-    leaves = trees.leaves_like(structure, tree, f"{name}: the tree of {what}", what)
     found = []
-    for leaf, value, path in zip(leaves, values, trees.paths(structure, what), strict=True):
-        op = op_of(leaf, f"{name}: {path}")
+    for (op, where), value in zip(ops_like(structure, tree, name, what, what), values, strict=True):
         if op.axes != value.axes:
-            raise AxesError(f"{name}: {path} has {op.axes}, but the parameter {value.axes}")
+            raise AxesError(f"{where} has {op.axes}, but the parameter {value.axes}")
         found.append(op)
     return found
 

@@ -15,7 +15,7 @@ from weft.autodiff.reverse import vector_jacobian
 from weft.errors import ArgumentError, AxesError, GradientError
 from weft.functional import trees
 from weft.functional.jit import builds_ops, run_arrays, running_arrays
-from weft.functional.tracing import name_of, op_of
+from weft.functional.tracing import name_of, op_of, ops_like
 from weft.functional.trees import Structure
 from weft.ir import dtypes, scope
 from weft.ir.op import Op
@@ -341,12 +341,11 @@ def _alike(
     what: str, name: str, structure: Structure, tree: Any, values: Sequence[TensorOp]
 ) -> list[TensorOp]:
     """Return the leaves of a tree as ops with the axes and dtypes of values."""
-    leaves = trees.leaves_like(structure, tree, f"{what}: the tree of the {name}", name)
+    given = ops_like(structure, tree, what, f"the {name}", name)
     found = []
-    for leaf, value, path in zip(leaves, values, trees.paths(structure, name), strict=True):
-        op = op_of(leaf, f"{what}: {path}")
+    for (op, where), value in zip(given, values, strict=True):
         if not op.axes.agrees_with(value.axes):
-            raise AxesError(f"{what}: {path} has {op.axes}, not {value.axes}")
+            raise AxesError(f"{where} has {op.axes}, not {value.axes}")
         op = cast(op, value.dtype) if dtypes.is_inexact(value.dtype) else op
         found.append(op if op.axes == value.axes else broadcast(op, value.axes))
     return found

@@ -246,6 +246,19 @@ def op_of(leaf: Any, what: str, way: str = "") -> TensorOp:
     return constant(array_of(leaf, what, way))
 
 
+def ops_like(
+    structure: Structure, tree: Any, what: str, called: str, root: str
+) -> Iterator[tuple[TensorOp, str]]:
+    """Yield the leaves of a tree as ops, each with how messages name it.
+
+    Raises ArgumentError if the tree, which is `called` so, has another structure.
+    """
+    leaves = trees.leaves_like(structure, tree, f"{what}: the tree of {called}", root)
+    for leaf, path in zip(leaves, trees.paths(structure, root), strict=True):
+        where = f"{what}: {path}"
+        yield op_of(leaf, where), where
+
+
 def array_of(leaf: Any, what: str, way: str = "") -> Array:
     """Return a leaf as an array.
 
