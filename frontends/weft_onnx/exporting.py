@@ -69,7 +69,9 @@ def export(
     parameters: list[Any] = list(inputs.values())
     graph = capture(list(results.values()), parameters)
     if graph.symbols:
-        raise ArgumentError("the graph has unknown lengths: specialize it first")
+        unknown = ", ".join(map(str, graph.symbols))
+        problem = f"the graph has unknown lengths ({unknown}), which models here do not have"
+        raise ArgumentError(f"{problem}: build it on placeholders of known lengths")
     if graph.updates:
         raise ArgumentError("the graph writes states, which ONNX models do not have")
     reads = reads_without_value(graph, values or ())

@@ -133,7 +133,7 @@ def _read(source: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[str, dict
         try:
             values = read_values(path)
         except CheckpointError as error:
-            if path.suffix not in _PICKLED:
+            if path.suffix not in _PICKLED or not path.exists():
                 raise
             advice = "give what torch.load(path, weights_only=True) returns"
             raise CheckpointError(f"{error.problem}: {advice}") from None

@@ -192,6 +192,8 @@ def test_several_files_with_an_index(tmp_path: Path):
 def test_files_that_cannot_be_read(tmp_path: Path):
     with pytest.raises(CheckpointError, match=r"none\.safetensors cannot be read: No such file"):
         nn.load_state_dict(tmp_path / "none.safetensors", PARAMS)
+    with pytest.raises(CheckpointError, match=r"none\.pt cannot be read: No such file[^:]*$"):
+        nn.load_state_dict(tmp_path / "none.pt", PARAMS)
     pickled = tmp_path / "model.pt"
     pickled.write_bytes(b"PK\3\4")
     with pytest.raises(CheckpointError, match=r"give what torch\.load\(path, weights_only=True\)"):
