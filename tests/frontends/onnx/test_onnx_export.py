@@ -146,6 +146,6 @@ def test_writes_and_unknown_lengths_are_refused(tmp_path: Path):
         weft_onnx.export({"y": weft.assign(v, v + 1)}, {}, tmp_path / "no.onnx")
     n = weft.Axis(None, "N")
     x = weft.placeholder((n,))
-    with pytest.raises(ArgumentError, match="unknown lengths .*: build it on placeholders of known lengths"):
+    with pytest.raises(ArgumentError, match=r"unknown lengths \(N\), .*: build it on"):
         weft_onnx.export({"y": x + 1}, {"x": x}, tmp_path / "no.onnx")
     assert not list(tmp_path.iterdir())
