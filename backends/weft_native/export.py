@@ -16,6 +16,7 @@ from weft.errors import ArgumentError, BackendError
 from weft.files import replacing
 from weft.ir.graph import Graph
 from weft.ir.guards import NUMBER_IN_TEXT
+from weft.ops.pointwise.elementwise import real_dtype
 from weft.plan.plan import ARENA, CONSTANT, Buffer
 from weft.runtime.program import Program
 from weft.support.digest import digest_of_array
@@ -290,7 +291,7 @@ class ExportedFunction:
             for n, each in enumerate(graph.symbols)
         ]
         lines += [
-            f"   {argument}: {op.dtype} {harmless(str(op.axes.lengths))}, {harmless(name)}"
+            f"   {argument}: {_elements(op)} {harmless(str(op.axes.lengths))}, {harmless(name)}"
             for argument, op, name in arrays
         ]
         refused = "; 2 for lengths out of range or refused by an op" if graph.symbols else ""
@@ -360,14 +361,20 @@ def _result_names(computation: NativeComputation) -> list[str]:
     return [keys.get(id(op)) or _name(op) for op in results if op.is_tensor]
 
 
+def _elements(op: Any) -> str:
+    """Return the dtype; complex numbers are in memory as their parts, one after the other."""
+    return f"{op.dtype} (pairs of {_ctype(op)})" if op.dtype.kind == "c" else str(op.dtype)
+
+
 def _ctype(op: Any) -> str:
-    return _TYPES[ctype(op.dtype)]
+    return _TYPES[ctype(real_dtype(op.dtype))]
 
 
 def _array(name: str, buffer: Buffer, value: np.ndarray[Any, Any]) -> str:
     """Return the definition of an array with initial contents, exact to the bit."""
-    kind = _WORDS[value.dtype.itemsize]
-    words = value.reshape(-1).view(np.dtype(f"u{value.dtype.itemsize}")).tolist()
+    itemsize = real_dtype(value.dtype).itemsize
+    kind = _WORDS[itemsize]
+    words = value.reshape(-1).view(np.dtype(f"u{itemsize}")).tolist()
     const = "const " if buffer.kind == CONSTANT else ""
     head = f"static _Alignas(64) {const}{kind} {name}[{max(len(words), 1)}]"
     return f"{head} = {{\n{_listed([f'{word:#x}' for word in words]) or '    0'}\n}};"

@@ -8,7 +8,7 @@ from weft.errors import NeedsMemory
 from weft.ir.op import Op
 from weft.nn.spatial import windows
 from weft.ops.indexing import slicing
-from weft.ops.pointwise import bits
+from weft.ops.pointwise import bits, complex_parts
 from weft.ops.shape import joining, movement
 from weft_numpy.emitter import Emitter
 from weft_numpy.rules.table import rules
@@ -22,6 +22,7 @@ def copy_rule(op: Op, emit: Emitter) -> None:
 
 @rules.on_type(movement.TransposeOp, movement.BroadcastOp, slicing.SliceOp)
 @rules.on_type(bits.BitcastOp, movement.IdentityOp, windows.WindowsOp)
+@rules.on_type(complex_parts.ViewAsRealOp)
 def view_rule(op: Op, emit: Emitter) -> None:
     """Write nothing: the results are views, which the plan describes."""
 
@@ -32,6 +33,13 @@ def reshape_rule(op: Op, emit: Emitter) -> None:
     shape = emit.step.args[0].shape
     target = emit.part(emit.out, emit.step.out, f".reshape({shape})")
     emit.line(f"copyto({target}, {emit.args[0]})")
+
+
+@rules.on_type(complex_parts.ViewAsComplexOp)
+def view_as_complex_rule(op: Op, emit: Emitter) -> None:
+    """Copy pairs that are not in place."""
+    pairs = f".view('{op.args[0].dtype.str}').reshape({op.args[0].axes.shape})"
+    emit.line(f"copyto({emit.part(emit.out, emit.step.out.pairs(), pairs)}, {emit.args[0]})")
 
 
 @rules.on_type(slicing.UpdateSliceOp)

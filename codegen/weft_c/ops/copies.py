@@ -10,6 +10,7 @@ from weft.ir.op import Op
 from weft.nn.spatial import windows
 from weft.ops.indexing import slicing
 from weft.ops.pointwise import bits as bit_ops
+from weft.ops.pointwise import complex_parts
 from weft.ops.shape import movement
 from weft_c.loops.parallel import parallel_for, unravel_index, work_group_loop, work_item_loop
 from weft_c.loops.vectorized_access import vectorized_move
@@ -28,6 +29,7 @@ TILE = 32
 
 @rules.on_type(movement.TransposeOp, movement.BroadcastOp, movement.IdentityOp)
 @rules.on_type(slicing.SliceOp, bit_ops.BitcastOp, windows.WindowsOp)
+@rules.on_type(complex_parts.RealOp, complex_parts.ImagOp, complex_parts.ViewAsRealOp)
 def view_rule(op: Op, lowering: Lowering) -> None:
     """Write nothing: the results are views, which the plan describes."""
 
@@ -36,6 +38,20 @@ def view_rule(op: Op, lowering: Lowering) -> None:
 def contiguous_rule(op: Op, lowering: Lowering) -> None:
     """Copy the operand."""
     copy(lowering, lowering.args[0], lowering.out)
+
+
+@rules.on_type(complex_parts.ViewAsComplexOp)
+def view_as_complex_rule(op: Op, lowering: Lowering) -> None:
+    """Copy pairs that are not in place."""
+    copy(lowering, lowering.args[0], lowering.out.pairs())
+
+
+@rules.on_type(complex_parts.ComplexOp)
+def complex_rule(op: Op, lowering: Lowering) -> None:
+    """Copy each part to its place in the result."""
+    for number, part in enumerate(lowering.args):
+        source = part if part.shape else part.broadcast(lowering.out.shape, ())
+        copy(lowering, source, lowering.out.part(number))
 
 
 @rules.on_type(movement.ReshapeOp)
@@ -49,6 +65,10 @@ def reshape_rule(op: Op, lowering: Lowering) -> None:
 def copy(lowering: Lowering, source: TensorDescription, target: TensorDescription) -> None:
     """Copy a tensor to another of its shape and dtype, unless both are the same."""
     if not source.size or source == target:
+        return
+    if source.dtype.kind == "c":
+        for number in (0, 1):
+            copy(lowering, source.part(number), target.part(number))
         return
     (source, target), _ = collapse_dims(bits(source), bits(target))
     inner_dim = _transposed_dim(source, target)

@@ -13,6 +13,8 @@ from itertools import pairwise
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from weft.ir.dtypes import DType
 
 
@@ -93,6 +95,29 @@ class TensorDescription:
     def with_dtype(self, dtype: DType) -> TensorDescription:
         """Return the same bytes as elements of another dtype of the same size."""
         return TensorDescription(self.shape, dtype, self.strides, self.offset, self.base)
+
+    def part(self, number: int) -> TensorDescription:
+        """Return the real parts of complex elements, or with 1 the imaginary ones."""
+        dtype = np.dtype(f"f{self.dtype.itemsize // 2}")
+        # An empty view stays where it is, as in `slice`.
+        offset = self.offset + (number * dtype.itemsize if self.size else 0)
+        return TensorDescription(self.shape, dtype, self.strides, offset, self.base)
+
+    def pairs(self) -> TensorDescription:
+        """Return the parts of complex elements along a last dimension of length 2."""
+        real = self.part(0)
+        shape, strides = (*self.shape, 2), (*self.strides, real.dtype.itemsize)
+        return TensorDescription(shape, real.dtype, strides, self.offset, self.base)
+
+    def paired(self) -> TensorDescription | None:
+        """Return the pairs along the last dimension as complex elements, if they are in place."""
+        size = 2 * self.dtype.itemsize
+        if self.strides[-1] != self.dtype.itemsize or self.offset % size:
+            return None
+        if any(stride % size for stride in self.strides[:-1]):
+            return None
+        dtype = np.dtype(f"c{size}")
+        return TensorDescription(self.shape[:-1], dtype, self.strides[:-1], self.offset, self.base)
 
     def windows(self, spans: Sequence[tuple[int, int, int, int]]) -> TensorDescription:
         """Return all windows that slide along each dimension, which overlap in memory.

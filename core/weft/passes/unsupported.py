@@ -10,7 +10,9 @@ from weft.ir.op import Op
 from weft.ir.results import ResultOp
 from weft.ir.storage import ParameterOp, ReadOp
 from weft.ir.target import Target
-from weft.ops.pointwise.elementwise import ElementwiseOp
+from weft.ir.views import may_be_view
+from weft.ops.pointwise.complex_parts import ComplexOp
+from weft.ops.pointwise.elementwise import ElementwiseOp, real_dtype
 
 NOT_COMPUTED = (ParameterOp, ReadOp, ResultOp)
 """Ops whose values are there, or are made by others."""
@@ -23,8 +25,7 @@ def require_supported(graph: Graph, target: Target) -> None:
     the user's line.
     """
     missing = unsupported(graph.ops, target)
-    used = {op.dtype for op in graph.ops if op.is_tensor}
-    unknown = {dtype for dtype in used if dtype.name not in target.dtypes}
+    unknown = [op for op in graph.ops if op.is_tensor and not has_dtype(op, target)]
     if not missing and not unknown:
         return
     lines = [f"backend {target.name} cannot run these ops, nothing was compiled:"]
@@ -35,8 +36,7 @@ def require_supported(graph: Graph, target: Target) -> None:
         lines.append(f"  {name} on {op.dtype} {op.axes}{why}, {op.file_info}")
     lines.extend(
         f"  {type(op).__name__}: it does not compute with {op.dtype}, {op.file_info}"
-        for op in graph.ops
-        if op.dtype in unknown
+        for op in unknown
     )
     kinds = list(dict.fromkeys(type(op) for op in missing))
     foreign = [kind for kind in kinds if kind.__module__.partition(".")[0] != "weft"]
@@ -57,6 +57,15 @@ def _ways_out(kind: type[Op], target: Target) -> Iterator[str]:
     if issubclass(kind, ElementwiseOp):
         expression = f"weft_c.rules.add({name}, weft_c.Expression(...))"
         yield f"  an expression in C, for native, opencl and cupy: {expression}"
+
+
+def has_dtype(op: Op, target: Target) -> bool:
+    """Whether a target computes with the dtype, or with the parts of complex numbers in memory."""
+    dtype = op.dtype
+    is_moved = op.is_constant or isinstance(op, (*NOT_COMPUTED, ComplexOp)) or may_be_view(op)
+    is_split = dtype.kind == "c" and (is_moved or bool(op.graphs))
+    known = {dtype.name, real_dtype(dtype).name} if is_split else {dtype.name}
+    return not known.isdisjoint(target.dtypes)
 
 
 def unsupported(ops: Iterable[Op], target: Target) -> list[Op]:

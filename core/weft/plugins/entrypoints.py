@@ -46,9 +46,9 @@ DEFAULT_BACKENDS = ("native", "numpy")
 """The backends of which a program that names none gets the first usable one; the last needs no
 device."""
 DEFAULT_PIPELINE = (
-    "simple-prune", "constant-folding", "merge-equal", "decompose", "merge-equal",
-    "simple-prune", "constant-folding", "layout", "required-tensor-shaping", "merge-equal",
-    "fusion", "dead-code",
+    "simple-prune", "constant-folding", "merge-equal", "split-complex", "decompose",
+    "merge-equal", "simple-prune", "constant-folding", "layout", "required-tensor-shaping",
+    "merge-equal", "fusion", "dead-code",
 )  # fmt: skip
 """The passes that a transformer runs by default, by name."""
 

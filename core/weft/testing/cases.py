@@ -23,6 +23,8 @@ from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.target import Target
 from weft.ir.tensor import TensorOp
+from weft.ops.pointwise.complex_parts import ComplexOp, PartOp
+from weft.passes.unsupported import has_dtype
 from weft.testing.reference import evaluate_ops
 from weft.testing.samples import sample, special
 from weft.testing.table.rows import Operand, Row
@@ -311,9 +313,19 @@ def examine(transformer: Any, cases: Sequence[Case]) -> list[Finding]:
 def is_within(case: Case, target: Target) -> bool:
     """Whether a target supports every dtype of a case, decompositions included."""
     graph = weft.capture(case.results, case.placeholders)
-    if not Target.dtypes <= target.dtypes:
-        graph = plugins.load(plugins.PASSES, "decompose")().do_pass(graph, target)
-    return {op.dtype.name for op in graph.ops if op.is_tensor} <= target.dtypes
+    for name in ("split-complex", "decompose"):
+        if not Target.dtypes <= target.dtypes or not _are_there(graph, target):
+            graph = plugins.load(plugins.PASSES, name)().do_pass(graph, target)
+    return _are_there(graph, target)
+
+
+def _are_there(graph: weft.Graph, target: Target) -> bool:
+    """Whether a target computes with the dtypes of a graph, or has complex numbers in memory."""
+    return all(
+        has_dtype(op, target) and (target.supports(op) or not isinstance(op, (PartOp, ComplexOp)))
+        for op in graph.ops
+        if op.is_tensor
+    )
 
 
 def _problems(transformer: Any, cases: Sequence[Case]) -> list[list[str]]:

@@ -439,3 +439,6 @@ def one_hot(
     if (on_value, off_value) == (1, 0):
         return operators["cast"](is_hot, dtypes.as_dtype(dtype))
     return operators["where"](is_hot, as_op(on_value, dtype), as_op(off_value, dtype))
+
+
+operators["stack"] = stack

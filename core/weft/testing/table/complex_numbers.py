@@ -138,6 +138,13 @@ ROWS: tuple[Row, ...] = (
          operands("distinct", "distinct")),
     _row("cast", lambda x, y: _real(weft.cast(x * y, "complex128") * (2 + 3j)),
          lambda x, y: x * y * 8),
+    Row("view_as_real", lambda x, y: weft.view_as_real(weft.complex(x, y)),
+        operands("unit", "unit"), _PAIR, FLOATS, lambda x, y: np.stack([x, y], axis=-1),
+        twice=True, is_generic=False),
+    Row("view_as_complex", lambda x: _real(weft.view_as_complex(x) * (2 + 3j)), operands("unit"),
+        (((3, 2),), ((2,),), ((2, 0, 2),), ((C, H),)), FLOATS,
+        lambda x: _numpy_real((x[..., 0] + 1j * x[..., 1]) * (2 + 3j)), twice=True,
+        is_generic=False),
     Row("complex", weft.complex, fixed("any", "any"), _PAIR, (*FLOATS, "int32"),
         lambda x, y: x + 1j * y, is_generic=False),
     *(
@@ -156,5 +163,7 @@ REFUSALS: tuple[Refusal, ...] = (
         for name in ("real", "imag", "conj")
     ),
     Refusal("complex", "shapes", lambda: weft.complex(_X, _UNFIT), AxesError, "2, 3"),
+    Refusal("view_as_real", "real", lambda: weft.view_as_real(_X), DTypeError, "two parts"),
+    Refusal("view_as_complex", "length", lambda: weft.view_as_complex(_X), AxesError, "two parts"),
     Refusal("complex", "parts", lambda: weft.complex(_X, _Z), DTypeError, "take real"),
 )

@@ -72,7 +72,7 @@ class Row:
     Attributes
     ----------
     function
-        Its name in `weft`.
+        Its name in `weft`, dotted for one of a module inside.
     build
         A function from operands to the op.
     operands
@@ -122,7 +122,7 @@ class Refusal:
     Attributes
     ----------
     function
-        Its name in `weft`.
+        Its name in `weft`, dotted for one of a module inside.
     case
         The name of the refusal among those of its function.
     build
