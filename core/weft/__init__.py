@@ -69,7 +69,7 @@ from weft.transforms.capture import capture
 from weft.transforms.computation_op import ComputationOp, computation
 
 if TYPE_CHECKING:
-    from weft import linalg
+    from weft import fft, linalg
     from weft.functional import *
     from weft.runtime.artifact_loading import load
     from weft.text.parser import parse
@@ -128,6 +128,7 @@ __all__ = [
     "deriv",
     "dtypes",
     "errors",
+    "fft",
     "float16",
     "float32",
     "float64",
@@ -189,7 +190,16 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module("weft.functional"), name)
     if name == "bfloat16":
         return dtypes.as_dtype("bfloat16")
-    if name in ("distributed", "functional", "linalg", "optim", "random", "testing", "plugins"):
+    if name in (
+        "distributed",
+        "fft",
+        "functional",
+        "linalg",
+        "optim",
+        "random",
+        "testing",
+        "plugins",
+    ):
         return importlib.import_module(f"weft.{name}")
     return unknown_name("weft", __all__)(name)
 

@@ -73,7 +73,7 @@ FAMILIES = (
 
 BESIDE_OPS = (
     "functional.jit", "functional.gradients", "functional.vectorization", "functional.control_flow",
-    "random", "optim", "linalg", "standard", "autodiff.reverse", "autodiff.gradient_graph",
+    "random", "optim", "fft", "linalg", "standard", "autodiff.reverse", "autodiff.gradient_graph",
     "runtime.factory", "runtime.artifact_loading", "ir.axes", "ir.lengths", "ir.dtypes", "ir.op",
     "ir.scope", "transforms.capture", "text.parser", "nervana",
 )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -84,7 +85,7 @@ def facts(name: str) -> Facts | None:
 def _rows() -> dict[object, list[Row]]:
     found: dict[object, list[Row]] = {}
     for row in TABLE:
-        found.setdefault(getattr(weft, row.function), []).append(row)
+        found.setdefault(attrgetter(row.function)(weft), []).append(row)
     return found
 
 

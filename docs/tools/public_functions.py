@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-NAMESPACES = ("weft", "weft.linalg", "weft.nn", "weft.optim", "weft.random")
+NAMESPACES = ("weft", "weft.fft", "weft.linalg", "weft.nn", "weft.optim", "weft.random")
 """What exports them."""
 
 

@@ -25,8 +25,8 @@ PAGES = [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))]
 LIST = DOCS / "public-names.txt"
 OWN = re.compile(r"weft(_passes|_c|_numpy|_opencl|_cupy|_array_api|_hamkaas|_popxl)?(\.|$)")
 WITH_ALL = (
-    "weft", "weft.linalg", "weft.optim", "weft.plugins", "weft.kernels", "weft.random", "weft_c",
-    "weft_array_api", "weft_hamkaas", "weft_popxl", "weft_popxl.ops",
+    "weft", "weft.fft", "weft.linalg", "weft.optim", "weft.plugins", "weft.kernels", "weft.random",
+    "weft_c", "weft_array_api", "weft_hamkaas", "weft_popxl", "weft_popxl.ops",
 )  # fmt: skip
 """Packages that are public as a whole: each lists its names."""
 

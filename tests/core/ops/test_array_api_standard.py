@@ -1,8 +1,8 @@
 """The functions of the array API standard, by signature and by result, against the strict library.
 
-Every function of `array_api_strict` and of its `linalg` is called here, with dtypes of each kind
-that it takes. The table of docs/array-api.md says what weft lacks or does otherwise; it is exact in
-both directions.
+Every function of `array_api_strict` and of its `linalg` and `fft` is called here, with dtypes of
+each kind that it takes. The table of docs/array-api.md says what weft lacks or does otherwise; it
+is exact in both directions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,11 @@ NOT_OF_THE_STANDARD = {
 }  # fmt: skip
 """What the strict library exports beside the standard."""
 
-NAMESPACES = {"": (weft, array_api_strict), "linalg.": (weft.linalg, array_api_strict.linalg)}
+NAMESPACES = {
+    "": (weft, array_api_strict),
+    "linalg.": (weft.linalg, array_api_strict.linalg),
+    "fft.": (weft.fft, array_api_strict.fft),
+}
 
 FLOATS = ("float32", "float64")
 WHOLES = ("int32", "int64", "uint8")
@@ -87,6 +91,8 @@ def no_arrays(*options: dict[str, Any]) -> list[Use]:
 
 REDUCED = ({}, {"axis": 0}, {"axis": (0, 1)}, {"axis": -1, "keepdims": True})
 INDEXED = ({}, {"axis": 0}, {"axis": -1, "keepdims": True})
+TRANSFORMED = ({}, {"n": 3, "axis": 0}, {"n": 6, "norm": "ortho"}, {"norm": "forward"})
+TRANSFORMED_ALL = ({}, {"s": (3, 6), "axes": (0, 1)}, {"axes": (0,), "norm": "ortho"})
 FILLED = ({"dtype": "int8"}, {"dtype": "int32", "device": None})
 
 USES: dict[str, list[Use]] = {
@@ -218,6 +224,19 @@ USES: dict[str, list[Use]] = {
         ("vecdot", "linalg.vecdot"), uses(NUMERIC, {}, {"axis": -2}, shapes=((3, 4), (3, 4)))
     ),
     # linear algebra
+    **dict.fromkeys(("fft.fft", "fft.ifft"), uses(("complex64", "complex128"), *TRANSFORMED)),
+    "fft.irfft": uses(("complex64", "complex128"), *TRANSFORMED),
+    "fft.hfft": uses(("complex64", "complex128"), *TRANSFORMED),
+    **dict.fromkeys(("fft.rfft", "fft.ihfft"), uses(FLOATS, *TRANSFORMED)),
+    **dict.fromkeys(
+        ("fft.fftn", "fft.ifftn", "fft.irfftn"), uses(("complex64", "complex128"), *TRANSFORMED_ALL)
+    ),
+    "fft.rfftn": uses(FLOATS, *TRANSFORMED_ALL),
+    **dict.fromkeys(("fft.fftshift", "fft.ifftshift"), uses(INEXACT, {}, {"axes": (0,)})),
+    **dict.fromkeys(
+        ("fft.fftfreq", "fft.rfftfreq"),
+        no_arrays({"at": (5,)}, {"at": (4,), "d": 0.5}, {"at": (4,), "dtype": "float32"}),
+    ),
     "linalg.cholesky": uses(INEXACT, {}, {"upper": True}, shapes=SQUARE),
     "linalg.cross": uses(NUMERIC, {}, {"axis": -2}, shapes=((3, 3), (3, 3))),
     **dict.fromkeys(("linalg.det", "linalg.inv", "linalg.slogdet"), uses(INEXACT, shapes=SQUARE)),
@@ -259,7 +278,7 @@ DEVIATIONS = deviations()
 
 
 def of_the_standard() -> list[str]:
-    """Return the names of the standard, with those of `linalg` dotted."""
+    """Return the names of the standard, with those of `linalg` and `fft` dotted."""
     return [
         f"{prefix}{name}"
         for prefix, (_, strict) in NAMESPACES.items()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from importlib import import_module
+from operator import attrgetter
 from pkgutil import iter_modules
 from typing import Any
 
@@ -25,12 +26,13 @@ REFUSALS: tuple[Refusal, ...] = tuple(each for family in _FAMILIES for each in f
 """All wrong uses, refused while the graph is built."""
 
 
-_PACKAGES = ("weft.ops.", "weft.nn.", "weft.ranks.", "weft.train.")
+_PACKAGES = ("weft.fft", "weft.ops.", "weft.nn.", "weft.ranks.", "weft.train.")
 
 
 def public_functions() -> dict[str, Any]:
     """Return the functions of `weft` that build ops, by name."""
-    found = ((name, getattr(weft, name)) for name in weft.__all__)
+    names = (*weft.__all__, *(f"fft.{name}" for name in weft.fft.__all__))
+    found = ((name, attrgetter(name)(weft)) for name in names)
     return {
         name: value
         for name, value in found
@@ -43,11 +45,11 @@ def functions_without_row() -> list[str]:
 
     Neither does `weft.computation`, which yields no tensor and is tested separately.
     """
-    covered = {getattr(weft, row.function) for row in TABLE} | {weft.computation}
+    covered = {attrgetter(row.function)(weft) for row in TABLE} | {weft.computation}
     return sorted(name for name, value in public_functions().items() if value not in covered)
 
 
 def functions_without_refusal() -> list[str]:
     """Return the names of the public functions without a refusal."""
-    covered = {getattr(weft, refusal.function) for refusal in REFUSALS}
+    covered = {attrgetter(each.function)(weft) for each in REFUSALS}
     return sorted(name for name, value in public_functions().items() if value not in covered)
