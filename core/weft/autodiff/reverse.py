@@ -21,6 +21,7 @@ from weft.ir.storage import as_op, constant
 from weft.ir.tensor import TensorOp
 from weft.ir.traversal import operands, postorder
 from weft.ops.control.graph_ops import WhileOp
+from weft.ops.control.recomputation import CheckpointOp
 from weft.ops.pointwise.elementwise import add, cast
 from weft.ops.shape.movement import broadcast, transpose, zeros_like
 from weft.support import source
@@ -92,6 +93,7 @@ def deriv(y: TensorOp, x: TensorOp, error: TensorOp | None = None) -> TensorOp:
         )
     if error is not None and not y.axes.agrees_with(error.axes):
         raise AxesError(y.explain(f"error has {error.axes}, but must have the axes {y.axes}"))
+    _check_not_recomputed(y, x)
     adjoints = _adjoints(y, error)
     if x not in adjoints:
         _check_not_bypassed(y, x, adjoints)
@@ -209,6 +211,24 @@ def _check(y: object, x: object) -> None:
             raise GradientError(op.explain(f"a derivative {what} {op.dtype} values does not exist"))
 
 
+def _check_not_recomputed(y: TensorOp, x: TensorOp) -> None:
+    """Refuse a derivative by a value inside of a checkpoint, whose gradient is that of a copy."""
+
+    def recomputed() -> dict[Op, Op]:
+        found: dict[Op, Op] = {}
+        for op in postorder([y], operands):
+            if isinstance(op.meaning, CheckpointOp):
+                inner, *starts = op.meaning.args
+                reached = _order_to(inner, frozenset(starts))
+                found |= dict.fromkeys(set(reached).difference(starts), op)
+        return found
+
+    checkpoint = y.memo("recomputed", recomputed).get(x)
+    if checkpoint is not None:
+        problem = f"is computed inside of the checkpoint {checkpoint} ({checkpoint.file_info})"
+        raise GradientError(x.explain(f"{problem}: make it one of its inputs"))
+
+
 def _check_not_bypassed(y: TensorOp, x: TensorOp, adjoints: dict[Op, Any]) -> None:
     """Refuse a derivative by probabilities that a loss bypassed by reading their logits."""
     kinds = getattr(x.meaning, "bypassed_by", ())
@@ -248,8 +268,12 @@ def _adjoints(y: TensorOp, error: TensorOp | None) -> dict[Op, Any]:
 def reverse_walk(y: Op, delta: TensorOp, stops: Iterable[Op] = ()) -> dict[Op, Any]:
     """Return the adjoint of every op that `y` depends on, without going past `stops`."""
     ends = frozenset(stops)
-    order = postorder([y], lambda op: () if op in ends else operands(op))
-    return walk_back(order, {y: delta}, ends)
+    return walk_back(_order_to(y, ends), {y: delta}, ends)
+
+
+def _order_to(y: Op, ends: Collection[Op]) -> list[Op]:
+    """Return what `y` depends on in order, without going past `ends`."""
+    return postorder([y], lambda op: () if op in ends else operands(op))
 
 
 def walk_back(order: Sequence[Op], adjoints: dict[Op, Any], ends: Collection[Op]) -> dict[Op, Any]:

@@ -183,6 +183,17 @@ def test_gradients_reach_what_a_checkpoint_does_not_name():
     np.testing.assert_allclose([first, second], wanted, rtol=1e-6)
 
 
+def test_a_value_inside_of_a_checkpoint_has_no_gradient():
+    x = weft.placeholder((3,))
+    h = weft.tanh(x)
+    y = weft.sum(weft.checkpoint(weft.sin(h)) + h)
+    with pytest.raises(GradientError, match=r"inside of the checkpoint .*: make it one"):
+        weft.deriv(y, h)
+    z = weft.sum(weft.checkpoint(weft.sin(h), [h]) + h)
+    got = weft.make_transformer("numpy").computation(weft.deriv(z, h), x)([0, 0, 0])
+    np.testing.assert_array_equal(got, [2, 2, 2])
+
+
 def test_a_checkpoint_must_not_span_a_write():
     x, w = weft.placeholder((3,)), weft.variable((3,))
     before = x * w

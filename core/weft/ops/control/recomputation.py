@@ -61,7 +61,8 @@ def checkpoint(y: TensorLike, inputs: Iterable[Any] | None = None) -> TensorOp:
     """Return y, whose gradient recomputes the values between the inputs and y.
 
     So these values need no memory between the forward and the backward computation, but are
-    computed twice. Random numbers are reproduced, and effects such as printing happen only once.
+    computed twice, and `deriv` with respect to one of them raises GradientError. Random numbers are
+    reproduced, and effects such as printing happen only once.
 
     Parameters
     ----------
