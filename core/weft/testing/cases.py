@@ -98,6 +98,11 @@ class Case:
         """The value and the gradients."""
         return [self.value, *self.gradients.values()]
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the results in messages."""
+        return ["value", *(f"gradient by operand {number}" for number in self.gradients)]
+
 
 def seeded(*parts: str) -> np.random.Generator:
     """Return a random generator seeded by the parts, the same in every run."""
@@ -350,9 +355,8 @@ def _wrong_results(
     case: Case, checked: Iterator[tuple[TensorOp, Array, Expectation]], target: Target
 ) -> list[str]:
     """Return a line for each wrong result of a case, taking its results from the iterator."""
-    names = ("value", *(f"gradient by operand {number}" for number in case.gradients))
     problems = [
         (name, difference(got, op, expected, target))
-        for name, (op, got, expected) in zip(names, checked, strict=False)
+        for name, (op, got, expected) in zip(case.names, checked, strict=False)
     ]
     return [f"{case.label}, {name}: {problem}" for name, problem in problems if problem]

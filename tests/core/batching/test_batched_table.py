@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from loops_over_examples import is_assigned, on_a_batch, require_what_a_loop_giv
 import weft
 from weft.errors import StateError
 from weft.ir.axes import make_axes
-from weft.testing.cases import Case, make_case, run_cases, seeded
+from weft.testing.cases import Case, make_case, seeded
 from weft.testing.reference import evaluate
 from weft.testing.samples import sample
 from weft.testing.table import TABLE
@@ -96,41 +96,3 @@ def test_a_row_on_batches_of_other_lengths(row: Row, count: int | None):
     size = weft.symbol("n") if count is None else None
     for case, chosen in cases_of(row):
         require_batched(row, case, chosen, COUNT if count is None else count, size)
-
-
-PARTS = 40
-TOGETHER = 25
-
-
-@pytest.mark.share(PARTS)
-@pytest.mark.parametrize("backend", ["numpy", pytest.param("native", marks=pytest.mark.long)])
-@pytest.mark.parametrize("part", range(PARTS))
-def test_backends_compute_batched_rows(
-    transformer_of: Callable[[str], Any], backend: str, part: int
-):
-    """Values and gradients of batched rows, many in a program; native computes a part of them."""
-    transformer = transformer_of(backend)
-    step = PARTS if backend == "numpy" else 8 * PARTS
-    rows = [row for row in TABLE if row.operands][part::step]
-    cases = [case for row in rows for case in batched_cases(row)]
-    parts = (cases[first : first + TOGETHER] for first in range(0, len(cases), TOGETHER))
-    problems = [problem for each in parts for problem in run_cases(transformer, each)]
-    assert not problems, "\n".join(problems)
-
-
-def batched_cases(row: Row) -> Iterator[Case]:
-    """Yield the cases of a row on its first shapes, on a batch, unless that assigns to a state."""
-    case = make_case(row, row.shapes[0], row.dtypes[0])
-    for chosen in choices(len(case.placeholders)):
-        examples = examples_of(row, case, chosen, COUNT)
-        if not is_assigned(case.results, [case.placeholders[number] for number in chosen]):
-            batch = on_a_batch(case.results, case.placeholders, examples, chosen)
-            value, *gradients = (each.op for each in batch.results)
-            yield Case(
-                f"{case.label} batched over {chosen}",
-                tuple(batch.placeholders),
-                tuple(batch.arrays),
-                value,
-                dict(zip(case.gradients, gradients, strict=True)),
-                None,
-            )
