@@ -50,6 +50,7 @@ CASES = [each.strip() for line in EXPRESSIONS.splitlines() for each in line.spli
 
 
 @pytest.mark.parametrize("expression", list(filter(None, CASES)))
+@pytest.mark.filterwarnings("ignore::weft.functional.retraces.RetraceWarning")
 def test_an_expression_gives_what_numpy_gives(expression: str) -> None:
     code = compile(expression, "expression", "eval")
     wanted = eval(code, {"np": np, **OPERANDS})
