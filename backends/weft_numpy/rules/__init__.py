@@ -6,7 +6,6 @@ from weft_numpy.rules import (  # noqa: F401
     gathering,
     movement,
     products,
-    random,
     reduction,
     references,
     sliding,

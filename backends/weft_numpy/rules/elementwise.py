@@ -159,10 +159,9 @@ def cast_rule(op: Op, emit: Emitter) -> None:
 
 
 @rules.on_type(complex_parts.RealOp, complex_parts.ImagOp)
-def part_rule(op: Op, emit: Emitter) -> None:
+def part_rule(op: complex_parts.PartOp, emit: Emitter) -> None:
     """Copy the real or the imaginary part."""
-    part = "real" if isinstance(op, complex_parts.RealOp) else "imag"
-    emit.line(f"copyto({emit.out}, {emit.args[0]}.{part})")
+    emit.line(f"copyto({emit.out}, {emit.args[0]}.{'imag' if op.number else 'real'})")
 
 
 @rules.on_type(complex_parts.ComplexOp)

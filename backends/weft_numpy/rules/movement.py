@@ -35,13 +35,6 @@ def reshape_rule(op: Op, emit: Emitter) -> None:
     emit.line(f"copyto({target}, {emit.args[0]})")
 
 
-@rules.on_type(complex_parts.ViewAsComplexOp)
-def view_as_complex_rule(op: Op, emit: Emitter) -> None:
-    """Copy pairs that are not in place."""
-    pairs = f".view('{op.args[0].dtype.str}').reshape({op.args[0].axes.shape})"
-    emit.line(f"copyto({emit.part(emit.out, emit.step.out.pairs(), pairs)}, {emit.args[0]})")
-
-
 @rules.on_type(slicing.UpdateSliceOp)
 def update_slice_rule(op: slicing.UpdateSliceOp, emit: Emitter) -> None:
     """Copy the first operand unless the update is in place, then copy the slice."""

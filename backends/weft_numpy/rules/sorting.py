@@ -53,6 +53,4 @@ def _part(
     emit: Emitter, array: str, description: TensorDescription, position: int, slice_: str
 ) -> str:
     """Return the name of an array sliced along one axis."""
-    if not slice_:
-        return array
-    return emit.part(array, description, f"[{':, ' * position}{slice_}]")
+    return emit.part(array, description, f"[{':, ' * position}{slice_}]") if slice_ else array
