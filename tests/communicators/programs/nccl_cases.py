@@ -41,7 +41,7 @@ def given_to_streams(call: Any, *arguments: Any) -> list[str]:
 def copies_in_each_dtype() -> None:
     """Only what NCCL cannot reduce goes through the host, and results are those of NumPy."""
     for name in dtypes.NAMES:
-        if name.startswith("complex"):  # CUDA's kernels have none
+        if name.startswith("complex"):  # its collectives take pairs of parts instead
             continue
         kind = dtypes.as_dtype(name)
         y = weft.placeholder(SHAPE, kind)

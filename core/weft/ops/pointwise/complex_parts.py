@@ -187,7 +187,7 @@ def real(x: TensorLike) -> TensorOp:
 
     Examples
     --------
-    >>> weft.jit(weft.real, backend="numpy")(np.array([3 + 4j]))
+    >>> weft.jit(weft.real)(np.array([3 + 4j]))
     array([3.])
     """
     (x,) = align(ElementwiseOp, x)
@@ -199,7 +199,7 @@ def imag(x: TensorLike) -> TensorOp:
 
     Examples
     --------
-    >>> weft.jit(weft.imag, backend="numpy")(np.array([3 + 4j]))
+    >>> weft.jit(weft.imag)(np.array([3 + 4j]))
     array([4.])
     """
     (x,) = align(ElementwiseOp, x)
@@ -228,7 +228,7 @@ def complex(real: TensorLike, imag: TensorLike) -> TensorOp:
 
     Examples
     --------
-    >>> weft.jit(weft.complex, backend="numpy")(np.array([3.0]), np.array([4.0]))
+    >>> weft.jit(weft.complex)(np.array([3.0]), np.array([4.0]))
     array([3.+4.j])
     """
     return build(ComplexOp, real, imag)
@@ -239,7 +239,7 @@ def conj(x: TensorLike) -> TensorOp:
 
     Examples
     --------
-    >>> weft.jit(weft.conj, backend="numpy")(np.array([3 + 4j]))
+    >>> weft.jit(weft.conj)(np.array([3 + 4j]))
     array([3.-4.j])
     """
     (x,) = align(ArithmeticOp, x)

@@ -502,7 +502,7 @@ def absolute(x: TensorLike) -> TensorOp:
     --------
     >>> weft.jit(weft.absolute)(np.array([-1.5, 2.0]))
     array([1.5, 2. ])
-    >>> weft.jit(weft.absolute, backend="numpy")(np.array([3 + 4j]))
+    >>> weft.jit(weft.absolute)(np.array([3 + 4j]))
     array([5.])
     """
     return build(AbsoluteOp, x)
