@@ -249,7 +249,8 @@ class ArrayOp(Op):
     ) -> Any:
         if own := _WITH_OTHER_ARGUMENTS.get(function.__name__):
             return own(*args, **options)
-        return _in_place_of(function.__name__, args, options)
+        prefix = "fft." if function.__module__ == "numpy.fft" else ""
+        return _in_place_of(prefix + function.__name__, args, options)
 
 
 def _pad(
@@ -288,7 +289,9 @@ _OTHER_NAMES = {
 def _in_place_of(name: str, args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
     """Call weft's function in the place of one of NumPy's; raises TypeError if there is none."""
     weft = sys.modules["weft"]
-    function = getattr(weft, _OTHER_NAMES.get(name, name), None)
+    function: Any = weft
+    for part in _OTHER_NAMES.get(name, name).split("."):
+        function = getattr(function, part, None)
     if not callable(function):
         close = closest(name, weft.__all__, cutoff=0.75)
         meant = f": weft.{close} is most like it" if close else ""

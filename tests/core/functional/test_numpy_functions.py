@@ -27,6 +27,7 @@ EXPRESSIONS = """
     np.hypot(x, v); np.logaddexp(x, v); np.maximum(x, 2); np.power(x, 2); np.mod(-x, 2)
     np.fmod(-x, 2); np.floor_divide(-x, 2); np.isfinite(x); np.invert(i); np.invert(b)
     np.right_shift(i, 1); np.left_shift(i, 1)
+    np.fft.fft(x); np.fft.irfft(np.fft.rfft(v), 3); np.fft.fftn(x, axes=(0, 1)); np.fft.fftshift(v)
     np.sum(x); np.sum(x, keepdims=True); np.mean(x, axis=0); np.std(x); np.std(x, axis=0)
     np.prod(x); np.max(x, axis=1); np.argmax(x); np.argmax(x, 0); np.all(b); np.any(b, axis=0)
     np.count_nonzero(b); np.median(x); np.quantile(x, 0.3); np.cumsum(x, 1); np.diff(v)
