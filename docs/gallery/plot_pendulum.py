@@ -56,7 +56,7 @@ film = swing(TRUTH) + NOISE * np.random.default_rng(0).normal(size=FRAMES)
 
 
 def loss(params, weights):
-    """Return the weighted mean square of what is left."""
+    """Return the weighted mean square of the residuals."""
     return weft.sum(weights * (trajectory(params) - film) ** 2) / weft.sum(weights)
 
 
@@ -96,6 +96,6 @@ left.set(title="The angle of the pendulum", xlabel="seconds", ylabel="radians")
 left.legend(fontsize=8)
 right.errorbar(params / TRUTH, NAMES, xerr=2 * deviations / np.abs(TRUTH), fmt="o")
 right.axvline(1, color="0.6", ls=":")
-right.set(title="Two standard deviations around what was found", xlabel="share of the truth")
+right.set(title="Two standard deviations around what was found", xlabel="over the true value")
 right.invert_yaxis()
 plt.show()

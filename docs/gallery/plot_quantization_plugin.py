@@ -127,7 +127,7 @@ left, right = figure.subfigures(1, 2, width_ratios=(4, 5))
 panel = left.subplots()
 panel.axhline(exact, color="0.6", ls=":", label="float32")
 panel.plot(list(by_bits), list(by_bits.values()), "o-", label="quantized")
-panel.set(title="Digits read rightly", xlabel="bits of a weight", ylim=(0, 1.02))
+panel.set(title="Digits classified correctly", xlabel="bits of a weight", ylim=(0, 1.02))
 panel.legend(loc="lower right")
 rows = {
     "float32": trained[0],

@@ -5,7 +5,7 @@ Wrong labels, found by the gradient of each example
 Some images of digits have a wrong label. A network that is trained on the mean gradient learns it,
 too. :func:`weft.vmap` of :func:`weft.grad` is the gradient of each example. Clipped one by one,
 as in private training (Abadi and others: Deep learning with differential privacy, 2016), no example
-has much to say, and those with wrong labels are left with the longest gradients.
+has much influence, and those with wrong labels are left with the longest gradients.
 """
 
 import matplotlib.pyplot as plt
@@ -86,7 +86,7 @@ def trained(limit):
 
 @weft.jit
 def accuracy(params, images, labels):
-    """Return the share of images that are read rightly."""
+    """Return the share of images that are classified correctly."""
     return weft.mean(weft.argmax(model(params, images), -1) == labels)
 
 
@@ -96,7 +96,7 @@ right = {
     for name, params in results.items()
 }
 for name, share in right.items():
-    print(f"{name}: {share:.1%} of the held-out digits are read rightly")
+    print(f"{name}: {share:.1%} of the held-out digits are classified correctly")
 assert right["clipped"] > max(0.94, right["usual"])
 
 # %%

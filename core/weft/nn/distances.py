@@ -579,10 +579,10 @@ def triplet_loss(
     Parameters
     ----------
     anchor, positive, negative
-        Vectors, those that shall be near to the anchor, and those that shall be far: tensors of the
-        same axes, named ones in any order. Integers count as float32.
+        Vectors, those that should be near to the anchor, and those that should be far: tensors of
+        the same axes, named ones in any order. Integers count as float32.
     margin
-        By how much the negative shall be farther, a finite number.
+        By how much the negative should be farther, a finite number.
     p
         The order of the norm of differences, at least 1, or infinity.
     axis

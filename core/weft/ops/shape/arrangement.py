@@ -166,7 +166,7 @@ def tile(x: TensorLike, repetitions: SupportsIndex | Sequence[SupportsIndex]) ->
     Returns
     -------
     TensorOp
-        A tensor whose axes are so many times longer.
+        A tensor with each axis as many times longer.
 
     Raises
     ------
