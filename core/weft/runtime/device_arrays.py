@@ -93,7 +93,11 @@ class HostArrays(DeviceArrays):
 
         These are read-only, or share memory with another array.
         """
-        is_apart = len(set(map(self.memory_of, arrays))) == len(arrays)
+        owners = [each if each.base is None else each.base for each in arrays]
+        # An owner that is no array, such as a memoryview, may stand for the memory of another one.
+        is_apart = len({*map(id, owners)}) == len(owners) and all(
+            isinstance(owner, np.ndarray) and owner.base is None for owner in owners
+        )
         for number in range(count):
             mine = arrays[number]
             if not mine.flags.writeable or not (is_apart or _is_alone(number, arrays)):

@@ -254,3 +254,14 @@ def test_a_small_transformer_learns_with_donated_parameters(options: Any):
     assert found[-1] < 0.3
     verify_plan(plan)
     np.testing.assert_allclose(found, losses()[0], rtol=1e-4)
+
+
+@pytest.mark.parametrize("view", [memoryview, lambda x: np.asarray(memoryview(x))[:]])
+def test_memory_that_is_shared_behind_a_buffer_is_copied(view: Any) -> None:
+    a = matrix(0)
+    b = np.asarray(view(a))
+    step = weft.jit(lambda a, b: (a + 1, weft.sum(weft.sin(a)) + b), donate_argnums=0)
+    wanted = step(a.copy(), b.copy())
+    for _ in range(2):
+        for found, value in zip(step(a, b), wanted, strict=True):
+            np.testing.assert_array_equal(found, value)
