@@ -180,7 +180,7 @@ def jacobian(function: Function, argnums: Numbers = 0, has_aux: bool = False) ->
     Raises
     ------
     ArgumentError
-        At the call, for an argument that does not exist.
+        At the call, for an argument that does not exist or is named twice.
     GradientError
         At the call, for a leaf that is not a float, or an op without a gradient on the way.
     BatchingError
@@ -246,11 +246,21 @@ def hessian(function: Function, argnums: Numbers = 0, has_aux: bool = False) -> 
 
 def _rows(point: Point) -> list[list[TensorOp]]:
     """Return for each leaf of a value its derivatives by each leaf of the arguments."""
+    for output in point.outputs:
+        if not dtypes.is_inexact(output.dtype):
+            problem = f"a result is {output.dtype}, and only floats have derivatives"
+            way = "return it by has_aux=True"
+            raise GradientError(output.explain(f"{point.what}: {problem}: {way}"))
     sizes = [
         sum(op.size for op in each) if all(op.axes.is_static for op in each) else 0
         for each in (point.outputs, point.inputs)
     ]
-    if 0 < sizes[1] < sizes[0]:
+    is_forward = 0 < sizes[1] < sizes[0]
+    # The adjoint of a real tensor is real, and so is the tangent: one way loses imaginary parts.
+    values, arguments = (
+        any(op.dtype.kind == "c" for op in each) for each in (point.outputs, point.inputs)
+    )
+    if values if values != arguments else is_forward:
         columns = [_along(point, place) for place in range(len(point.inputs))]
         return [list(row) for row in zip(*columns, strict=True)]
     return [_back_from(point, output) for output in point.outputs]
@@ -258,9 +268,6 @@ def _rows(point: Point) -> list[list[TensorOp]]:
 
 def _back_from(point: Point, output: TensorOp) -> list[TensorOp]:
     """Return the derivatives of one output: adjoints of the inputs for a batch of unit vectors."""
-    if not dtypes.is_inexact(output.dtype):
-        problem = f"a result is {output.dtype}, and only floats have derivatives"
-        raise GradientError(output.explain(f"{point.what}: {problem}: return it by has_aux=True"))
     adjoint = placeholder(output.axes, output.dtype, name="adjoint")
     found = vector_jacobian([output], [adjoint], point.inputs)
     return [

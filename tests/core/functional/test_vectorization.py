@@ -213,6 +213,17 @@ POINTS = {
 }
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_jacobians_between_real_and_complex_values_keep_imaginary_parts(count: int) -> None:
+    factors = np.arange(1, count + 1) * (1 + 2j)
+    x = np.ones(2)
+    with weft.backend("numpy"):
+        of_real = weft.jacobian(lambda x: weft.sum(x) * factors)(x)
+        of_complex = weft.jacobian(lambda z: weft.real(weft.sum(z) * factors))(x + 0j)
+    for found in (of_real, of_complex):
+        np.testing.assert_allclose(found, np.outer(factors, x))
+
+
 @pytest.mark.parametrize("name", POINTS)
 def test_jacobians_are_central_differences(name: str, backend: str) -> None:
     function, point = POINTS[name]
@@ -281,6 +292,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     "an assignment of a batched value": (
         lambda: weft.vmap(lambda x: weft.assign(weft.variable(()), x) and x)(np.ones(2)),
         ("the value is batched", "reduce"),
+    ),
+    "a jacobian of more integers than arguments": (
+        lambda: weft.jacobian(lambda x: x * np.ones(3) > 1)(1.0),
+        ("result is bool", "has_aux"),
     ),
     "a jacobian of integers": (
         lambda: weft.jacobian(lambda x: weft.argsort(x))(np.ones(3)),
