@@ -54,7 +54,7 @@ def grad(function: Function, argnums: Numbers = 0, has_aux: bool = False) -> Fun
     Raises
     ------
     ArgumentError
-        At the call, for an argument that does not exist.
+        At the call, for an argument that does not exist or is named twice.
     GradientError
         At the call, for a result that is not a scalar float, a leaf that is not a float, or an op
         without a gradient on the way; it is a ValueError.
@@ -363,12 +363,17 @@ def checked_function(transform: str, function: object, argnums: object) -> None:
 
 
 def chosen_arguments(what: str, argnums: Numbers, count: int) -> list[int]:
-    """Return the arguments to differentiate by position; raises ArgumentError if there is none."""
+    """Return the arguments to differentiate by position.
+
+    Raises ArgumentError for one that is not there, or that is named twice.
+    """
     numbers = [argnums] if isinstance(argnums, int) else list(argnums)
-    for number in numbers:
-        if not isinstance(number, int) or not -count <= number < count:
-            raise ArgumentError(
-                f"{what}: argnums={argnums!r}, but the call has {count} positional arguments: give "
-                "what is differentiated by position"
-            )
-    return [number % count for number in numbers]
+    if not all(-count <= number < count for number in numbers):
+        raise ArgumentError(
+            f"{what}: argnums={argnums!r}, but the call has {count} positional arguments: give "
+            "what is differentiated by position"
+        )
+    chosen = [number % count for number in numbers]
+    if len(set(chosen)) != len(chosen):
+        raise ArgumentError(f"{what}: argnums={argnums!r} names an argument twice")
+    return chosen

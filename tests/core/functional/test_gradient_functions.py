@@ -204,6 +204,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
         lambda: weft.grad(lambda x: x, argnums=1)(1.0),
         ("argnums=1", "1 positional"),
     ),
+    "an argument that is named twice": (
+        lambda: weft.grad(lambda x, y: x * y, argnums=(0, -2))(1.0, 2.0),
+        ("argnums=(0, -2)", "twice"),
+    ),
     "no pair with has_aux": (lambda: weft.grad(lambda x: x, has_aux=True)(1.0), ("pair",)),
     "an adjoint of another structure": (
         lambda: weft.vjp(lambda x: (x, x), 1.0)[1](1.0),
