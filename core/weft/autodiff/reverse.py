@@ -254,12 +254,7 @@ def _adjoints(y: TensorOp, error: TensorOp | None) -> dict[Op, Any]:
             if error is None:
                 seed = constant(1, dtype=y.dtype)
             else:
-                seed = cast(
-                    transpose(error, y.axes if y.axes.is_named else None)
-                    if y.axes.is_named
-                    else error,
-                    y.dtype,
-                )
+                seed = cast(transpose(error, y.axes) if y.axes.is_named else error, y.dtype)
             with gc_paused():
                 found = cache[error] = reverse_walk(y, seed)
     return found
