@@ -186,7 +186,10 @@ def _matmul_rate(transformer: Transformer) -> float | None:
 
 
 def _rate(transformer: Transformer, result: Any, parameters: list[Any], work: int) -> float | None:
-    """Return the work of a computation over the least time of its launches; None if it fails."""
+    """Return the work of a computation over the least time of its launches.
+
+    None if it fails, or takes no time that the clock shows.
+    """
     recorder = Recorder()
     arrays = [np.ones(op.axes.shape, np.float32) for op in parameters]
     with suppress(WeftError, MemoryError), scope.saved_user_deps():
@@ -199,7 +202,7 @@ def _rate(transformer: Transformer, result: Any, parameters: list[Any], work: in
                 least = min(least, _least_time(computation, recorder, arrays))
         finally:
             transformer.discard([computation])
-        return work / least
+        return work / least if least else None
     return None
 
 

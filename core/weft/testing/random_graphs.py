@@ -181,7 +181,7 @@ def _joining(draw: Draw, program: RandomProgram, x: Any) -> Any:
 
 
 def _new_state(draw: Draw, program: RandomProgram, x: Any) -> Any:
-    initial = draw(st.sampled_from((None, 0, 1)))
+    initial = draw(st.sampled_from((0, 1)))
     state = weft.variable(x.axes, x.dtype, initial_value=initial)
     program.states.append(state)
     return state

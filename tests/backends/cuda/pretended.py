@@ -10,10 +10,10 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -154,6 +154,7 @@ class Event:
     clock = 0
     stream: Stream | None = None
     done = False
+    seen: Mapping[int, int] = MappingProxyType({})
 
     def __init__(self, machine: Machine) -> None:
         self.ptr = id(self)
@@ -164,11 +165,11 @@ class Event:
         Event.clock += 1
         self.time = Event.clock
         self.stream, self.done = stream, False
-        self.seen = {**stream.seen, stream.ptr: stream.clock}
         stream.give(f"event on {stream.number}", self._happen)
 
     def _happen(self) -> None:
-        self.done = True
+        assert self.stream is not None, "it happens after it was recorded"
+        self.done, self.seen = True, {**self.stream.seen, self.stream.ptr: self.stream.clock}
 
     def synchronize(self) -> None:
         assert self.stream is not None, "an event that was never recorded"

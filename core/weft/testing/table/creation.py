@@ -166,7 +166,7 @@ _WRONG: dict[str, dict[str, tuple[Callable[[], Any], type[WeftError], str]]] = {
         "text": (lambda: weft.arange("5"), ArgumentError, "stop must be a finite number"),
         "vector": (lambda: weft.arange(np.ones(3)), ArgumentError, "stop must be a finite number"),
         "infinite": (lambda: weft.arange(0.0, float("inf")), ArgumentError, "finite"),
-        "tensor": (lambda: weft.arange(0, weft.sum(_X)), ArgumentError, "length must be known"),
+        "tensor": (lambda: weft.arange(0, weft.sum(_X)), DTypeError, "no integer value"),
         "unfit": (lambda: weft.arange(250, 258, dtype="uint8"), DTypeError, "250 to 257 .* uint8"),
         "fraction": (lambda: weft.arange(0.0, 2, 0.5, dtype=int), DTypeError, "fractions"),
         "complex": (lambda: weft.arange(3, dtype=complex), DTypeError, "integer or float"),
