@@ -55,7 +55,7 @@ All of this was found on Linux on x86-64. Of other systems this is known:
 
 | target | C of the native backend | Python |
 | --- | --- | --- |
-| Linux on x86-64 | compiled by GCC 12, Clang 14 and Zig, run | run |
+| Linux on x86-64 | compiled by GCC 12, 14 and 16, Clang 14, 19 and 21, and Zig, run | run |
 | Linux on AArch64 | compiled by Zig and GCC 14, run under QEMU | `weft doctor` run under QEMU |
 | Linux on RISC-V, 64 bits | compiled by Zig, run under QEMU | not run |
 | Windows on x86-64 | compiled by Zig, run under Wine | not run |

@@ -208,6 +208,7 @@ def test_later_calls_take_what_the_first_one_takes(first: Any, later: Any, backe
         np.testing.assert_array_equal(found["a"][2][0], z - y)
 
 
+@pytest.mark.needs("compiler")
 def test_a_later_call_is_one_generated_function() -> None:
     function = weft.jit(lambda p, x: {"y": p["w"] * x, "x": (x, 1.0)}, backend="native")
     args = {"w": f32(3)}, 2.0
@@ -218,7 +219,8 @@ def test_a_later_call_is_one_generated_function() -> None:
         function(*args)
     finally:
         sys.setprofile(None)
-    assert names == ["__call__", "call"]
+    # Where the program is not called in C, one function of Python more calls it.
+    assert names in (["__call__", "call"], ["__call__", "call", "__call__"])
 
 
 def test_many_results(backend: str) -> None:
