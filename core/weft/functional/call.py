@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -143,7 +144,17 @@ class _Unwritten(Exception):
 
 
 def static_key(value: Any) -> Any:
-    """Return a key that tells static arguments apart that are equal, such as 1, 1.0 and True."""
+    """Return a key that tells static arguments apart that are equal, such as 1, 1.0 and True.
+
+    So it does inside of tuples, frozen sets and frozen dataclasses.
+    """
+    if isinstance(value, tuple):
+        return type(value), tuple(map(static_key, value))
+    if isinstance(value, frozenset):
+        return type(value), frozenset(map(static_key, value))
+    if hasattr(type(value), "__dataclass_fields__") and type(value).__hash__ is not None:
+        compared = (getattr(value, each.name) for each in fields(value) if each.compare)
+        return type(value), value, tuple(map(static_key, compared))
     return type(value), attribute_key(value)
 
 

@@ -156,8 +156,8 @@ def fori_loop(
     what = f"fori_loop of {_named(called, function, 'i, carry')}"
     if isinstance(lower, TensorOp) or isinstance(upper, TensorOp):
         first, last = (
-            cast(_integer("fori_loop", what, each), dtypes.int64)
-            for what, each in (("lower", lower), ("upper", upper))
+            cast(_integer("fori_loop", bound, each), dtypes.int64)
+            for bound, each in (("lower", lower), ("upper", upper))
         )
 
         def go_on(state: tuple[TensorOp, Any]) -> TensorOp:

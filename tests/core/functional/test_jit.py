@@ -158,7 +158,15 @@ def test_static_arguments_are_traced_for_each_value() -> None:
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [((1,), (True,)), ((1,), (1.0,)), (0.0, -0.0), ((2, (1, "a")), (2, (1.0, "a")))],
+    [
+        ((1,), (True,)),
+        ((1,), (1.0,)),
+        (0.0, -0.0),
+        ((2, (1, "a")), (2, (1.0, "a"))),
+        (frozenset([1]), frozenset([True])),
+        (Point(1, 2), Point(True, 2)),
+        (Layer(1, 2), Layer(1.0, 2)),
+    ],
 )
 def test_static_arguments_that_are_equal_and_differ_are_traced_apart(one: Any, other: Any) -> None:
     function, traces = count_traces(lambda x, n: x * len(repr(n)), static_argnames="n")
