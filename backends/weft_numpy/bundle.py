@@ -30,6 +30,7 @@ SUBSTITUTES = {
     ),
     ("weft.ir.dtypes", "as_dtype"): "def as_dtype(dtype):\n    return np.dtype(dtype)",
     ("weft.support.locks", "cached_property"): "from functools import cached_property",
+    ("weft.support.backports", "override"): "def override(method):\n    return method",
 }
 """What stands for a definition that has to do with the process rather than with values."""
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from weft.ir.description import TensorDescription
 from weft.ir.graph import Graph, called_graphs
 from weft.ir.op import Op
-from weft.kernels import FusedOp
 from weft.plan import sub_plans
 from weft.plan.plan import INPUT, RESULT, Plan, Step
 from weft.plan.repeated_blocks import WORTH, cuts, kinds
@@ -25,7 +24,6 @@ from weft.plan.sub_plans import CallFrame, Part, calls_of, expand_step
 from weft.runtime.program import Program
 from weft_numpy.blocks import BREAK, BlockCall, CallerLine, ProgramCode, SourceBlock
 from weft_numpy.emitter import LETTERS, Emitter, Lent
-from weft_numpy.rules import rules
 
 if TYPE_CHECKING:
     from weft_numpy.kernels.lowering import Kernels
@@ -75,9 +73,7 @@ class ProgramWriter:
         for end in self._block_ends(steps):
             emitter = Emitter(self.code, lent, self.is_cut)
             for step in steps[start:end]:
-                is_kernel = isinstance(step.op, FusedOp)
-                rule = self.kernels.write if is_kernel else rules[type(step.op)]
-                emitter.emit_step(step, rule)
+                emitter.emit_step(step, self.kernels.rule(step.op))
                 if self.recorder is not None:
                     mark = emitter.bind(self.recorder.mark, "mark")
                     row = emitter.bind(self.recorder.row([step.op]), "row_number")

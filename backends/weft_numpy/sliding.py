@@ -1,15 +1,16 @@
 """Convolutions as columns and a matrix product, and pooling as windows and a reduction.
 
 Both work on blocks of images that fit a core's cache, in scratch memory of the plan. The windows of
-a block are copied to the columns of a matrix (im2col), and a product with the filters computes its
+a block are copied to the columns of matrices (im2col), and products with the filters compute its
 outputs. The transposed convolution multiplies first and sums the columns (col2im); the gradient of
-the filters is a product of outputs and columns.
+the filters is a product of outputs and columns. Threads share blocks, unless BLAS shares products.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,11 +19,15 @@ from weft.ir import dtypes
 from weft.ir.description import row_major
 from weft.ir.dtypes import DType
 from weft.nn.spatial.geometry import Numbers, Sliding
+from weft.support.backports import override
+from weft_numpy.thread_pool import parallel_for
 
 Array = np.ndarray[Any, Any]
 
 CACHED = 1 << 20  # bytes of the arrays of a block
 LEAST_COLUMNS = 256  # for an efficient matrix product, with any cache
+BLAS_THREADED = 10**6  # multiplications from which on OpenBLAS's threads share such a product
+MIN_SHARED = 2**18  # elements or multiplications from which on several threads pay off
 
 
 def _cut(count: int, step: int) -> list[slice]:
@@ -30,24 +35,55 @@ def _cut(count: int, step: int) -> list[slice]:
     return [slice(start, min(start + step, count)) for start in range(0, count, step)]
 
 
+class Blocked:
+    """The base of work on blocks of images, called with operands, result and scratch memory."""
+
+    workspace = 1
+    """The bytes of scratch memory of a thread."""
+
+    def __init__(self, images: Sequence[slice], size: int) -> None:
+        self.images = images
+        self.is_shared = size >= MIN_SHARED
+
+    def lanes(self, threads: int) -> int:
+        """Return the number of threads that share the blocks."""
+        return min(threads, len(self.images)) if self.is_shared else 1
+
+    def __call__(self, *arrays: Array) -> None:
+        """Write the result; there are as many threads as the memory is for."""
+        *operands, memory = arrays
+        size = self.workspace
+        lanes = [memory[at : at + size] for at in range(0, len(memory) - size + 1, size)]
+        parallel_for(partial(self.compute, *operands), len(self.images), lanes)
+
+    def compute(self, *arguments: Any) -> None:
+        """Write blocks of the result, given operands, result, their numbers and scratch memory."""
+        raise NotImplementedError
+
+
 class Block(NamedTuple):
     """Some windows of some images, in scratch memory.
 
-    The axes of windows and columns are channels, places in a window, images and windows. Matrices
-    have an axis for groups first.
+    The axes of windows and columns are images, channels, places in a window and windows. Matrices
+    have axes for images and groups first, or groups alone if one product is for all images.
     """
 
+    number: int
     images: slice
     rows: slice  # of the windows along the first axis
     windows: Array  # their elements in the padded images
     columns: Array  # memory for as many
     matrix: Array  # the columns, a row for each element of a filter
-    outputs: Array  # memory for outputs as matrices, a row for each filter
-    by_image: Array  # the same with the axes of outputs: images, filters and windows
+    by_image: Array  # memory for outputs: images, filters and windows
+    outputs: Array  # the same as matrices, a row for each filter
 
 
-class Convolution:
-    """The base of the three convolutions, called with operands, result and scratch memory."""
+class Convolution(Blocked):
+    """The base of the three convolutions.
+
+    A product for each image reads and writes outputs in place. A joint one for the images of a
+    block needs a copy of outputs, as they have images before filters, and reads the filters once.
+    """
 
     def __init__(
         self, images: Numbers, filters: Numbers, groups: int, dtype: DType, *sliding: Any
@@ -62,20 +98,22 @@ class Convolution:
         self.places = tuple(n * unit for n, unit in zip(each.dilation, units, strict=True))
         overlaps = map(_overlap, lengths, self.padded, each.padding)
         self.taken, self.inner = zip(*overlaps, strict=True)
+        self.is_joint = self.depth > math.prod(self.counts)
         line, column = math.prod(self.counts[1:]), groups * self.depth + self.count
         limit = max(CACHED // max(column * dtype.itemsize, 1), LEAST_COLUMNS) // line
         step = max(1, min(limit // self.counts[0], batch))
-        self.images, self.rows = _cut(batch, step), _cut(self.counts[0], max(1, limit))
+        product = self.count * self.depth * math.prod(self.counts)
+        super().__init__(_cut(batch, step), batch * product)
+        self.uses_blas_threads = product * (step if self.is_joint else 1) >= BLAS_THREADED
+        self.is_shared &= not self.uses_blas_threads
+        self.rows = _cut(self.counts[0], max(1, limit))
         columns = step * line * min(max(1, limit), self.counts[0])
         padded, filter_size = math.prod(self.padded) * self.channels, self.count * self.depth
-        # The elements of padded images, columns and outputs, and of two arrays of filters.
-        sizes = groups * self.depth * columns, self.count * columns, filter_size, filter_size
+        outputs = self.count * columns
+        # The elements of padded images, columns, outputs, and both products and factors of filters.
+        sizes = groups * self.depth * columns, outputs, filter_size * step, outputs
         self.sizes = (step * padded, *sizes)
-
-    @property
-    def workspace(self) -> int:
-        """The bytes of scratch memory."""
-        return int(sum(self.sizes) * self.dtype.itemsize)
+        self.workspace = max(sum(self.sizes) * dtype.itemsize, 1)
 
     def array(self, memory: Array, place: int, *shape: int) -> Array:
         """Return one of the arrays of scratch memory, in a shape."""
@@ -85,28 +123,48 @@ class Convolution:
         """Return the padded images."""
         return self.array(memory, 0, images, self.channels, *self.padded)
 
-    def blocks(self, memory: Array) -> Iterator[Block]:
+    def blocks(self, numbers: Iterator[int], memory: Array) -> Iterator[Block]:
         """Yield the blocks, those of the same images in order."""
-        for images in self.images:
-            number = images.stop - images.start
-            channel, image, *_ = self.images_of(memory, number).swapaxes(0, 1).strides
+        for number in numbers:
+            images = self.images[number]
+            count = images.stop - images.start
+            channel, image, *_ = self.images_of(memory, count).swapaxes(0, 1).strides
             for rows in self.rows:
                 lines = (rows.stop - rows.start, *self.counts[1:])
-                shape = (self.channels, *self.kernel, number, *lines)
-                strides = (channel, *self.places, image, *self.steps)
+                shape = (count, self.channels, *self.kernel, *lines)
+                strides = (image, channel, *self.places, *self.steps)
                 start = rows.start * self.steps[0] if self.channels else 0  # no memory to be in
                 windows = np.ndarray(shape, self.dtype, memory, start, strides)
-                columns = self.array(memory, 1, *shape)
-                outputs = self.array(memory, 2, self.count, number, *lines)
-                width = number * math.prod(lines)
-                matrix = columns.reshape(self.groups, self.depth, width)
-                by_group = outputs.reshape(self.groups, self.count // self.groups, width)
-                by_image = outputs.swapaxes(0, 1)
-                yield Block(images, rows, windows, columns, matrix, by_group, by_image)
+                elements = self.matrices(memory, 1, count, (self.channels, *self.kernel), lines)
+                outputs = self.matrices(memory, 2, count, (self.count,), lines)
+                yield Block(number, images, rows, windows, *elements, *outputs)
 
-    def gathered(self, x: Array, memory: Array) -> Iterator[Block]:
+    def matrices(
+        self, memory: Array, place: int, images: int, rows: Numbers, lines: Numbers
+    ) -> tuple[Array, Array]:
+        """Return one of the arrays of scratch memory with images first, and as matrices."""
+        matrix = self.groups, math.prod(rows) // self.groups, math.prod(lines)
+        if not self.is_joint:
+            each = self.array(memory, place, images, *rows, *lines)
+            return each, each.reshape(images, *matrix)
+        array = self.array(memory, place, *rows, images, *lines)
+        return np.moveaxis(array, len(rows), 0), array.reshape(*matrix[:2], images * matrix[2])
+
+    def is_in_place(self, outputs: Array) -> bool:
+        """Whether the outputs of a block are matrices as they lie."""
+        return not self.is_joint and outputs.dtype == self.dtype and outputs.flags.c_contiguous
+
+    def outputs_of(self, array: Array, block: Block) -> Array:
+        """Return the outputs of a block as matrices, copied if they do not lie so."""
+        outputs = array[block.images, :, block.rows]
+        if self.is_in_place(array):
+            return outputs.reshape(block.outputs.shape)
+        np.copyto(block.by_image, outputs)
+        return block.outputs
+
+    def gathered(self, x: Array, numbers: Iterator[int], memory: Array) -> Iterator[Block]:
         """Yield the blocks with the columns of images, which have zeros around them."""
-        for block in self.blocks(memory):
+        for block in self.blocks(numbers, memory):
             if block.rows.start == 0:
                 images = x[block.images]
                 padded = self.images_of(memory, len(images))
@@ -115,7 +173,7 @@ class Convolution:
             np.copyto(block.columns, block.windows)
             yield block
 
-    def matrices(self, w: Array) -> Array:
+    def filters(self, w: Array) -> Array:
         """Return filters as a matrix for each group, with a row for each filter."""
         shape = self.groups, self.count // self.groups, self.depth
         return w.astype(self.dtype, copy=False).reshape(shape)
@@ -131,10 +189,13 @@ def _overlap(length: int, padded: int, padding: tuple[int, int]) -> tuple[slice,
 class Forward(Convolution):
     """The convolution of images with filters."""
 
-    def __call__(self, x: Array, w: Array, out: Array, memory: Array) -> None:
-        """Write the outputs."""
-        filters = self.matrices(w)
-        for block in self.gathered(x, memory):
+    @override
+    def compute(self, x: Array, w: Array, out: Array, *blocks: Any) -> None:
+        filters = self.filters(w)
+        for block in self.gathered(x, *blocks):
+            if self.is_in_place(out):
+                np.matmul(filters, block.matrix, self.outputs_of(out, block))
+                continue
             np.matmul(filters, block.matrix, block.outputs)
             np.copyto(out[block.images, :, block.rows], block.by_image, "unsafe")
 
@@ -142,20 +203,19 @@ class Forward(Convolution):
 class Transposed(Convolution):
     """The transposed convolution, from outputs and filters to images."""
 
-    def __call__(self, delta: Array, w: Array, out: Array, memory: Array) -> None:
-        """Write the images."""
-        filters = self.matrices(w).swapaxes(1, 2)
+    @override
+    def compute(self, delta: Array, w: Array, out: Array, *blocks: Any) -> None:
+        filters = self.filters(w).swapaxes(1, 2)
         # With one filter in a group it is an outer product, which BLAS is slow at.
         product = np.multiply if self.count == self.groups else np.matmul
-        for block in self.blocks(memory):
-            images = self.images_of(memory, block.images.stop - block.images.start)
+        for block in self.blocks(*blocks):
+            images = self.images_of(blocks[-1], block.images.stop - block.images.start)
             if block.rows.start == 0:
                 images.fill(0)
-            np.copyto(block.by_image, delta[block.images, :, block.rows])
-            product(filters, block.outputs, block.matrix)
+            product(filters, self.outputs_of(delta, block), block.matrix)
             for place in np.ndindex(*self.kernel):
-                target = block.windows[(slice(None), *place)]
-                np.add(target, block.columns[(slice(None), *place)], target)
+                target = block.windows[(slice(None), slice(None), *place)]
+                np.add(target, block.columns[(slice(None), slice(None), *place)], target)
             if block.rows.stop == self.counts[0]:
                 result = out[block.images]
                 result.fill(0)
@@ -163,21 +223,35 @@ class Transposed(Convolution):
 
 
 class Filters(Convolution):
-    """The gradient of the filters of a convolution."""
+    """The gradient of the filters of a convolution, a sum for each block that threads share."""
 
-    def __call__(self, x: Array, delta: Array, out: Array, memory: Array) -> None:
-        """Write the filters."""
-        shape = self.groups, self.count // self.groups, self.depth
-        total, product = (self.array(memory, place, *shape) for place in (3, 4))
-        total.fill(0)
-        for block in self.gathered(x, memory):
-            np.copyto(block.by_image, delta[block.images, :, block.rows])
-            np.matmul(block.outputs, block.matrix.swapaxes(1, 2), product)
-            np.add(total, product, total)
-        np.copyto(out.reshape(shape), total, "unsafe")
+    @override
+    def __call__(self, *arrays: Array) -> None:
+        x, delta, out, memory = arrays
+        shape = self.groups, self.depth, self.count // self.groups
+        sums = np.zeros((len(self.images) if self.is_shared else 1, *shape), self.dtype)
+        super().__call__(x, delta, sums, memory)
+        result = np.add.reduce(sums).swapaxes(1, 2)
+        np.copyto(out.reshape(result.shape), result, "unsafe")
+
+    @override
+    def compute(
+        self, x: Array, delta: Array, sums: Array, numbers: Iterator[int], memory: Array
+    ) -> None:
+        for block in self.gathered(x, numbers, memory):
+            outputs = self.outputs_of(delta, block).swapaxes(-1, -2)
+            if not self.is_joint:  # OpenBLAS is slow at small products with such a second factor
+                columns = self.array(memory, 4, *outputs.shape)
+                np.copyto(columns, outputs)
+                outputs = columns
+            products = self.array(memory, 3, *block.matrix.shape[:-1], outputs.shape[-1])
+            np.matmul(block.matrix, outputs, products)
+            total = sums[block.number % len(sums)]
+            for product in [products] if self.is_joint else products:
+                np.add(total, product, total)
 
 
-class Pooling:
+class Pooling(Blocked):
     """The base of work on windows over images, one tap of all windows of a block at a time.
 
     NumPy is fast on whole arrays and slow on the few elements of a window. For each tap there are
@@ -190,23 +264,20 @@ class Pooling:
         self.dtype, self.wide = dtype, dtypes.accumulator_dtype(dtype)
         image = math.prod(shape[1:]) * self.wide.itemsize
         step = max(1, min(CACHED // max(image, 1), shape[0]))
-        self.images = _cut(shape[0], step)
+        super().__init__(_cut(shape[0], step), math.prod(shape))
         self.windows = step, shape[1], *sliding.counts(shape[2:])
 
-    workspace = 0
-    """The bytes of scratch memory."""
-
-    def __call__(self, *arrays: Array) -> None:
-        """Write the result, given operands, result and scratch memory; 16 bits as float32."""
-        *operands, out, memory = arrays
-        for images in self.images:
-            result = out[images]
+    @override
+    def compute(self, *arguments: Any) -> None:
+        *operands, out, numbers, memory = arguments
+        for images in map(self.images.__getitem__, numbers):
+            result = out[images]  # 16 bits are computed as float32
             total = result if out.dtype == self.wide else np.empty(result.shape, self.wide)
-            self.compute(total, memory, *(each[images] for each in operands))
+            self.compute_block(total, memory, *(each[images] for each in operands))
             if total is not result:
                 np.copyto(result, total, "unsafe")
 
-    def compute(self, total: Array, memory: Array, *operands: Any) -> None:
+    def compute_block(self, total: Array, memory: Array, *operands: Any) -> None:
         """Compute a block."""
         raise NotImplementedError
 
@@ -214,7 +285,7 @@ class Pooling:
 class MaxPool(Pooling):
     """The maximum of each window."""
 
-    def compute(self, total: Array, memory: Array, *operands: Any) -> None:
+    def compute_block(self, total: Array, memory: Array, *operands: Any) -> None:
         """Take the maximum of each tap with those before."""
         (x,) = operands
         total.fill(dtypes.least(self.dtype))
@@ -230,7 +301,7 @@ class AvgPool(Pooling):
         super().__init__(*geometry)
         self.numbers = numbers
 
-    def compute(self, total: Array, memory: Array, *operands: Any) -> None:
+    def compute_block(self, total: Array, memory: Array, *operands: Any) -> None:
         """Add up the taps and divide."""
         (x,) = operands
         total.fill(0)
@@ -247,7 +318,7 @@ class MaxPoolInput(Pooling):
         super().__init__(*geometry)
         self.workspace = 2 * math.prod(self.windows) * self.wide.itemsize
 
-    def compute(self, total: Array, memory: Array, *operands: Any) -> None:
+    def compute_block(self, total: Array, memory: Array, *operands: Any) -> None:
         """Count the maxima of each window, then add the share of each."""
         delta, x, maxima = operands
         share, chosen = np.ndarray((2, *self.windows), self.wide, memory)[:, : len(x)]

@@ -16,18 +16,18 @@ from weft_numpy.rules import sliding as rules
 TOLERANCES = {"float64": 1e-11, "float32": 1e-4, "float16": 2e-2, "complex64": 1e-4, "int32": 0}
 
 
-def computed(op: Any, arrays: Any, cached: int = 1 << 20, least: int = 256) -> Any:
+def computed(
+    op: Any, arrays: Any, cached: int = 1 << 20, least: int = 256, shared: int = 1 << 18
+) -> Any:
     """Compute an op in blocks that fit `cached` bytes, in memory that holds anything before."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sliding, "CACHED", cached)
         patch.setattr(sliding, "LEAST_COLUMNS", least)
-        found = rules.work_of(op)
-        assert found is not None
-        kind, arguments = found
-        work: Any = kind(*arguments)
+        patch.setattr(sliding, "MIN_SHARED", shared)
+        work: Any = rules.blocked(op)
         out = np.full(op.axes.shape, 7, op.dtype)
         with np.errstate(all="ignore"):
-            work(*arrays, out, np.full(work.workspace, 0x55, np.uint8))
+            work(*arrays, out, np.full(rules.workspace(op, 3), 0x55, np.uint8))
     return out
 
 
@@ -72,5 +72,6 @@ def geometries(draw: Any) -> tuple[Sliding, tuple[int, ...]]:
 BLOCKS = {
     "cached": st.sampled_from((1 << 20, 1 << 12, 64)),
     "least": st.sampled_from((1, 16, 256)),
+    "shared": st.sampled_from((0, 1 << 18)),
 }
-"""How work is cut into blocks."""
+"""How work is cut into blocks, and from which size on threads share them."""

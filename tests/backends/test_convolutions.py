@@ -118,3 +118,26 @@ def test_no_channels_in_many_blocks() -> None:
     for op in ops:
         arrays = [numbers(0, arg.axes.shape, "float32") for arg in op.args]
         check(op, arrays, cached=64, least=1)
+
+
+@pytest.mark.parametrize("classes", [10, 4000])
+def test_threads_share_a_program_that_is_mostly_small_products(classes: int) -> None:
+    """Its large products are cut, so that no thread of the BLAS takes a processor afterwards."""
+    x, w = weft.placeholder((32, 4, 24, 24)), weft.placeholder((8, 4, 3, 3))
+    v, b = weft.placeholder((1152, classes)), weft.placeholder((classes,))
+    pooled = weft.reshape(weft.max_pool(weft.relu(weft.conv(x, w, padding=1)), 2), (32, 1152))
+    given = x, w, v, b
+    arrays = [numbers(n, each.axes.shape, "float32") for n, each in enumerate(given)]
+    results = [pooled @ v + b, weft.deriv(weft.sum(pooled @ v), w), weft.flip(pooled, 0) @ v]
+    found = []
+    for threads in (1, 2, 3):
+        computation = weft.make_transformer("numpy", threads=threads).computation(results, *given)
+        found.append([np.array(each) for each in computation(*arrays)])
+        again = computation(*arrays)
+        for one, two in zip(found[-1], again, strict=True):
+            np.testing.assert_array_equal(one, two)
+        is_shared = threads > 1 and classes == 10
+        assert ("for at in range" in computation.source) == is_shared
+    for each in found[1:]:
+        for one, two in zip(found[0], each, strict=True):
+            np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-3)

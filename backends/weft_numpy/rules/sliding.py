@@ -69,10 +69,16 @@ def work_of(op: Op) -> Work | None:
     return None
 
 
-def workspace(op: Op) -> int:
-    """Return the bytes of scratch memory that an op in blocks needs, at least 1; 0 for others."""
+def blocked(op: Op) -> sliding.Blocked | None:
+    """Return what computes an op; None for one that is not computed in blocks."""
     work = work_of(op)
-    return 0 if work is None else max(work[0](*work[1]).workspace, 1)
+    return None if work is None else work[0](*work[1])
+
+
+def workspace(op: Op, threads: int) -> int:
+    """Return the bytes of scratch memory that an op in blocks needs, at least 1; 0 for others."""
+    work = blocked(op)
+    return 0 if work is None else work.workspace * work.lanes(threads)
 
 
 @rules.on_type(
