@@ -29,11 +29,12 @@ from weft_native.processes import run_all
 FLAGS = (
     "-std=gnu11", "-O2", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math",
     "-fno-strict-aliasing", "-fwrapv", "-ffp-contract=fast",
-    "-Wno-psabi", "-Werror=implicit-function-declaration",
+    "-Wno-psabi", "-Wno-pass-failed", "-Werror=implicit-function-declaration",
 )  # fmt: skip
 """The compiler's options; results are IEEE 754's, but for products contracted with additions.
 
-A function that is not declared is an error, since C takes its result for an int.
+A function that is not declared is an error, since C takes its result for an int. Clang does not
+warn of loops that it cannot unroll, which is a hint.
 """
 
 GCC_FLAGS = ("-fno-tree-loop-vectorize",)

@@ -63,8 +63,8 @@ from weft.ops.pointwise.math import (
     sqrt,
     tanh,
 )
-from weft.ops.pointwise.rounding import CopysignOp
-from weft.ops.pointwise.trigonometry import AcosOp, AsinOp, asinh, atan2, cosh, sinh
+from weft.ops.pointwise.rounding import CopysignOp, isfinite
+from weft.ops.pointwise.trigonometry import AcosOp, AsinOp, CoshOp, SinhOp, asinh, atan2, cosh, sinh
 from weft.ops.products.decompositions import SolveOp
 from weft.ops.products.linalg import MatmulOp
 from weft.ops.reductions.cumulative import CumsumOp
@@ -235,11 +235,19 @@ def quotient(x: Parts, y: Parts) -> Parts:
 
 def exponential(z: Parts) -> Parts:
     """Return exp(a) (cos b + i sin b); a real number has a real exponential, infinity too."""
-    size = exp(z.real)
+    is_large = z.real > largest_exponent(z)
+    size = exp(where(is_large, z.real * 0.5, z.real))
+    rest, is_zero = where(is_large, size, 1), equal(size, 0)
+    angle = where(is_zero & ~isfinite(z.imag), 0, z.imag)
     return Parts(
-        where(equal(z.imag, 0), size, size * cos(z.imag)),
-        where(equal(z.imag, 0), z.imag, size * sin(z.imag)),
+        where(equal(z.imag, 0), size, size * cos(angle)) * rest,
+        where(equal(z.imag, 0), z.imag, size * sin(angle) * rest),
     )
+
+
+def largest_exponent(z: Parts) -> float:
+    """Return the largest number of the dtype that has a finite exponential."""
+    return math.log(np.finfo(z.real.dtype).max)
 
 
 def logarithm(z: Parts) -> Parts:
@@ -265,13 +273,41 @@ def root(z: Parts) -> Parts:
 
 
 def sine(z: Parts) -> Parts:
-    """Return sin a cosh b + i cos a sinh b."""
-    return Parts(sin(z.real) * cosh(z.imag), cos(z.real) * sinh(z.imag))
+    """Return sin a cosh b + i cos a sinh b; that of an imaginary number is imaginary."""
+    even, odd, rest = hyperbolic_functions(z)
+    real = where(equal(z.real, 0), z.real, sin(z.real) * even * rest)
+    return Parts(real, where(equal(z.imag, 0), z.imag, cos(z.real) * odd * rest))
 
 
 def cosine(z: Parts) -> Parts:
-    """Return cos a cosh b - i sin a sinh b."""
-    return Parts(cos(z.real) * cosh(z.imag), -sin(z.real) * sinh(z.imag))
+    """Return cos a cosh b - i sin a sinh b; that of an imaginary number is real."""
+    even, odd, rest = hyperbolic_functions(z)
+    # The sine and the hyperbolic sine of 0 are 0, and the other one's sign remains.
+    a = where(equal(z.imag, 0), where(isfinite(z.real), z.real, 0), z.real)
+    b = CopysignOp(constant(1, dtype=odd.dtype), odd)
+    imag = where(equal(z.real, 0), z.real * b, sin(a) * odd * rest)
+    return Parts(cos(z.real) * even * rest, -imag)
+
+
+def hyperbolic_sine(z: Parts) -> Parts:
+    """Return -i sin iz."""
+    real, imag = sine(Parts(-z.imag, z.real))
+    return Parts(imag, -real)
+
+
+def hyperbolic_cosine(z: Parts) -> Parts:
+    """Return cos iz."""
+    return cosine(Parts(-z.imag, z.real))
+
+
+def hyperbolic_functions(z: Parts) -> tuple[TensorOp, TensorOp, TensorOp]:
+    """Return cosh b and sinh b divided by a factor, which keeps them finite, and the factor."""
+    length = absolute(z.imag)
+    is_large = length > largest_exponent(z)
+    root = exp(where(is_large, length, 0) * 0.5)
+    near = where(is_large, 0, z.imag)
+    odd = where(is_large, CopysignOp(root * 0.5, z.imag), sinh(near))
+    return where(is_large, root * 0.5, cosh(near)), odd, root
 
 
 def hyperbolic_tangent(z: Parts) -> Parts:
@@ -340,6 +376,7 @@ RULES = ClassTable[Rule](
         CastOp: converted,
         CompositeOp: lambda op: op.decompose(*op.args),
         CosOp: of_parts(cosine),
+        CoshOp: of_parts(hyperbolic_cosine),
         DivideOp: of_parts(quotient),
         EffectOp: lambda op: op,
         EqualOp: compared,
@@ -351,6 +388,7 @@ RULES = ClassTable[Rule](
         ProdOp: multiplied,
         ScatterOp: scattered,
         SinOp: of_parts(sine),
+        SinhOp: of_parts(hyperbolic_sine),
         SolveOp: solution,
         SqrtOp: of_parts(root),
         TanhOp: of_parts(hyperbolic_tangent),

@@ -117,6 +117,21 @@ def test_other_ops_work_on_both_parts(name: str) -> None:
     np.testing.assert_allclose(found, expected(values), rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.parametrize("name", ["exp", "sin", "cos", "sinh", "cosh"])
+def test_functions_overflow_where_their_results_do(name: str) -> None:
+    edges = [0, 1, 88, 89, 103.5, np.inf]
+    reals = [sign * each for each in edges for sign in (1, -1)]
+    pairs = [(a, b) for a in reals for b in reals if np.isfinite(a) or np.isfinite(b)]
+    values = np.array([complex(*pair) for pair in pairs], "complex64")
+    z = weft.placeholder(values.shape, "complex64")
+    with np.errstate(all="ignore"):
+        wanted = getattr(np, name)(values)
+        (found,), _ = evaluate(split([getattr(weft, name)(z)], z), [values])
+    for got, want in ((found.real, wanted.real), (found.imag, wanted.imag)):
+        known = ~np.isnan(want)
+        np.testing.assert_allclose(got[known], want[known], rtol=1e-5)
+
+
 def test_quotients_do_not_overflow_and_roots_of_large_numbers_are_finite() -> None:
     values = np.array([3e38 + 1e38j, 1e-30 - 1e-30j, -3e38j], "complex64")
     z = weft.placeholder(values.shape, "complex64")

@@ -210,7 +210,7 @@ def run(
     environment = os.environ | {"WINEDEBUG": "-all", "WINEPREFIX": str(folder / "wine")}
     done = subprocess.run(
         [*command, f"./{runtime}"] if case.has_runtime else command,
-        cwd=folder, capture_output=True, text=True, timeout=300, env=environment,
+        cwd=folder, capture_output=True, text=True, timeout=900, env=environment,
     )  # fmt: skip
     assert done.returncode == 0, f"{program}: {done.returncode}\n{done.stderr[-2000:]}"
     content = (folder / "results").read_bytes()
