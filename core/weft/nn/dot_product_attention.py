@@ -19,9 +19,11 @@ from weft.ir.dtypes import Array, DType, accumulator_dtype
 from weft.ir.lengths import Length, product
 from weft.ir.op import explain, explained
 from weft.ir.storage import as_op
-from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
+from weft.ir.tensor import TensorLike, TensorOp
+from weft.nn import blocked_attention
 from weft.ops.arguments import checked_integer, checked_number
 from weft.ops.control.effects import stop_gradient
+from weft.ops.control.scans import ScannableOp
 from weft.ops.control.state import assign, value_of
 from weft.ops.indexing.dynamic_slices import dynamic_update_slice
 from weft.ops.indexing.gathering import as_indices, take
@@ -53,7 +55,7 @@ __all__ = [
 ]
 
 
-class AttentionOp(CompositeOp):
+class AttentionOp(ScannableOp):
     """Scaled dot-product attention: a weighted mean of the values for each query.
 
     The weights are ``softmax(scale * query keyᵀ + bias)`` along the keys. A query with all keys
@@ -134,9 +136,37 @@ class AttentionOp(CompositeOp):
 
     @override
     def decompose(self, *args: TensorOp) -> TensorOp:
-        query, key, value = self._wide(*args[:3])
-        weights = self._grouped(self._weights(query, key, args[3:]))
+        return self.attended(self.causal_mask() if self.is_causal else None)
+
+    @override
+    def scan(self) -> TensorOp | None:
+        return blocked_attention.attention(self) if blocked_attention.is_blocked(self) else None
+
+    def attended(self, allowed: TensorOp | None) -> TensorOp:
+        """Return the result by products and a softmax, with a mask or None for all keys."""
+        query, key, value = self._wide(*self.args[:3])
+        weights = self._grouped(self._weights(query, key, allowed))
         return cast(cast_axes(MatmulOp(weights, value), self.axes), self.dtype)
+
+    def causal_mask(self, first: TensorOp | None = None) -> TensorOp:
+        """Return whether each key is not after a query.
+
+        `first` is the last key of the first query; by default the last query has the last key.
+        """
+        square = Axes(self.score_axes[-2:])
+        row, column = (
+            IotaOp(target_axes=square, target_dtype=dtypes.int32, position=place)
+            for place in (0, 1)
+        )
+        excess = square[1].length - square[0].length
+        if isinstance(excess, Length):
+            queries, keys = (size_of(Axes((axis,)), dtypes.int32) for axis in square)
+            excess = keys - queries
+        # The gradient builds this mask too; in its simplest form both are merged by CSE.
+        offset = excess if first is None else first
+        last = row if isinstance(offset, int) and offset == 0 else row + offset
+        dims = self.rank - 2, self.rank - 1
+        return BroadcastOp(greater_equal(last, column), target_axes=self.score_axes, dims=dims)
 
     def _wide(self, *operands: TensorOp) -> list[TensorOp]:
         return [cast(x, accumulator_dtype(self.dtype)) for x in operands]
@@ -148,16 +178,18 @@ class AttentionOp(CompositeOp):
         rows = x.axes[-2].length * repeats
         return cast_axes(x, (*(axis.length for axis in batch), groups, rows, x.axes[-1]))
 
-    def _weights(self, query: TensorOp, key: TensorOp, extras: Sequence[TensorOp]) -> TensorOp:
+    def _weights(self, query: TensorOp, key: TensorOp, allowed: TensorOp | None) -> TensorOp:
         """Return the attention weights, for all heads of the query."""
+        extras = self.args[3:]
         products = MatmulOp(self._grouped(query * self.scale), matrix_transpose(key))
         scores = cast_axes(products, self.score_axes)
         may_exclude_all = bool(extras)
         for x in extras:
             is_mask = dtypes.is_bool(x.dtype)
             scores = where(x, scores, -math.inf) if is_mask else add(scores, cast(x, scores.dtype))
+        if allowed is not None:
+            scores = where(allowed, scores, -math.inf)
         if self.is_causal:
-            scores = where(_causal_mask(self.score_axes), scores, -math.inf)
             excess = self.score_axes[-1].length - self.score_axes[-2].length
             may_exclude_all = may_exclude_all or not (isinstance(excess, int) and excess >= 0)
         if scores.axes[-1].length == 0:
@@ -172,8 +204,21 @@ class AttentionOp(CompositeOp):
 
     def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> list[TensorOp | None]:
         """Differentiate the products and the softmax, with recomputed weights."""
-        query, key, value, slopes, result = self._wide(*args[:3], delta, self)
-        weights = self._grouped(self._weights(query, key, args[3:]))
+        shares = zip(args, self.all_adjoints(delta, self), strict=True)
+        return [None if dtypes.is_bool(x.dtype) else cast(share, self.dtype) for x, share in shares]
+
+    def all_adjoints(self, delta: TensorOp, result: TensorOp) -> list[TensorOp]:
+        """Return wide contributions to all operands, given those to the result."""
+        if blocked_attention.is_blocked(self):
+            return blocked_attention.adjoints(self, delta, result)
+        return self.adjoints(delta, result, self.causal_mask() if self.is_causal else None)
+
+    def adjoints(
+        self, delta: TensorOp, result: TensorOp, allowed: TensorOp | None
+    ) -> list[TensorOp]:
+        """Return these contributions from the weights of all keys, or of those in a mask."""
+        query, key, value, slopes, result = self._wide(*self.args[:3], delta, result)
+        weights = self._grouped(self._weights(query, key, allowed))
         slopes, result = self._grouped(slopes), self._grouped(result)
         by_value = MatmulOp(matrix_transpose(weights), slopes)
         share = SumOp(slopes * result, positions=(slopes.rank - 1,))
@@ -181,28 +226,8 @@ class AttentionOp(CompositeOp):
         by_score = weights * (MatmulOp(slopes, matrix_transpose(value)) - spread)
         by_query = cast_axes(MatmulOp(by_score, key) * self.scale, query.axes)
         by_key = MatmulOp(matrix_transpose(by_score), self._grouped(query)) * self.scale
-        by_bias = cast_axes(by_score, self.score_axes)
-        by_extras = [None if dtypes.is_bool(x.dtype) else by_bias for x in args[3:]]
-        return [
-            None if share is None else cast(share, self.dtype)
-            for share in (by_query, by_key, by_value, *by_extras)
-        ]
-
-
-def _causal_mask(axes: Axes) -> TensorOp:
-    """Return the causal mask for scores of these axes: whether the key is not after the query."""
-    square = Axes(axes[-2:])
-    row, column = (
-        IotaOp(target_axes=square, target_dtype=dtypes.int32, position=place) for place in (0, 1)
-    )
-    excess = square[1].length - square[0].length
-    if isinstance(excess, Length):
-        queries, keys = (size_of(Axes((axis,)), dtypes.int32) for axis in square)
-        excess = keys - queries
-    # The gradient builds this mask too; in its simplest form both are merged by CSE.
-    last = row if isinstance(excess, int) and excess == 0 else row + excess
-    allowed = greater_equal(last, column)
-    return BroadcastOp(allowed, target_axes=axes, dims=(len(axes) - 2, len(axes) - 1))
+        by_extra = cast_axes(by_score, self.score_axes)
+        return [by_query, by_key, by_value, *(by_extra for _ in self.args[3:])]
 
 
 _SCORES = "batch... heads? time? keys"

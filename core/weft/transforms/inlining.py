@@ -21,7 +21,7 @@ from weft.ir.target import Target
 from weft.ir.traversal import postorder
 from weft.ops.control.graph_ops import CallOp, CondOp, GraphsOp, LoopOp, SavedOp, WhileOp
 from weft.ops.control.passing_loops import passing
-from weft.ops.control.scans import ScanOp, as_scan, without_scans
+from weft.ops.control.scans import ScanOp, as_scan, with_scans, without_scans
 from weft.ops.pointwise.comparison import where
 from weft.transforms.pruning import MANY, Pruning
 
@@ -103,6 +103,7 @@ def with_callees_prepared(
     choice between graphs that act on the world or may raise. Graphs that stay are finished by a
     function, each once, and yield little more than what is used.
     """
+    graph = with_scans(graph, target.keeps_whole)
     if not graph.called:
         return graph
     pruning = Pruning()

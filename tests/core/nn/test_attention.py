@@ -10,6 +10,7 @@ import pytest
 
 import weft
 from weft.errors import StateError
+from weft.nn import blocked_attention
 
 RANDOM = np.random.default_rng(0)
 
@@ -154,3 +155,53 @@ def test_a_cache_may_be_a_part_of_a_state(transformer: weft.Transformer):
         run = transformer.computation(weft.update_cache(both[1], [[5.0]], 2))
     assert run().reshape(-1).tolist() == [0, 0, 5]
     assert transformer.get_value(both).reshape(-1).tolist() == [0, 0, 0, 0, 0, 5]
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "is_causal", "dtype"),
+    [
+        (70, 64, False, "float32"), (67, 67, True, "float32"),
+        (70, 90, True, "float32"), (67, 67, True, "float16"),
+    ],
+)  # fmt: skip
+def test_blocks_of_queries_give_what_all_at_once_give(
+    transformer: weft.Transformer, monkeypatch: pytest.MonkeyPatch,
+    queries: int, keys: int, is_causal: bool, dtype: str,
+) -> None:  # fmt: skip
+    if dtype not in transformer.target.dtypes:
+        pytest.skip(f"no {dtype}")
+    query, slopes = (weft.placeholder((2, 4, queries, 3), dtype) for _ in range(2))
+    key, value = (weft.placeholder((2, 2, keys, 3), dtype) for _ in range(2))
+    given = query, key, value, slopes
+
+    def results() -> list[weft.TensorOp]:
+        result = weft.attention(*given[:3], is_causal=is_causal)
+        loss = weft.sum(result * slopes)
+        shares = [weft.deriv(loss, x) for x in given[:3]]
+        again = weft.deriv(weft.sum(shares[0] * query), value)
+        return [result, *shares, again]
+
+    arrays = [RANDOM.normal(size=x.axes.shape).astype(dtype) for x in given]
+    wanted = transformer.computation(results(), *given)(*arrays)
+    monkeypatch.setattr(blocked_attention, "MOST_BYTES", 4096)
+    monkeypatch.setattr(blocked_attention, "BLOCK_BYTES", 2048)
+    blocked = transformer.computation(results(), *given, name="blocked")
+    found = blocked(*arrays)
+    tolerance = 1e-4 if dtype == "float32" else 2e-2
+    for got, want in zip(found, wanted, strict=True):
+        wide = np.asarray(want, "f8")
+        np.testing.assert_allclose(
+            np.asarray(got, "f8"), wide, rtol=tolerance, atol=tolerance * np.abs(wide).max()
+        )
+
+
+def test_memory_of_attention_is_linear_in_the_sequence() -> None:
+    arenas = []
+    for length in (8192, 16384):
+        x = weft.placeholder((4, length, 16))
+        result = weft.attention(x, x, x, is_causal=True)
+        slope = weft.deriv(weft.sum(result), x)
+        plan = weft.make_transformer("numpy").computation([result, slope], x).plan
+        arenas.append(plan.arena_size)
+    assert arenas[0] < 4 * 8192**2
+    assert arenas[1] < 2.2 * arenas[0]

@@ -7,7 +7,7 @@ it before passes run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from weft.ir.graph import Graph, called_graphs
 from weft.ir.op import Op
 from weft.ir.results import results_of
 from weft.ir.storage import ParameterOp, constant, placeholder
-from weft.ir.tensor import TensorOp
+from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops.control.graph_ops import CallOp, Evaluate, GraphsOp, LoopOp, stacked
 from weft.ops.indexing.dynamic_slices import DynamicSliceOp, DynamicUpdateSliceOp
 from weft.ops.indexing.slicing import tensor_slice
@@ -135,9 +135,9 @@ def as_loop(op: ScanOp, args: tuple[Any, ...], body: Graph) -> GraphsOp:
     end = op.carried + op.scanned
     if not op.scanned and len(body.outputs) == op.carried:
         return LoopOp(*args, graph=body, count=op.count)
-    inputs = [_like(each) for each in args]
-    position = _like(constant(0, dtype=dtypes.int64))
-    buffers = [_like(zeros(axes, dtype)) for axes, dtype in op.result_types[op.carried :]]
+    inputs = [parameter_like(each) for each in args]
+    position = parameter_like(constant(0, dtype=dtypes.int64))
+    buffers = [parameter_like(zeros(axes, dtype)) for axes, dtype in op.result_types[op.carried :]]
     at = subtract(op.count - 1, position) if op.reverse else position
     rows = [
         _row(each, at, parameter.axes)
@@ -162,7 +162,7 @@ def as_loop(op: ScanOp, args: tuple[Any, ...], body: Graph) -> GraphsOp:
 
 def _unrolled(op: ScanOp, body: Graph) -> Graph:
     """Return a graph with the operands and the results of a scan, which calls the body."""
-    inputs, end = [_like(each) for each in op.args], op.carried + op.scanned
+    inputs, end = [parameter_like(each) for each in op.args], op.carried + op.scanned
     carried: Sequence[TensorOp] = inputs[: op.carried]
     scanned, rest = inputs[op.carried : end], inputs[end:]
     made: list[Sequence[TensorOp]] = [()] * max(op.count, 0)
@@ -182,7 +182,8 @@ def _unrolled(op: ScanOp, body: Graph) -> Graph:
     return Graph(inputs=inputs, outputs=[*carried, *stacks], name=op.graph.name)
 
 
-def _like(op: TensorOp) -> ParameterOp:
+def parameter_like(op: TensorOp) -> ParameterOp:
+    """Return an input of a body for values like an op's."""
     source = placeholder(op.axes, op.dtype)
     return ParameterOp(source=source, target_axes=op.axes)
 
@@ -201,28 +202,69 @@ def _starts(x: TensorOp, at: TensorOp) -> list[TensorOp]:
     return [at, *(constant(0, dtype=dtypes.int64) for _ in x.axes[1:])]
 
 
+class ScannableOp(CompositeOp):
+    """A composite that a scan may compute in less memory than its decomposition."""
+
+    def scan(self) -> TensorOp | None:
+        """Return the result by a scan; None if the decomposition is better."""
+        raise NotImplementedError
+
+
+def with_scans(graph: Graph, is_whole: Callable[[Op], bool]) -> Graph:
+    """Return a graph with the scans of composites, unless a target computes them as they are.
+
+    So it is in the graphs that it calls.
+    """
+
+    def changed(op: ScannableOp, known: Known) -> TensorOp | None:
+        return None if is_whole(op) else op.scan()
+
+    return _rewritten(graph, ScannableOp, changed)
+
+
 def without_scans(graph: Graph) -> Graph:
     """Return a graph with loops in place of its scans, also in the graphs that it calls."""
+
+    def changed(op: ScanOp, known: Known) -> Op:
+        return as_loop(op, op.args, known[op.graph])
+
+    return _rewritten(graph, ScanOp, changed, without_scans)
+
+
+Known = Mapping[Graph, Graph]
+"""What takes the place of each called graph."""
+
+
+def _rewritten(
+    graph: Graph,
+    kind: type[Op],
+    replacement: Callable[[Any, Known], Op | None],
+    key: Callable[[Graph], Graph] | None = None,
+) -> Graph:
+    """Return a graph with other ops for those of a kind, also in the graphs that it calls.
+
+    With a key, a graph keeps what takes its place.
+    """
     graphs = called_graphs(graph, own=True)
-    if not any(ScanOp in each.kinds for each in graphs):
+    if not any(issubclass(each, kind) for called in graphs for each in called.kinds):
         return graph
     known: dict[Graph, Graph] = {}
-    for each in graphs:
-        known[each] = each.memo(without_scans, partial(_without_scans, each, known))
-    return known[graph]
 
-
-def _without_scans(graph: Graph, known: Mapping[Graph, Graph]) -> Graph:
     def changed(op: Op) -> Op:
-        if all(known[each] is each for each in op.graphs) and not isinstance(op, ScanOp):
+        is_of_kind = isinstance(op, kind)
+        if all(known[each] is each for each in op.graphs) and not is_of_kind:
             return op
         with scope.replacing(op):
-            if isinstance(op, ScanOp):
-                return as_loop(op, op.args, known[op.graph])
+            found = replacement(op, known) if is_of_kind else None
+            if found is not None or not op.graphs:
+                return op if found is None else found
             fields: dict[str, Any] = {
                 name: known[value] if isinstance(value, Graph) else value
                 for name, value in op.attributes().items()
             }
             return type(op)(*op.args, **fields)
 
-    return graph.rewrite(changed)
+    for each in graphs:
+        make = partial(each.rewrite, changed)
+        known[each] = make() if key is None else each.memo(key, make)
+    return known[graph]
