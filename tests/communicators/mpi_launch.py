@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from needs import skip_without
@@ -13,6 +15,8 @@ PROGRAMS = Path(__file__).parent / "programs"
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
 HANG = 120
 """Seconds after which a program that should have ended by itself fails the test."""
+GRACE = 10
+"""Seconds that a process may take to end after ``mpiexec``, which waits for its messages alone."""
 
 
 def mpiexec(
@@ -34,3 +38,13 @@ def is_running(process: int) -> bool:
         return "\nState:\tZ" not in Path(f"/proc/{process}/status").read_text()
     except OSError:
         return False
+
+
+def left_running(output: str) -> list[int]:
+    """Return the processes among those that say "process NUMBER" which do not end by themselves."""
+    processes = [int(each) for each in re.findall(r"process (\d+)", output)]
+    deadline = time.monotonic() + GRACE
+    while processes and time.monotonic() < deadline:
+        time.sleep(0.01)
+        processes = [*filter(is_running, processes)]
+    return processes

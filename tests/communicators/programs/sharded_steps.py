@@ -52,7 +52,7 @@ def step_of(optimizer: str, options: dict[str, Any], sharded: bool, clips: bool)
     hidden = weft.tanh(x @ variables["matrix"]) @ weft.cast_axes(variables["named"], (3, 4))
     loss = weft.mean(weft.square(hidden + variables["bias"]) * variables["scale"])
     loss = loss + weft.sum(variables["none"])
-    taken = weft.persistent_tensor((), "int32", name="taken")
+    taken = weft.persistent_tensor((), "int32", 0, name="taken")
     with weft.saved_user_deps():
         rate = weft.warm_up(taken, 0.05, 4)
         gradients, chosen = weft.data_parallel(

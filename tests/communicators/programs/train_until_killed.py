@@ -104,7 +104,7 @@ hidden = x
 for weight in weights[:-1]:
     hidden = weft.dropout(weft.tanh(hidden @ weight), 0.1, seed=2, by_rank=True)
 loss = weft.mean(weft.square(hidden @ weights[-1] - y))
-taken = weft.persistent_tensor((), "int64", name="steps")
+taken = weft.persistent_tensor((), "int64", 0, name="steps")
 with weft.saved_user_deps():
     update = weft.adam(*weft.data_parallel(loss, bucket_bytes=512), learning_rate=0.01)
     writes = weft.doall([update, weft.assign(taken, taken + 1)])
