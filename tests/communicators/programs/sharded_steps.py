@@ -83,7 +83,7 @@ def trained(*how: Any) -> tuple[list[Any], int]:
     for _ in range(STEPS):
         step(data.normal(size=(6, 5)).astype("float32"))
     assert (transformer.get_value(variables[0]) != before).all(), "nothing was learnt"
-    kept = [state for state in transformer.states() if state not in variables]
+    kept = [state for state in transformer.states() if state not in {*variables}]
     sizes = sum(transformer.get_value(state).nbytes for state in kept if state.dtype == "float32")
     return [transformer.get_value(variable) for variable in variables], sizes
 
