@@ -23,7 +23,7 @@ from weft.ir.traversal import operands, postorder
 from weft.ops.control.graph_ops import WhileOp
 from weft.ops.control.recomputation import CheckpointOp
 from weft.ops.pointwise.elementwise import add, cast
-from weft.ops.shape.movement import broadcast, transpose, zeros_like
+from weft.ops.shape.movement import IdentityOp, broadcast, transpose, zeros_like
 from weft.support import source
 from weft.support.gc_pause import gc_paused
 
@@ -93,15 +93,15 @@ def deriv(y: TensorOp, x: TensorOp, error: TensorOp | None = None) -> TensorOp:
         )
     if error is not None and not y.axes.agrees_with(error.axes):
         raise AxesError(y.explain(f"error has {error.axes}, but must have the axes {y.axes}"))
-    _check_not_recomputed(y, x)
-    adjoints = _adjoints(y, error)
-    if x not in adjoints:
-        _check_not_bypassed(y, x, adjoints)
-    return _adjoint_of(x, adjoints)
+    return _adjoint_of(x, [y], _adjoints(y, error))
 
 
-def _adjoint_of(x: TensorOp, adjoints: Mapping[Op, Any]) -> TensorOp:
-    """Return the adjoint of `x`, zeros where nothing depends on it; raises for `Missing`."""
+def _adjoint_of(x: TensorOp, ys: Iterable[TensorOp], adjoints: Mapping[Op, Any]) -> TensorOp:
+    """Return the adjoint of `x`, zeros where no y depends on it; raises where it is not known."""
+    for y in ys:
+        _check_not_recomputed(y, x)
+        if x not in adjoints:
+            _check_not_bypassed(y, x, adjoints)
     found = adjoints.get(x)
     if isinstance(found, Missing):
         path = " <- ".join(f"{op}" for op in found.path[-8:])
@@ -121,7 +121,7 @@ def vector_jacobian(
     """Return the product of adjoints with the Jacobian of several values, for each of `xs`.
 
     `errors` are the adjoints of `ys`, with their axes and dtypes. It is the sum over the ys of what
-    `deriv` returns, in one reverse walk.
+    `deriv` returns, in one reverse walk, and raises the same errors.
     """
     seeds: dict[Op, Any] = {}
     for y, error in zip(ys, errors, strict=True):
@@ -129,24 +129,44 @@ def vector_jacobian(
             seeds[y] = _collected(y, y, seeds.get(y), error)
     with scope.located(source.user_location()), gc_paused():
         adjoints = walk_back(postorder([*seeds], operands), seeds, ())
-    return [_adjoint_of(x, adjoints) for x in xs]
+    return [_adjoint_of(x, ys, adjoints) for x in xs]
+
+
+def jacobian_vector(
+    ys: Sequence[TensorOp], xs: Sequence[TensorOp], tangents: Sequence[TensorOp]
+) -> list[TensorOp]:
+    """Return the product of the Jacobian of several values with tangents, for each of `ys`.
+
+    `tangents` are those of `xs`, with their axes and dtypes. It takes two reverse walks and needs
+    no forward rules: the vector-Jacobian product is linear in the adjoints of the ys, and its
+    derivative by these is the Jacobian-vector product (J. Townsend, 2017). The result is zero where
+    a value is no float.
+    """
+    # The value of these is irrelevant: the result does not depend on it.
+    errors = [IdentityOp(zeros_like(y)) for y in ys]
+    found = vector_jacobian(vector_jacobian(ys, errors, xs), tangents, errors)
+    return [
+        tangent if dtypes.is_inexact(y.dtype) else zeros_like(y)
+        for y, tangent in zip(ys, found, strict=True)
+    ]
 
 
 def jvp(y: TensorOp, x: TensorOp, tangent: TensorOp) -> TensorOp:
     """Return an op for the directional derivative of `y` as `x` changes along `tangent`.
 
-    The result has the axes and dtype of `y`; `tangent` has the axes of `x`. It takes two reverse
-    walks and needs no forward rules: the vector-Jacobian product is linear in the adjoint of y, and
-    its derivative by the adjoint is the Jacobian-vector product (J. Townsend, 2017). Raises the
-    errors of `deriv`.
+    The result has the axes and dtype of `y`; `tangent` has the axes of `x`. Raises the errors of
+    `deriv`.
     """
     _check(y, x)
     tangent = as_op(tangent, x.dtype if _is_number(tangent) else None)
-    # The value of this adjoint is irrelevant: the result does not depend on it.
-    adjoint = zeros_like(y)
     if not x.axes.agrees_with(tangent.axes):
         raise AxesError(x.explain(f"tangent has {tangent.axes}, but must have the axes {x.axes}"))
-    return deriv(deriv(y, x, error=adjoint), adjoint, error=tangent)
+    return jacobian_vector([y], [x], [_laid_out(tangent, x)])[0]
+
+
+def _laid_out(error: TensorOp, y: TensorOp) -> TensorOp:
+    """Return an adjoint or a tangent of `y` with the order of its axes and its dtype."""
+    return cast(transpose(error, y.axes) if y.axes.is_named else error, y.dtype)
 
 
 Rule = Callable[..., Iterable[Any]]
@@ -229,7 +249,7 @@ def _check_not_recomputed(y: TensorOp, x: TensorOp) -> None:
         raise GradientError(x.explain(f"{problem}: make it one of its inputs"))
 
 
-def _check_not_bypassed(y: TensorOp, x: TensorOp, adjoints: dict[Op, Any]) -> None:
+def _check_not_bypassed(y: TensorOp, x: TensorOp, adjoints: Mapping[Op, Any]) -> None:
     """Refuse a derivative by probabilities that a loss bypassed by reading their logits."""
     kinds = getattr(x.meaning, "bypassed_by", ())
     if not kinds or x.meaning.args[0] not in adjoints:
@@ -251,10 +271,7 @@ def _adjoints(y: TensorOp, error: TensorOp | None) -> dict[Op, Any]:
     found = cache.get(error)
     if found is None:
         with scope.located(source.user_location()):
-            if error is None:
-                seed = constant(1, dtype=y.dtype)
-            else:
-                seed = cast(transpose(error, y.axes) if y.axes.is_named else error, y.dtype)
+            seed = constant(1, dtype=y.dtype) if error is None else _laid_out(error, y)
             with gc_paused():
                 found = cache[error] = reverse_walk(y, seed)
     return found

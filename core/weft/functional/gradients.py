@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
 from typing import Any, NamedTuple
 
+from weft.autodiff.reverse import jacobian_vector, vector_jacobian
 from weft.autodiff.reverse import jvp as graph_jvp
-from weft.autodiff.reverse import vector_jacobian
 from weft.errors import ArgumentError, AxesError, GradientError
 from weft.functional import trees
 from weft.functional.jit import builds_ops, run_arrays, running_arrays
@@ -22,7 +22,7 @@ from weft.ir.op import Op
 from weft.ir.storage import constant
 from weft.ir.tensor import TensorOp
 from weft.ops.pointwise.elementwise import cast
-from weft.ops.shape.movement import IdentityOp, broadcast, zeros_like
+from weft.ops.shape.movement import IdentityOp, broadcast
 
 Function = Callable[..., Any]
 Numbers = int | Sequence[int]
@@ -182,7 +182,7 @@ def jvp(function: Any, primals: Any, tangents: Any, has_aux: bool = False) -> An
 
     It takes two reverse walks: the product of an adjoint with the Jacobian is linear in the
     adjoint, and its derivative by that is the product of the Jacobian with a tangent (J. Townsend,
-    2017).
+    2017). A complex tangent is a direction in the plane, so the function need not be holomorphic.
 
     Parameters
     ----------
@@ -297,19 +297,8 @@ class Point(NamedTuple):
     def tangents_of(self, tangents: tuple[Any, ...]) -> Any:
         """Return the derivative of the value along tangents of the arguments."""
         along = _alike(self.what, "tangents", self.arguments, tangents, self.inputs)
-        return trees.unflatten(self.structure, self.tangents_along(along))
-
-    def tangents_along(self, along: Sequence[TensorOp]) -> list[TensorOp]:
-        """Return the derivative of each output along a tangent for each input."""
-        # The value of these is irrelevant: the result does not depend on it.
-        errors = [IdentityOp(zeros_like(output)) for output in self.outputs]
-        forward = vector_jacobian(self.outputs, errors, self.inputs)
-        return [
-            tangent if dtypes.is_inexact(output.dtype) else zeros_like(output)
-            for output, tangent in zip(
-                self.outputs, vector_jacobian(forward, along, errors), strict=True
-            )
-        ]
+        found = jacobian_vector(self.outputs, self.inputs, along)
+        return trees.unflatten(self.structure, found)
 
 
 def _seed(point: Point) -> TensorOp:

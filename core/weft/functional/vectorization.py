@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.autodiff.reverse import vector_jacobian
+from weft.autodiff.reverse import jacobian_vector, vector_jacobian
 from weft.batching.walk import Batch, Batched, batched, moved
 from weft.errors import ArgumentError, AxesError, GradientError
 from weft.functional import trees
@@ -19,7 +19,7 @@ from weft.ir.tensor import TensorOp
 from weft.ir.traced import close_arguments, open_arguments
 from weft.ops.pointwise.elementwise import cast
 from weft.ops.shape.creation import eye
-from weft.ops.shape.movement import cast_axes, reshape, zeros_like
+from weft.ops.shape.movement import cast_axes, reshape
 
 Function = Callable[..., Any]
 
@@ -153,11 +153,17 @@ def _result(what: str, name: str, found: Batched, place: int | None, size: Any) 
     return moved(op, 0, place % op.rank)
 
 
-def jacobian(function: Function, argnums: Numbers = 0, has_aux: bool = False) -> Function:
+def jacobian(
+    function: Function, argnums: Numbers = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Function:
     """Return a function for the derivative of each element of a value by each of an argument.
 
     There is a reverse walk for a batch of all elements of a leaf of the value; or, where the
     arguments have fewer elements, one forward along these.
+
+    Of a complex w by a real x the derivative is ∂w/∂x. Of a real u by a complex z = x + iy it is
+    ∂u/∂x - i ∂u/∂y, as for `grad`. Of a complex w by a complex z it is dw/dz, which only a
+    holomorphic function has: `holomorphic` says that it is one.
 
     Parameters
     ----------
@@ -168,21 +174,27 @@ def jacobian(function: Function, argnums: Numbers = 0, has_aux: bool = False) ->
         floats.
     has_aux
         Whether the function returns a pair of the value and anything else, which is returned too.
+    holomorphic
+        Whether each complex leaf of the value is a holomorphic function of the complex leaves of
+        the arguments. For a function that is not, dw/dz is undefined, and the result is not
+        specified.
 
     Returns
     -------
     Callable
         A function whose result has the structure of the value, and in the place of each leaf the
         structure of the argument, or a tuple of these where `argnums` is a sequence. Its leaves
-        have the axes of the value's leaf, then those of the argument's, without names. With
-        `has_aux` it is in a pair with what the function returned besides.
+        have the axes of the value's leaf, then those of the argument's, without names, and the
+        promoted dtype of both. With `has_aux` it is in a pair with what the function returned
+        besides.
 
     Raises
     ------
     ArgumentError
         At the call, for an argument that does not exist or is named twice.
     GradientError
-        At the call, for a leaf that is not a float, or an op without a gradient on the way.
+        At the call, for a leaf that is not a float, an op without a gradient on the way, or complex
+        values of complex arguments without `holomorphic`.
     BatchingError
         At the call, for an op that has no rule for a batch.
 
@@ -191,13 +203,15 @@ def jacobian(function: Function, argnums: Numbers = 0, has_aux: bool = False) ->
     >>> weft.jacobian(lambda x: x * x)(np.array([1.0, 3.0]))
     array([[2., 0.],
            [0., 6.]])
+    >>> weft.jacobian(lambda z: z * z, holomorphic=True)(1 + 2j)
+    array(2.+4.j, dtype=complex64)
     """
     checked_function("jacobian", function, argnums)
 
     def derivative(*args: Any, **options: Any) -> Any:
         chosen = chosen_arguments(f"jacobian of {name_of(function)}", argnums, len(args))
         point = Point.of("jacobian", function, args, options, chosen, has_aux)
-        rows = _rows(point)
+        rows = _rows(point, holomorphic)
         structure = point.arguments
         parts = [trees.unflatten(structure, row) for row in rows]
         if isinstance(argnums, int):
@@ -211,7 +225,8 @@ def jacobian(function: Function, argnums: Numbers = 0, has_aux: bool = False) ->
 def hessian(function: Function, argnums: Numbers = 0, has_aux: bool = False) -> Function:
     """Return a function for the second derivatives of a scalar function.
 
-    It is the `jacobian` of `grad`.
+    It is the `jacobian` of `grad`. Complex arguments are refused, since the gradient by them is not
+    holomorphic: take their real and imaginary parts as arguments.
 
     Parameters
     ----------
@@ -244,26 +259,45 @@ def hessian(function: Function, argnums: Numbers = 0, has_aux: bool = False) -> 
     return jacobian(grad(function, argnums, has_aux), argnums, has_aux)
 
 
-def _rows(point: Point) -> list[list[TensorOp]]:
+def _rows(point: Point, holomorphic: bool) -> list[list[TensorOp]]:
     """Return for each leaf of a value its derivatives by each leaf of the arguments."""
+    of_complex = any(_is_complex(x) for x in point.inputs)
     for output in point.outputs:
+        problem = ""
         if not dtypes.is_inexact(output.dtype):
             problem = f"a result is {output.dtype}, and only floats have derivatives"
             way = "return it by has_aux=True"
+        elif of_complex and _is_complex(output) and not holomorphic:
+            problem = "a result and an argument are complex, and not every function has dw/dz"
+            way = "give holomorphic=True if this one does, else take real and imaginary parts"
+        if problem:
             raise GradientError(output.explain(f"{point.what}: {problem}: {way}"))
     sizes = [
         sum(op.size for op in each) if all(op.axes.is_static for op in each) else 0
         for each in (point.outputs, point.inputs)
     ]
-    is_forward = 0 < sizes[1] < sizes[0]
-    # The adjoint of a real tensor is real, and so is the tangent: one way loses imaginary parts.
-    values, arguments = (
-        any(op.dtype.kind == "c" for op in each) for each in (point.outputs, point.inputs)
-    )
-    if values if values != arguments else is_forward:
-        columns = [_along(point, place) for place in range(len(point.inputs))]
-        return [list(row) for row in zip(*columns, strict=True)]
-    return [_back_from(point, output) for output in point.outputs]
+    is_smaller = 0 < sizes[1] < sizes[0]
+    # An adjoint is real where the argument is, a tangent where the value is: parts would be lost.
+    is_forward = [
+        [y if y != x else is_smaller for x in map(_is_complex, point.inputs)]
+        for y in map(_is_complex, point.outputs)
+    ]
+    columns = [
+        _along(point, x) if any(row[place] for row in is_forward) else []
+        for place, x in enumerate(point.inputs)
+    ]
+    rows = [
+        [] if all(row) else _back_from(point, output)
+        for output, row in zip(point.outputs, is_forward, strict=True)
+    ]
+    return [
+        [columns[n][m] if forward else rows[m][n] for n, forward in enumerate(row)]
+        for m, row in enumerate(is_forward)
+    ]
+
+
+def _is_complex(op: TensorOp) -> bool:
+    return bool(op.dtype.kind == "c")
 
 
 def _back_from(point: Point, output: TensorOp) -> list[TensorOp]:
@@ -271,19 +305,17 @@ def _back_from(point: Point, output: TensorOp) -> list[TensorOp]:
     adjoint = placeholder(output.axes, output.dtype, name="adjoint")
     found = vector_jacobian([output], [adjoint], point.inputs)
     return [
-        _without_names(_repeated(each, output.size), output, x)
+        _element(_repeated(each, output.size), output, x)
         for each, x in zip(_for_units(found, adjoint), point.inputs, strict=True)
     ]
 
 
-def _along(point: Point, place: int) -> list[TensorOp]:
+def _along(point: Point, x: TensorOp) -> list[TensorOp]:
     """Return the derivatives by one input: tangents of the outputs for a batch of unit vectors."""
-    x = point.inputs[place]
     tangent = placeholder(x.axes, x.dtype, name="tangent")
-    tangents = [tangent if op is x else zeros_like(op) for op in point.inputs]
-    found = _for_units(point.tangents_along(tangents), tangent)
+    found = _for_units(jacobian_vector(point.outputs, [x], [tangent]), tangent)
     return [
-        _without_names(moved(_flat(_repeated(each, x.size), x.size), 0, 1), output, x)
+        _element(moved(_flat(_repeated(each, x.size), x.size), 0, 1), output, x)
         for each, output in zip(found, point.outputs, strict=True)
     ]
 
@@ -310,5 +342,7 @@ def _flat(x: TensorOp, size: Any) -> TensorOp:
     return reshape(cast_axes(x, x.axes.lengths), (size, -1))
 
 
-def _without_names(x: TensorOp, output: TensorOp, argument: TensorOp) -> TensorOp:
-    return cast_axes(x, (*output.axes.lengths, *argument.axes.lengths))
+def _element(x: TensorOp, output: TensorOp, argument: TensorOp) -> TensorOp:
+    """Return derivatives with the axes of both, without names, and the promoted dtype."""
+    dtype = dtypes.promote(output.dtype, argument.dtype)
+    return cast(cast_axes(x, (*output.axes.lengths, *argument.axes.lengths)), dtype)

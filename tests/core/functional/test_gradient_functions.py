@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import weft
+from weft.errors import GradientError
 from weft.functional import trees
 
 RNG = np.random.default_rng(0)
@@ -190,6 +191,30 @@ def test_gradients_reach_the_arguments_of_a_checkpointed_function(name: str, bac
             np.testing.assert_allclose(gradient(x), wanted, rtol=1e-9)
         batch = weft.vmap(weft.grad(function))(np.stack([x, x]))
         np.testing.assert_allclose(batch, [wanted, wanted], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda f, x: weft.grad(f)(x),
+        lambda f, x: weft.value_and_grad(f)(x),
+        lambda f, x: weft.vjp(f, x)[1](1.0),
+        lambda f, x: weft.jvp(f, (x,), (x,)),
+        lambda f, x: weft.jacobian(f)(x),
+        lambda f, x: weft.hessian(f)(x),
+    ],
+    ids=["grad", "value_and_grad", "vjp", "jvp", "jacobian", "hessian"],
+)
+def test_arguments_inside_of_a_checkpoint_are_refused(transform: Callable[..., Any]) -> None:
+    """The checkpoint begins further out, so its gradient is that of a copy of the argument."""
+
+    def of_half(w: Any) -> Any:
+        return transform(lambda x: weft.checkpoint(weft.sin(x), [w]), w / 2)
+
+    with weft.backend("numpy"), pytest.raises(GradientError) as caught:
+        weft.jit(of_half)(1.0)
+    for word in ("inside of the checkpoint", "make it one of its inputs"):
+        assert word in str(caught.value)
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {

@@ -213,37 +213,78 @@ POINTS = {
 }
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_jacobians_between_real_and_complex_values_keep_imaginary_parts(count: int) -> None:
-    factors = np.arange(1, count + 1) * (1 + 2j)
-    x = np.ones(2)
-    with weft.backend("numpy"):
-        of_real = weft.jacobian(lambda x: weft.sum(x) * factors)(x)
-        of_complex = weft.jacobian(lambda z: weft.real(weft.sum(z) * factors))(x + 0j)
-    for found in (of_real, of_complex):
-        np.testing.assert_allclose(found, np.outer(factors, x))
+def mixed(p: Any) -> Any:
+    """Real and complex results of real and complex arguments; those of complex are holomorphic."""
+    z, a = p["z"], p["a"]
+    return {
+        "real of all": weft.sum(weft.absolute(z)) * a,
+        "real of real": weft.sin(a)[None],
+        "complex of all": weft.exp(z[0]) * z * a,
+        "complex of real": weft.complex(weft.sin(a), a * a),
+        "complex of complex": z[0] * np.array([2, 3j, 1 + 1j, 5]),
+    }
+
+
+Z = np.array([0.5 + 0.25j, -1 + 2j])
+POINTS |= {
+    "complex of real": (lambda x: weft.sum(x**2) * (Z * x), np.array([0.5, 2.0])),
+    "fewer complex of real": (lambda x: weft.sum(x**2 * Z), np.array([0.5, 2.0])),
+    "real of complex": (lambda z: weft.imag(weft.sum(z**2) * weft.conj(z)), Z),
+    "more real of complex": (lambda z: weft.absolute(z * np.arange(1, 4)), Z[0]),
+    "complex of complex": (lambda z: weft.sum(z**3) * z, Z),
+    "mixed": (mixed, {"z": Z, "a": np.float64(0.7)}),
+    "wider results": (lambda x: weft.cast(x, "float64") ** 2 * np.ones(2), np.float32(0.75)),
+    "narrower results": (lambda x: weft.cast(weft.sum(x) ** 2, "float32"), np.array([1.0, 0.5])),
+    "wider parts": (lambda x: weft.sum(weft.cast(x, "complex64") * 1j), np.array([1.0, 0.5])),
+}
+
+
+def central_differences(run: Callable[[Any], Any], tree: Any, number: int) -> list[Any]:
+    """Return the derivatives of the leaves of a value by a leaf of its argument.
+
+    A real value has two by a complex number, for each direction, and a complex value has one.
+    """
+    leaves, structure = trees.flatten(tree)
+    leaf = np.asarray(leaves[number])
+    step = 2**-12
+
+    def along(at: tuple[int, ...], direction: complex) -> list[Any]:
+        values = []
+        for sign in (1, -1):
+            changed = [np.array(each) for each in leaves]
+            changed[number][at] += sign * step * direction
+            values.append(trees.flatten(run(trees.unflatten(structure, changed)))[0])
+        return [(one - other) / (2 * step) for one, other in zip(*values, strict=True)]
+
+    columns = []
+    for at in np.ndindex(leaf.shape):
+        column = along(at, 1)
+        if leaf.dtype.kind == "c":
+            pairs = zip(column, along(at, 1j), strict=True)
+            column = [dx if np.iscomplexobj(dx) else dx - 1j * dy for dx, dy in pairs]
+        columns.append(column)
+    return [
+        np.reshape(np.stack(each, axis=-1), (*np.shape(each[0]), *leaf.shape))
+        for each in zip(*columns, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("name", POINTS)
 def test_jacobians_are_central_differences(name: str, backend: str) -> None:
     function, point = POINTS[name]
     with weft.backend(backend):
-        found = weft.jacobian(function)(point)
+        found = weft.jacobian(function, holomorphic=True)(point)
     run = weft.jit(function, backend="numpy")
-    leaves, structure = trees.flatten(point)
+    leaves = trees.flatten(point)[0]
     outputs, returned = trees.flatten(run(point))
-    for place, output in enumerate(outputs):
-        below = trees.flatten(trees.flatten_up_to(returned, found)[place])[0]
-        for number, leaf in enumerate(leaves):
-            wanted = np.zeros((*np.shape(output), *np.shape(leaf)))
-            for at in np.ndindex(np.shape(leaf)):
-                values = []
-                for sign in (1, -1):
-                    changed = [np.array(each) for each in leaves]
-                    changed[number][at] += sign * 1e-6
-                    values.append(trees.flatten(run(trees.unflatten(structure, changed)))[0][place])
-                wanted[(..., *at)] = (values[0] - values[1]) / 2e-6
-            np.testing.assert_allclose(below[number], wanted, rtol=1e-6, atol=1e-6)
+    rows = [trees.flatten(each)[0] for each in trees.flatten_up_to(returned, found)]
+    for number, leaf in enumerate(leaves):
+        wanted = central_differences(run, point, number)
+        for output, row, differences in zip(outputs, rows, wanted, strict=True):
+            assert row[number].dtype == np.result_type(output, leaf)
+            is_narrow = {output.dtype, leaf.dtype} & {*map(np.dtype, ("f4", "c8"))}
+            tolerance = 2e-3 if is_narrow else 1e-5
+            np.testing.assert_allclose(row[number], differences, rtol=tolerance, atol=tolerance)
 
 
 def test_hessians_are_symmetric_jacobians_of_gradients(backend: str) -> None:
@@ -300,6 +341,14 @@ REFUSED: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     "a jacobian of integers": (
         lambda: weft.jacobian(lambda x: weft.argsort(x))(np.ones(3)),
         ("result is int64", "has_aux"),
+    ),
+    "a jacobian of complex numbers by complex numbers": (
+        lambda: weft.jacobian(lambda p: p["z"] * p["a"])({"z": 1j, "a": 1.0}),
+        ("jacobian of <lambda>", "a result and an argument are complex", "holomorphic=True"),
+    ),
+    "a hessian by complex numbers": (
+        lambda: weft.hessian(lambda z: weft.absolute(z) ** 2)(1 + 2j),
+        ("a result and an argument are complex", "real and imaginary parts"),
     ),
     "not a function": (lambda: weft.vmap(3), ("takes a function, not 3",)),
 }
