@@ -49,8 +49,11 @@ def is_blocked(op: AttentionOp) -> bool:
     lengths = op.score_axes.lengths
     if len(op.args) > 3 or not all(isinstance(length, int) for length in lengths):
         return False
-    has_keys = not op.is_causal or lengths[-1] >= lengths[-2]
-    return has_keys and _bytes_of(op) > MOST_BYTES and lengths[-2] > LEAST_ROWS
+    queries, keys = lengths[-2:]
+    # Parts of a square save products as well as memory.
+    limit = MOST_BYTES // CAUSAL_PARTS if op.is_causal and queries == keys else MOST_BYTES
+    has_keys = not op.is_causal or keys >= queries
+    return has_keys and _bytes_of(op) > limit and queries > LEAST_ROWS
 
 
 def attention(op: AttentionOp) -> TensorOp:
