@@ -113,7 +113,7 @@ def qr(x: TensorLike, *, mode: str = "reduced") -> QR:
     >>> found = weft.jit(weft.linalg.qr)(x)
     >>> np.round(found.R, 4)
     array([[-5., -3.],
-           [ 0., 1.]])
+           [ 0.,  1.]])
     """
     if mode not in ("reduced", "complete"):
         problem = f"mode must be 'reduced' or 'complete', not {mode!r}"
@@ -139,9 +139,9 @@ def svd(x: TensorLike, *, full_matrices: bool = True) -> SVD:
 
     The signs, or phases, of pairs of singular vectors are those of LAPACK; only results that do not
     depend on them have a meaningful gradient. The gradient of U and Vh divides by differences of
-    squared singular values and by singular values; pairs of equal ones and zeros are left out,
-    which is right where the result does not depend on the choice among their vectors. (Townsend,
-    2016.)
+    singular values and by singular values. Pairs of equal ones and zeros are left out: that is
+    right only for results to which the vectors of equal ones contribute alike, such as the product
+    of U and Vh. (Townsend, 2016.)
 
     Parameters
     ----------
@@ -200,9 +200,10 @@ def eigh(x: TensorLike) -> Eigen:
     """Return the eigenvalues of symmetric or Hermitian matrices, ascending, and eigenvectors.
 
     Only the lower triangle is read; the gradient is Hermitian. The signs, or phases, of
-    eigenvectors are those of LAPACK. Their gradient divides by differences of eigenvalues; pairs of
-    equal ones are left out, which is right where the result does not depend on the choice among
-    their eigenvectors. A matrix that is not finite gives NaN. (Giles, 2008.)
+    eigenvectors are those of LAPACK. Their gradient divides by differences of eigenvalues. Pairs of
+    equal ones are left out: that is right only for results to which their eigenvectors contribute
+    alike, such as the projection onto the space of these. A matrix that is not finite gives NaN.
+    (Giles, 2008.)
 
     Examples
     --------
@@ -242,7 +243,7 @@ def eig(x: TensorLike) -> Eigen:
     --------
     >>> found = weft.jit(weft.linalg.eig)(np.array([[0.0, 1.0], [4.0, 0.0]]))
     >>> np.sort(found.eigenvalues.real)
-    array([-2., 2.])
+    array([-2.,  2.])
     """
     x, _, _ = _matrices("eig", x)
     packed = factorized(EigenOp, x, vectors=True)
@@ -258,7 +259,7 @@ def eigvals(x: TensorLike) -> TensorOp:
     --------
     >>> found = weft.jit(weft.linalg.eigvals)(np.array([[0.0, 1.0], [-1.0, 0.0]]))
     >>> np.sort(found.imag)
-    array([-1., 1.])
+    array([-1.,  1.])
     """
     x, _, _ = _matrices("eigvals", x)
     return factorized(EigenOp, x, vectors=False)[..., 0, :]

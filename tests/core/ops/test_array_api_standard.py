@@ -522,5 +522,5 @@ def test_other_mistakes_are_refused() -> None:
         weft.finfo(weft.int8)
     with pytest.raises(weft.errors.DTypeError, match=r"iinfo takes an integer .* see finfo"):
         weft.iinfo(weft.bool)
-    with pytest.raises(weft.errors.ArgumentError, match="ord must be .fro., .nuc."):
+    with pytest.raises(weft.errors.ArgumentError, match="ord must be 'fro', 'nuc'"):
         weft.linalg.matrix_norm(weft.ones((2, 2)), ord=3)

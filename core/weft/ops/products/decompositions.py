@@ -6,9 +6,6 @@ float32. Matrices of 16-bit floats are solved in float32 and the result is cast 
 A backend without a solver on its device may compute the primitives on the host, by `reference`.
 Calls raise no errors, because a device cannot: a singular matrix, or one that is not positive
 definite, gives NaN, without an effect on the other matrices of the stack.
-
-There are no QR, singular value and eigenvalue decompositions. They need primitives that no backend
-has yet, and do not decompose into a fixed number of the present ones.
 """
 
 from __future__ import annotations

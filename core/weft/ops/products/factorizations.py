@@ -187,8 +187,7 @@ class HermitianEigenOp(FactorizationOp):
     """Eigenvalues of Hermitian matrices, ascending, in a row, and eigenvectors in columns below.
 
     Only the lower triangle is read. The gradient is Hermitian. That of eigenvectors divides by
-    differences of eigenvalues, and leaves out pairs of equal ones: there it is right where the
-    result does not depend on the choice among their eigenvectors.
+    differences of eigenvalues, and leaves out pairs of equal ones, so that it is finite.
 
     Attributes
     ----------
@@ -233,9 +232,8 @@ class HermitianEigenOp(FactorizationOp):
 class SingularValuesOp(FactorizationOp):
     """Singular values of x = U S Vᴴ, descending, in a row, and below the columns of U and of V.
 
-    The gradient of U and V divides by differences of squared singular values and by singular
-    values, and leaves out pairs of equal ones and zeros: there it is right where the result does
-    not depend on the choice among their singular vectors.
+    The gradient of U and V divides by differences and sums of singular values, and leaves out pairs
+    of equal ones and zeros, so that it is finite.
 
     Attributes
     ----------
@@ -263,10 +261,11 @@ class SingularValuesOp(FactorizationOp):
         return np.concatenate([s[:, None], u, vh.conj().mT], 1)
 
     def adjoint(self, packed: TensorOp, delta: TensorOp, x: TensorOp) -> TensorOp:
-        """U (F (M - Mᴴ) S + S F (N - Nᴴ) + diag(ds)) Vᴴ, and the parts outside of U and V.
+        """U (F (M + N) + E (M - N) + diag(ds)) Vᴴ, and the parts outside of U and V.
 
-        M = Uᴴ dU, N = Vᴴ dV, F_ij = 1 / (s_j² - s_i²) (Townsend, Differentiating the singular
-        value decomposition, 2016; Wan and Zhang, 2019, for complex matrices).
+        M and N are Uᴴ dU and Vᴴ dV less their conjugate transposes, F_ij = 1/2 / (s_j - s_i), and
+        E_ij = 1/2 / (s_j + s_i). (Townsend, Differentiating the singular value decomposition, 2016;
+        Wan and Zhang, Automatic differentiation for complex valued SVD, 2019.)
         """
         m, n = self.shape
         if not self.vectors:
@@ -278,12 +277,9 @@ class SingularValuesOp(FactorizationOp):
         du, dv = delta[..., 1 : m + 1, :], delta[..., m + 1 :, :]
         left, right = hermitian(u) @ du, hermitian(v) @ dv
         column, inverse = matrix_transpose(s), inverse_or_zero(s)
-        factor = inverse_or_zero(s * s - column * column)
-        inner = inner + factor * (left - hermitian(left)) * s
-        inner = inner + column * factor * (right - hermitian(right))
-        if self.is_complex:  # the phase of a pair of vectors is that of the left one
-            turn = (left - hermitian(left)) * 0.5 * inverse
-            inner = inner + where(_is_diagonal(turn), turn, 0)
+        together, apart = left + right, left - right
+        inner = inner + 0.5 * inverse_or_zero(s - column) * (together - hermitian(together))
+        inner = inner + 0.5 * inverse_or_zero(s + column) * (apart - hermitian(apart))
         share = u @ inner
         if m > n:
             share = share + (du - u @ left) * inverse

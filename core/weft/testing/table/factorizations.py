@@ -84,19 +84,11 @@ def _ldl_parts(library: Any, f: Function, x: Any) -> Any:
     return lower * lower + middle
 
 
+_Case = tuple[str, str, Function, Function, Function | None, Function, Function]
+"""A function, its case, what is taken of its results, in weft and NumPy, and its operands."""
+
 _R = weft.linalg
 _N = np.linalg
-
-
-def _scipy_like_ldl(x: Any) -> Any:
-    from weft.ops.products.dense_algorithms import ldl
-
-    found = [ldl(np.tril(each) + np.tril(each, -1).conj().T) for each in x]
-    return (
-        np.stack([lower[np.argsort(order)] for lower, _, order in found]),
-        np.stack([middle for _, middle, _ in found]),
-        None,
-    )
 
 
 def _exponential(x: Any) -> Any:
@@ -132,7 +124,7 @@ def _build(library: Any, wrap: Function, call: Function, make: Function, x: Any)
     return library.real(found * _TURN) if is_complex else found
 
 
-_FAMILIES: tuple[tuple[str, str, Function, Function, Function, Function, Function], ...] = (
+_OF_OBLONG: tuple[_Case, ...] = (
     ("qr", "q", _plain, lambda x: _R.qr(x).Q, lambda x: _N.qr(x)[0], _full, _turned),
     ("qr", "r", _plain, lambda x: _R.qr(x).R, lambda x: _N.qr(x)[1], _full, _turned),
     ("svd", "", _weighted, _R.svd, _N.svd, _full, _turned),
@@ -141,29 +133,31 @@ _FAMILIES: tuple[tuple[str, str, Function, Function, Function, Function, Functio
     ("lu_factor", "", _lu_product, lambda x: _R.lu_factor(x).lu, _eliminated, _full, _turned),
     ("cond", "", _plain, _R.cond, _N.cond, _full, _turned),
 )
-"""Functions of oblong matrices: the case, what is taken of their results, in weft and NumPy."""
+"""Functions of oblong matrices."""
 
-_OF_SQUARES: tuple[tuple[str, str, Function, Function, Function, Function, Function], ...] = (
+_OF_SQUARE: tuple[_Case, ...] = (
     ("eigh", "", _spread, _R.eigh, _N.eigh, _symmetric, _hermitian),
     ("eigvalsh", "", _plain, _R.eigvalsh, _N.eigvalsh, _symmetric, _hermitian),
     ("eig", "", _projected, _R.eig, _N.eig, _full, _turned),
     ("eigvals", "", _cubes, _R.eigvals, _N.eigvals, _full, _turned),
-    ("ldl", "", _ldl_parts, _R.ldl, _scipy_like_ldl, _symmetric, _hermitian),
+    ("ldl", "", _ldl_parts, _R.ldl, None, _symmetric, _hermitian),
     ("matrix_exp", "", _plain, _R.matrix_exp, _exponential, _mixed, lambda x: _mixed(x) * _TURN),
 )
 
 
 def _rows() -> list[Row]:
     found = []
-    for families, shapes in ((_FAMILIES, _OBLONG), (_OF_SQUARES, _SQUARES)):
+    for families, shapes in ((_OF_OBLONG, _OBLONG), (_OF_SQUARE, _SQUARES)):
         for name, case, wrap, own, other, make, make_complex in families:
             for kind, made in (("", make), ("complex", make_complex)):
-                build, expected = partial(_build, weft, wrap, own), partial(_build, np, wrap, other)
+                build = partial(_build, weft, wrap, own, made)
+                expected = partial(_build, np, wrap, other, made) if other else None
                 found.append(
                     Row(
-                        f"linalg.{name}", partial(build, made), _ONE,
+                        f"linalg.{name}", build, _ONE,
                         shapes[:2] if kind else shapes, ("float32",) if kind else FLOATS,
-                        partial(expected, made), "-".join(filter(None, (case, kind))),
+                        expected,
+                        "-".join(filter(None, (case, kind))),
                         twice=True, is_generic=False,
                     )
                 )  # fmt: skip
