@@ -159,7 +159,7 @@ def padded(op: PadOp) -> TensorOp:
     return ComplexOp(*(PadOp(part, **{**fields, "fill": fill}) for part, fill in pairs))
 
 
-def product(op: TensorOp) -> TensorOp:
+def bilinear(op: TensorOp) -> TensorOp:
     """Multiply each part of one operand by each of the other."""
     (a, b), (c, d) = map(parts, op.args)
     multiply = partial(type(op), **op.attributes())
@@ -181,7 +181,7 @@ def solution(op: SolveOp) -> TensorOp:
     return ComplexOp(x[..., :length, :], x[..., length:, :])
 
 
-def converted(op: CastOp) -> TensorOp:
+def cast_parts(op: CastOp) -> TensorOp:
     """Convert the parts; those of a real number are itself and 0."""
     (x,) = op.args
     target = real_dtype(op.target_dtype)
@@ -195,7 +195,7 @@ def compared(op: EqualOp) -> TensorOp:
     return equal(a, c) & equal(b, d)
 
 
-def multiplied(op: ProdOp) -> TensorOp:
+def reduced_product(op: ProdOp) -> TensorOp:
     """Multiply halves by each other until one element is left, along axes of known length."""
     x: TensorOp = op.args[0]
     for place in sorted(op.positions, reverse=True):
@@ -373,7 +373,7 @@ RULES = ClassTable[Rule](
         AcosOp: of_parts(arccosine),
         AsinOp: of_parts(arcsine),
         AtanOp: of_parts(inverse_tangent),
-        CastOp: converted,
+        CastOp: cast_parts,
         CompositeOp: lambda op: op.decompose(*op.args),
         CosOp: of_parts(cosine),
         CoshOp: of_parts(hyperbolic_cosine),
@@ -385,7 +385,7 @@ RULES = ClassTable[Rule](
         PartOp: taken_part,
         PadOp: padded,
         PowerOp: of_parts(power),
-        ProdOp: multiplied,
+        ProdOp: reduced_product,
         ScatterOp: scattered,
         SinOp: of_parts(sine),
         SinhOp: of_parts(hyperbolic_sine),
@@ -397,7 +397,7 @@ RULES = ClassTable[Rule](
     }
 )
 RULES.update(dict.fromkeys(BY_PARTS, by_parts))
-RULES.update(dict.fromkeys((MultiplyOp, MatmulOp, BilinearConvolutionOp), product))
+RULES.update(dict.fromkeys((MultiplyOp, MatmulOp, BilinearConvolutionOp), bilinear))
 
 
 @hookimpl
