@@ -422,7 +422,7 @@ class _Carry:
                 return body.with_outputs(after)
 
     def _check(self, body: Body) -> None:
-        """Raise ArgumentError for a body that draws numbers of a state, or changes the structure."""
+        """Raise ArgumentError for a body that draws numbers of a state or changes the structure."""
         for state in filter(counts_calls, body.graph.states):
             raise ArgumentError(
                 f"{self.what}: the body draws random numbers ({state.file_info}) that are new "
