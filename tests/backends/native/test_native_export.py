@@ -168,7 +168,7 @@ def test_an_index_out_of_range_is_the_status(
 
 
 def test_what_cannot_be_exported_is_refused(transformer: NativeTransformer, tmp_path: Path) -> None:
-    a = weft.placeholder((3, 3))
+    a = weft.placeholder((33, 33))
     solved = weft.inverse(a)
     with pytest.raises(BackendError, match="Python computes it") as caught:
         transformer.computation(solved, a).export_c(tmp_path)
