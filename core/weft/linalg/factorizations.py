@@ -138,8 +138,8 @@ def svd(x: TensorLike, *, full_matrices: bool = True) -> SVD:
     """Return singular values S, descending, with x = U diag(S) Vh.
 
     The signs, or phases, of pairs of singular vectors depend on the backend; only results that do
-    not depend on them have a meaningful gradient. The gradient of U and Vh divides by differences of
-    singular values and by singular values. Pairs of equal ones and zeros are left out: that is
+    not depend on them have a meaningful gradient. The gradient of U and Vh divides by differences
+    of singular values and by singular values. Pairs of equal ones and zeros are left out: that is
     right only for results to which the vectors of equal ones contribute alike, such as the product
     of U and Vh. (Townsend, 2016.)
 
@@ -200,10 +200,10 @@ def eigh(x: TensorLike) -> Eigen:
     """Return the eigenvalues of symmetric or Hermitian matrices, ascending, and eigenvectors.
 
     Only the lower triangle is read; the gradient is Hermitian. The signs, or phases, of
-    eigenvectors depend on the backend. Their gradient divides by differences of eigenvalues. Pairs of
-    equal ones are left out: that is right only for results to which their eigenvectors contribute
-    alike, such as the projection onto the space of these. A matrix that is not finite gives NaN.
-    (Giles, 2008.)
+    eigenvectors depend on the backend. Their gradient divides by differences of eigenvalues. Pairs
+    of equal ones are left out: that is right only for results to which their eigenvectors
+    contribute alike, such as the projection onto the space of these. A matrix that is not finite
+    gives NaN. (Giles, 2008.)
 
     Examples
     --------
