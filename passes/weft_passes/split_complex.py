@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.ir import dtypes
-from weft.ir.axes import Axes
+from weft.ir.axes import Axes, Axis
 from weft.ir.graph import Graph
 from weft.ir.storage import AssignableTensorOp, constant
 from weft.ir.target import Target
@@ -149,6 +149,18 @@ def by_parts(op: TensorOp) -> TensorOp:
     pairs = [parts(arg) if arg.dtype.kind == "c" else (arg, arg) for arg in op.args]
     fields = op.attributes()
     return ComplexOp(*(type(op)(*args, **fields) for args in zip(*pairs, strict=True)))
+
+
+def moved(op: TransposeOp | ReshapeOp) -> TensorOp:
+    """Move pairs that are in memory, which they are a view of; else move each part."""
+    z: TensorOp = op.args[0]
+    if isinstance(z, ComplexOp) or z.is_constant:
+        return by_parts(op)
+    pairs = z.args[0] if isinstance(z, ViewAsComplexOp) else ViewAsRealOp(z)
+    if isinstance(op, TransposeOp):
+        return ViewAsComplexOp(TransposeOp(pairs, permutation=(*op.permutation, z.rank)))
+    part = Axis(2, "part" if op.axes.is_named else None)
+    return ViewAsComplexOp(ReshapeOp(pairs, target_axes=Axes((*op.axes, part))))
 
 
 def padded(op: PadOp) -> TensorOp:
@@ -363,8 +375,8 @@ def arccosine(z: Parts) -> Parts:
 
 
 BY_PARTS = (
-    AddOp, SubtractOp, SumOp, CumsumOp, IdentityOp, TransposeOp, BroadcastOp, ReshapeOp, SliceOp,
-    UpdateSliceOp, ConcatOp, TakeOp, TakeAlongAxisOp, WindowsOp, FoldOp, WhereOp,
+    AddOp, SubtractOp, SumOp, CumsumOp, IdentityOp, BroadcastOp, SliceOp, UpdateSliceOp, ConcatOp,
+    TakeOp, TakeAlongAxisOp, WindowsOp, FoldOp, WhereOp,
 )  # fmt: skip
 
 RULES = ClassTable[Rule](
@@ -386,12 +398,14 @@ RULES = ClassTable[Rule](
         PadOp: padded,
         PowerOp: of_parts(power),
         ProdOp: reduced_product,
+        ReshapeOp: moved,
         ScatterOp: scattered,
         SinOp: of_parts(sine),
         SinhOp: of_parts(hyperbolic_sine),
         SolveOp: solution,
         SqrtOp: of_parts(root),
         TanhOp: of_parts(hyperbolic_tangent),
+        TransposeOp: moved,
         ViewAsComplexOp: lambda op: op,
         ViewAsRealOp: taken_pairs,
     }

@@ -13,9 +13,11 @@ from weft.nn.normalization import NormalizeOp
 from weft.ops.indexing.gathering import TakeAlongAxisOp
 from weft.ops.indexing.positions import RotaryOp
 from weft.ops.pointwise.bits import BitcastOp
+from weft.ops.pointwise.complex_parts import ViewAsComplexOp, ViewAsRealOp
 from weft.ops.pointwise.elementwise import ElementwiseOp
 from weft.ops.products.decompositions import CholeskyOp, DeterminantOp, InverseOp
 from weft.ops.products.factorizations import FactorizationOp
+from weft.ops.products.fourier import FourierOp, InverseRealFourierOp, RealFourierOp
 from weft.ops.reductions.cumulative import RunningOp
 from weft.ops.reductions.probabilities import LogitsOp
 from weft.ops.reductions.reduction import ReductionOp
@@ -42,8 +44,9 @@ def _at_axes(op: TensorOp, batch: Batch, x: TensorOp) -> TensorOp:
 
 @batching_rule_of(
     AttentionOp, BitcastOp, CholeskyOp, ConcatOp, CrossEntropyLogitsOp, DeterminantOp,
-    FactorizationOp, InverseOp, LogitsOp, NormalizeOp, PickOp, PseudoInverseOp, ReductionOp,
-    RotaryOp, RunningOp, SortingOp, TakeAlongAxisOp,
+    FactorizationOp, FourierOp, InverseOp, InverseRealFourierOp, LogitsOp, NormalizeOp, PickOp,
+    PseudoInverseOp, RealFourierOp, ReductionOp, RotaryOp, RunningOp, SortingOp, TakeAlongAxisOp,
+    ViewAsComplexOp, ViewAsRealOp,
 )  # fmt: skip
 def batched_along_others(op: TensorOp, batch: Batch, *args: TensorOp) -> TensorOp:
     """Give all operands the batch axis, and add 1 to the positions of axes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal, SupportsIndex
 
 import numpy as np
@@ -615,7 +616,8 @@ def ifftshift(x: TensorLike, axes: AxisKeys | None = None) -> TensorOp:
     return _shifted("ifftshift", x, axes, lambda length: -(length // 2))
 
 
-Transform = Callable[[TensorOp, int | None, int], tuple[TensorOp, int]]
+Transform = Callable[[TensorOp, int | None, int, Callable[[int], float]], TensorOp]
+"""Returns a transform, given an operand, its length or None, a sign, and a length's factor."""
 
 
 def _along(
@@ -631,37 +633,35 @@ def _along(
     op: TensorOp = as_op(x)
     place = explained(function, (op,), op.axes.position, axis)
     length = None if n is None else checked_integer(function, "n", n, 1)
-    plain = positional(op)
-    found, count = explained(function, (op,), transform, moveaxis(plain, place, -1), length, sign)
-    scaled = found * scale(function, norm, count)
-    moved = moveaxis(scaled, -1, place)
-    return named(moved, op.axes)
+    plain, factor = positional(op), partial(scale, function, norm)
+    found = explained(function, (op,), transform, moveaxis(plain, place, -1), length, sign, factor)
+    return named(moveaxis(found, -1, place), op.axes)
 
 
-def _complex(x: TensorOp, n: int | None, sign: int) -> tuple[TensorOp, int]:
-    """Return the transform of complex numbers, and its length."""
+def _complex(x: TensorOp, n: int | None, sign: int, factor: Callable[[int], float]) -> TensorOp:
+    """Return the transform of complex numbers."""
     x = of_length(x, n)
     pairs = ViewAsRealOp(cast(x, dtypes.promote(inexact(x), dtypes.complex64)))
-    return ViewAsComplexOp(FourierOp(pairs, sign=sign)), _length(x)
+    return ViewAsComplexOp(FourierOp(pairs, sign=sign, scale=factor(_length(x))))
 
 
-def _of_real(x: TensorOp, n: int | None, sign: int) -> tuple[TensorOp, int]:
-    """Return half of the transform of real numbers, and its length."""
+def _of_real(x: TensorOp, n: int | None, sign: int, factor: Callable[[int], float]) -> TensorOp:
+    """Return half of the transform of real numbers."""
     if x.dtype.kind == "c":
         raise DTypeError(f"x must be real, not {x.dtype}: use fft")
     x = of_length(x, n)
-    return ViewAsComplexOp(RealFourierOp(cast(x, inexact(x)))), _length(x)
+    return ViewAsComplexOp(RealFourierOp(cast(x, inexact(x)), scale=factor(_length(x))))
 
 
-def _to_real(x: TensorOp, n: int | None, sign: int) -> tuple[TensorOp, int]:
-    """Return the real numbers of half of a transform, and their number."""
+def _to_real(x: TensorOp, n: int | None, sign: int, factor: Callable[[int], float]) -> TensorOp:
+    """Return the real numbers of half of a transform."""
     count = 2 * (_length(x) - 1) if n is None else n
     if count < 1:
         problem = f"{x.axes} has no even length: give n"
         raise AxesError(problem)
     x = of_length(x, count // 2 + 1)
     pairs = ViewAsRealOp(cast(x, dtypes.promote(inexact(x), dtypes.complex64)))
-    return InverseRealFourierOp(pairs, length=count), count
+    return InverseRealFourierOp(pairs, length=count, scale=factor(count))
 
 
 def inexact(x: TensorOp) -> DType:

@@ -61,7 +61,7 @@ class FactorizationOp(HostOp):
     """Whether the factors of real matrices are complex too."""
 
     @property
-    def shape(self) -> tuple[int, int]:
+    def matrix_shape(self) -> tuple[int, int]:
         """The numbers of rows and columns of each operand."""
         lengths = self.args[0].axes.lengths
         m, n = lengths[-3:-1] if self.is_complex else lengths[-2:]
@@ -70,12 +70,12 @@ class FactorizationOp(HostOp):
     @property
     def packed(self) -> tuple[int, int]:
         """The numbers of rows and columns of each packed result."""
-        return self.shape
+        return self.matrix_shape
 
     @property
     def flops(self) -> int:
         """About ten times those of a product of the matrix with itself, as for eigenvalues."""
-        m, n = self.shape
+        m, n = self.matrix_shape
         return 20 * int(self.args[0].axes.size) * min(m, n)
 
     def infer(self) -> tuple[Axes, DType]:
@@ -86,9 +86,9 @@ class FactorizationOp(HostOp):
             raise DTypeError(f"factorizations take float32, float64 and their pairs, not {x.dtype}")
         if x.rank < tail or x.axes.is_named or (self.is_complex and x.axes[-1].length != 2):
             raise AxesError(f"needs matrices in the last positional axes, not {x.axes}")
-        if not all(isinstance(length, int) for length in self.shape):
+        if not all(isinstance(length, int) for length in self.matrix_shape):
             raise AxesError(f"needs matrices of known lengths, not {x.axes}")
-        self.check(*self.shape)
+        self.check(*self.matrix_shape)
         pair = (Axis(2),) if self.is_complex or self.gives_pairs else ()
         matrix = (Axis(length) for length in self.packed)
         return Axes((*x.axes[: x.rank - tail], *matrix, *pair)), x.dtype
@@ -109,7 +109,7 @@ class FactorizationOp(HostOp):
     def reference(self, x: Array) -> Any:
         """Factorize matrices that are finite; NaN for others, and for those where that fails."""
         x = complex_of(x) if self.is_complex else np.asarray(x)
-        flat = self.read(x.reshape(math.prod(x.shape[:-2]), *self.shape))
+        flat = self.read(x.reshape(math.prod(x.shape[:-2]), *self.matrix_shape))
         gives_pairs = self.is_complex or self.gives_pairs
         dtype = np.result_type(flat, np.complex64) if gives_pairs else flat.dtype
         result = np.full((len(flat), *self.packed), np.nan, dtype)
@@ -157,7 +157,7 @@ class OrthogonalFactorOp(FactorizationOp):
     @property
     @override
     def packed(self) -> tuple[int, int]:
-        m, n = self.shape
+        m, n = self.matrix_shape
         return m, m if self.complete else n
 
     @override
@@ -173,7 +173,7 @@ class OrthogonalFactorOp(FactorizationOp):
 
         (Walter and Lehmann, Algorithmic differentiation of linear algebra functions, 2010.)
         """
-        if self.packed != self.shape:
+        if self.packed != self.matrix_shape:
             problem = "the columns beside those of the reduced factor are no function of the matrix"
             raise GradientError(self.explain(f"{problem}, so they have no gradient"))
         product = hermitian(packed) @ delta
@@ -200,7 +200,7 @@ class HermitianEigenOp(FactorizationOp):
     @property
     @override
     def packed(self) -> tuple[int, int]:
-        n = self.shape[1]
+        n = self.matrix_shape[1]
         return 1 + n * self.vectors, n
 
     @override
@@ -246,7 +246,7 @@ class SingularValuesOp(FactorizationOp):
     @property
     @override
     def packed(self) -> tuple[int, int]:
-        m, n = self.shape
+        m, n = self.matrix_shape
         return 1 + (m + n) * self.vectors, min(m, n)
 
     @override
@@ -267,7 +267,7 @@ class SingularValuesOp(FactorizationOp):
         E_ij = 1/2 / (s_j + s_i). (Townsend, Differentiating the singular value decomposition, 2016;
         Wan and Zhang, Automatic differentiation for complex valued SVD, 2019.)
         """
-        m, n = self.shape
+        m, n = self.matrix_shape
         if not self.vectors:
             packed = as_matrix(SingularValuesOp, self.args[0], self.is_complex, vectors=True)
         s, u, v = packed[..., :1, :], packed[..., 1 : m + 1, :], packed[..., m + 1 :, :]
@@ -299,7 +299,7 @@ class LUOp(FactorizationOp):
     @property
     @override
     def packed(self) -> tuple[int, int]:
-        m, n = self.shape
+        m, n = self.matrix_shape
         return m, n + 1
 
     @override
@@ -313,12 +313,12 @@ class LUOp(FactorizationOp):
 
     def adjoint(self, packed: TensorOp, delta: TensorOp, x: TensorOp) -> TensorOp:
         """L⁻ᴴ (lower part of Lᴴ dL + upper part of dU Uᴴ) U⁻ᴴ, with the rows put back."""
-        n = self.shape[1]
+        n = self.matrix_shape[1]
         top, below, order = packed[..., :n, :n], packed[..., n:, :n], permutation_of(packed)
         lower, upper = with_unit_diagonal(top), triu(top)
         d_upper, d_below = triu(delta[..., :n, :n]), delta[..., n:, :n]
         shares = []
-        if self.shape[0] > n:
+        if self.matrix_shape[0] > n:
             shares = [_over_upper(d_below, upper)]
             d_upper = d_upper - triu(hermitian(below) @ shares[0])
         inner = tril(hermitian(lower) @ tril(delta[..., :n, :n], -1), -1)
@@ -338,7 +338,7 @@ class LDLOp(FactorizationOp):
     @property
     @override
     def packed(self) -> tuple[int, int]:
-        n = self.shape[1]
+        n = self.matrix_shape[1]
         return n, 2 * n + 1
 
     read = HermitianEigenOp.read
@@ -352,7 +352,7 @@ class LDLOp(FactorizationOp):
 
     def adjoint(self, packed: TensorOp, delta: TensorOp, x: TensorOp) -> TensorOp:
         """L⁻ᴴ (dD in the blocks, Lᴴ dL D⁻ᴴ below) L⁻¹, made Hermitian, with the order put back."""
-        n = self.shape[1]
+        n = self.matrix_shape[1]
         lower, middle = packed[..., :n], packed[..., n : 2 * n]
         is_block = _is_diagonal(middle) | ~equal(middle, 0)
         product = hermitian(lower) @ delta[..., :n]
@@ -420,7 +420,7 @@ class MatrixExpOp(FactorizationOp):
 
     def adjoint(self, packed: TensorOp, delta: TensorOp, x: TensorOp) -> TensorOp:
         """The upper right block of the exponential of [[xᴴ, dX], [0, xᴴ]] (Higham, 2008)."""
-        turned, n = hermitian(x), self.shape[1]
+        turned, n = hermitian(x), self.matrix_shape[1]
         above = concat([turned, delta], -1)
         below = concat([zeros_like(turned), turned], -1)
         whole = concat([above, below], -2)
