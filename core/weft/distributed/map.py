@@ -104,7 +104,7 @@ def _task(path: Path, backend: str | None) -> Task:
 def _require_independent(graph: Graph, name: str) -> None:
     """Raise ArgumentError if the results of a batch depend on others, or on other processes."""
     counters = counters_of(graph)
-    written = [str(state) for state, _ in graph.updates if state not in counters]
+    written = [f"{state}" for state, _ in graph.updates if state not in counters]
     if written:
         raise ArgumentError(
             f"{name} writes states ({', '.join(written[:8])}), so its results would depend on the "

@@ -403,7 +403,9 @@ def update_cache(
     Parameters
     ----------
     cache
-        A state, such as a `persistent_tensor`, or a view of one that `assign` takes.
+        A state, such as a `persistent_tensor`, or a view of one that `assign` takes. An argument of
+        a traced function may be one: what the function builds or returns of it afterwards is the
+        new value, and the caller's array stays as it is.
     new
         The slices, with the axes of the cache, of which that one is as long or shorter.
     position
