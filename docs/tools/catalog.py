@@ -74,10 +74,11 @@ FAMILIES = (
 
 BESIDE_OPS = (
     "functional.jit", "functional.gradients", "functional.vectorization", "functional.control_flow",
-    "random", "optim", "fft.fourier", "fft.cosines", "linalg.factorizations", "linalg.systems",
-    "linalg.norms", "special", "standard", "autodiff.reverse", "autodiff.gradient_graph",
-    "runtime.factory", "runtime.artifact_loading", "ir.axes", "ir.lengths", "ir.dtypes", "ir.op",
-    "ir.scope", "transforms.capture", "text.parser", "nervana",
+    "random", "optim", "fft.fourier", "fft.cosines", "signal.windows", "signal.spectra",
+    "signal.convolutions", "linalg.factorizations", "linalg.systems", "linalg.norms", "special",
+    "standard", "autodiff.reverse", "autodiff.gradient_graph", "runtime.factory",
+    "runtime.artifact_loading", "ir.axes", "ir.lengths", "ir.dtypes", "ir.op", "ir.scope",
+    "transforms.capture", "text.parser", "nervana",
 )  # fmt: skip
 """The modules of public functions that make no ops, or ops in other functions."""
 

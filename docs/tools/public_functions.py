@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 NAMESPACES = (
-    "weft", "weft.fft", "weft.linalg", "weft.nn", "weft.optim", "weft.random", "weft.special",
+    "weft", "weft.fft", "weft.linalg", "weft.nn", "weft.optim", "weft.random", "weft.signal",
+    "weft.special",
 )  # fmt: skip
 """What exports them."""
 
