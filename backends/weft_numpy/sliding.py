@@ -316,7 +316,7 @@ class MaxPoolInput(Pooling):
 
     def __init__(self, *geometry: Any) -> None:
         super().__init__(*geometry)
-        self.workspace = 2 * math.prod(self.windows) * self.wide.itemsize
+        self.workspace = max(2 * math.prod(self.windows) * self.wide.itemsize, 1)
 
     def compute_block(self, total: Array, memory: Array, *operands: Any) -> None:
         """Count the maxima of each window, then add the share of each."""

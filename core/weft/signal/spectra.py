@@ -175,7 +175,8 @@ def spectrogram(
     frequencies, times, found = segments.spectra(op, detrend, None, False, scale)
     if mode == "psd":
         found = moveaxis(square(real(found)) + square(imag(found)), segments.place, -1)
-        found = moveaxis(found * segments.multiplicities(found.dtype), -1, segments.place)
+        counts = cast_axes(segments.multiplicities(found.dtype), Axes(found.axes[-1:]))
+        found = moveaxis(found * counts, -1, segments.place)
     elif mode == "magnitude":
         found = absolute(found)
     elif mode == "angle":

@@ -108,8 +108,9 @@ ROWS: tuple[Row, ...] = (
     ),
     Row("special.polygamma", partial(weft.special.polygamma, 1), operands("positive"), _FEW,
         twice=True, is_special=True),
+    # Near a pole the rounding of x - 3 to 16 bits is larger than the tolerance.
     Row("special.polygamma", lambda x: weft.special.polygamma(2, x - 3), operands("unit"), _FEW,
-        case="negative"),
+        case="negative", is_generic=False),
     Row("special.zeta", weft.special.zeta, operands("beyond", "positive"), _PAIRS),
     Row("special.zeta", weft.special.zeta, operands("beyond"), _FEW, case="Riemann"),
     Row("special.gammainc", weft.special.gammainc, operands("positive", "positive"), _PAIRS),
