@@ -76,6 +76,7 @@ BESIDE_OPS = (
     "functional.jit", "functional.gradients", "functional.vectorization", "functional.control_flow",
     "random", "optim", "fft.fourier", "fft.cosines", "signal.windows", "signal.spectra",
     "signal.convolutions", "linalg.factorizations", "linalg.systems", "linalg.norms", "special",
+    "ops.special.logarithms",
     "standard", "autodiff.reverse", "autodiff.gradient_graph", "runtime.factory",
     "runtime.artifact_loading", "ir.axes", "ir.lengths", "ir.dtypes", "ir.op", "ir.scope",
     "transforms.capture", "text.parser", "nervana",
