@@ -264,5 +264,5 @@ def _listing(graph: Graph) -> Iterator[str]:
 def _ops_listed(graph: Graph) -> Iterator[str]:
     for op in graph.ops:
         runs = [f"runs {each.name}" for each in op.graphs]
-        call = f"{type(op).__name__}({', '.join([*map(str, op.args), *runs])})"
+        call = f"{type(op).__name__}({', '.join([*map(format, op.args), *runs])})"
         yield f"{op} = {call}  # {op.file_info}"

@@ -39,6 +39,9 @@ typedef float f32; typedef double f64;
     typedef u8x##N near_u8x##N __attribute__((aligned(1), may_alias)); \
     typedef i8x##N near_i8x##N __attribute__((aligned(1), may_alias));
 VECTORS(2) VECTORS(4) VECTORS(8) VECTORS(16)
+typedef f64 f64x2 __attribute__((vector_size(16)));
+typedef f64 f64x4 __attribute__((vector_size(32)));
+typedef f64 f64x8 __attribute__((vector_size(64)));
 
 #define SPLATS(T) \
     FUNCTION T##x2 splat_##T##x2(T x) { return (T##x2){x, x}; } \

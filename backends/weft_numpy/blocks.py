@@ -158,7 +158,7 @@ def _address(tensor: TensorDescription) -> str:
         return f"arena[{tensor.offset}]"
     if base.kind in (INPUT, RESULT):
         return f"{base.kind}{base.owner}"
-    return harmless(str(base.owner)) if base.kind == STATE else "constant"
+    return harmless(f"{base.owner}") if base.kind == STATE else "constant"
 
 
 class CompiledBlock:

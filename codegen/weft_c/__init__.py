@@ -9,13 +9,13 @@ function of the op and a `Lowering`, which writes kernels with a `KernelBuilder`
 It holds for all dialects.
 
 The packages, each above those that it imports: `runtime` (the executor that backends share),
-`fused` (rules of fused kernels), `legalization` (ops that replace others), `ops` and `spatial`
-(rules of other ops), `reductions` and `matmul`, `loops` (loop nests without reductions), `lowering`
-(rules and kernel builders), `source` (the text of a program).
+`fused` (rules of fused kernels), `legalization` (ops that replace others), `ops`, `spatial` and
+`fourier` (rules of other ops), `reductions` and `matmul`, `loops` (loop nests without reductions),
+`lowering` (rules and kernel builders), `source` (the text of a program).
 """
 
 from weft.support.source import add_internal_package
-from weft_c import matmul, ops, spatial
+from weft_c import fourier, matmul, ops, spatial
 from weft_c.dialect import CUDA, OPENCL, Dialect
 from weft_c.fused import fusible, lower
 from weft_c.legalization import legalized
@@ -49,6 +49,7 @@ __all__ = [
     "Processor",
     "Source",
     "ValueEmitter",
+    "fourier",
     "fusible",
     "legalized",
     "lower",

@@ -122,7 +122,7 @@ typedef char16 near_i8x16 __attribute__((aligned(1)));
     shuffling="__attribute__((intel_reqd_sub_group_size({warp})))\n",
     double="""\
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
-typedef double f64;
+typedef double f64; typedef double2 f64x2; typedef double4 f64x4; typedef double8 f64x8;
 #define AS_F64(x) as_double(x)
 """,
     has_vectors=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from weft.ir.op import Op
 from weft.ops.products.linalg import MatmulOp
+from weft_c.fourier.mixed_radix import legalized_transform
 from weft_c.matmul.packed_panels import legalized_product
 from weft_c.processor import Processor
 from weft_c.quantized import legalized_quantized
@@ -16,6 +17,9 @@ def legalized(op: Op, processor: Processor) -> Op | None:
     Serial devices with vectors multiply packed matrices and filters, of words of 8-bit integers
     where factors are quantized.
     """
+    transform = legalized_transform(op, processor)
+    if transform is not None:
+        return transform
     if not processor.is_serial:
         return None
     found = legalized_quantized(op, processor)

@@ -69,7 +69,7 @@ from weft.transforms.capture import capture
 from weft.transforms.computation_op import ComputationOp, computation
 
 if TYPE_CHECKING:
-    from weft import fft, linalg
+    from weft import fft, linalg, signal, special
     from weft.functional import *
     from weft.runtime.artifact_loading import load
     from weft.text.parser import parse
@@ -150,6 +150,8 @@ __all__ = [
     "parse",
     "promote",
     "saved_user_deps",
+    "signal",
+    "special",
     "symbol",
     "uint8",
     "uint16",
@@ -197,6 +199,8 @@ def __getattr__(name: str) -> Any:
         "linalg",
         "optim",
         "random",
+        "signal",
+        "special",
         "testing",
         "plugins",
     ):

@@ -10,13 +10,16 @@ from typing import Any, ClassVar
 
 from weft.support import source
 
+_FORMER = {"ArtefactError": "ArtifactError", "BatchError": "BatchFailed"}
+"""The present spelling of names that had another one."""
+
 
 def __getattr__(name: str) -> Any:
     """Resolve a former spelling, with a DeprecationWarning."""
-    if name == "ArtefactError":
-        text = "weft.errors.ArtefactError is now spelled ArtifactError"
+    if name in _FORMER:
+        text = f"weft.errors.{name} is now spelled {_FORMER[name]}"
         warnings.warn(text, DeprecationWarning, stacklevel=2)
-        return ArtifactError
+        return globals()[_FORMER[name]]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -93,7 +96,7 @@ class CheckpointError(WeftError, ValueError):
     """A checkpoint cannot be read or written, or does not fit the states to be restored."""
 
 
-class BatchError(WeftError, RuntimeError):
+class BatchFailed(WeftError, RuntimeError):
     """A batch of `weft.distributed.map` failed; the cause is the error of the worker.
 
     Attributes

@@ -55,12 +55,13 @@ FAMILIES = (
     "ops.pointwise.elementwise", "ops.pointwise.comparison", "ops.pointwise.bits",
     "ops.pointwise.math", "ops.pointwise.trigonometry", "ops.pointwise.special",
     "ops.pointwise.rounding", "ops.pointwise.complex_parts", "nn.activation",
-    "ops.reductions.reduction", "ops.reductions.statistics", "ops.reductions.cumulative",
+    "ops.reductions.reduction", "ops.reductions.statistics", "ops.reductions.nan_reductions",
+    "ops.reductions.cumulative",
     "ops.reductions.sorting", "ops.reductions.counting", "ops.shape.creation", "ops.shape.movement",
     "ops.shape.arrangement", "ops.shape.joining", "ops.indexing.slicing", "ops.indexing.gathering",
-    "ops.indexing.multi_index", "ops.indexing.dynamic_slices", "ops.products.linalg",
-    "ops.products.contraction", "ops.products.decompositions", "nn.spatial.windows",
-    "nn.spatial.convolutions", "nn.spatial.pooling", "nn.spatial.unpooling",
+    "ops.indexing.multi_index", "ops.indexing.segments", "ops.indexing.dynamic_slices",
+    "ops.products.linalg", "ops.products.contraction", "ops.products.decompositions",
+    "nn.spatial.windows", "nn.spatial.convolutions", "nn.spatial.pooling", "nn.spatial.unpooling",
     "nn.spatial.resampling", "nn.spatial.regions", "ops.reductions.probabilities",
     "nn.normalization", "nn.losses", "nn.distances", "nn.ctc", "nn.dot_product_attention",
     "ops.indexing.positions", "nn.cells", "nn.recurrent", "ops.random.philox",
@@ -73,9 +74,12 @@ FAMILIES = (
 
 BESIDE_OPS = (
     "functional.jit", "functional.gradients", "functional.vectorization", "functional.control_flow",
-    "random", "optim", "fft", "linalg", "standard", "autodiff.reverse", "autodiff.gradient_graph",
-    "runtime.factory", "runtime.artifact_loading", "ir.axes", "ir.lengths", "ir.dtypes", "ir.op",
-    "ir.scope", "transforms.capture", "text.parser", "nervana",
+    "random", "optim", "fft.fourier", "fft.cosines", "signal.windows", "signal.spectra",
+    "signal.convolutions", "linalg.factorizations", "linalg.systems", "linalg.norms", "special",
+    "ops.special.logarithms",
+    "standard", "autodiff.reverse", "autodiff.gradient_graph", "runtime.factory",
+    "runtime.artifact_loading", "ir.axes", "ir.lengths", "ir.dtypes", "ir.op", "ir.scope",
+    "transforms.capture", "text.parser", "nervana",
 )  # fmt: skip
 """The modules of public functions that make no ops, or ops in other functions."""
 

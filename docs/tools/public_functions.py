@@ -7,7 +7,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-NAMESPACES = ("weft", "weft.fft", "weft.linalg", "weft.nn", "weft.optim", "weft.random")
+NAMESPACES = (
+    "weft", "weft.fft", "weft.linalg", "weft.nn", "weft.optim", "weft.random", "weft.signal",
+    "weft.special",
+)  # fmt: skip
 """What exports them."""
 
 

@@ -26,7 +26,8 @@ LIST = DOCS / "public-names.txt"
 OWN = re.compile(r"weft(_passes|_c|_numpy|_opencl|_cupy|_array_api|_hamkaas|_popxl)?(\.|$)")
 WITH_ALL = (
     "weft", "weft.fft", "weft.linalg", "weft.optim", "weft.plugins", "weft.kernels", "weft.random",
-    "weft_c", "weft_array_api", "weft_hamkaas", "weft_popxl", "weft_popxl.ops",
+    "weft.signal", "weft.special", "weft_c", "weft_array_api", "weft_hamkaas", "weft_popxl",
+    "weft_popxl.ops",
 )  # fmt: skip
 """Packages that are public as a whole: each lists its names."""
 

@@ -19,7 +19,7 @@ from onnx import helper, numpy_helper
 import weft
 from weft import nn, ops
 from weft.errors import ArgumentError, GraphError
-from weft.ir.dtypes import is_float
+from weft.ir.dtypes import accumulator_dtype, is_float
 from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.storage import ParameterOp, ReadOp
@@ -101,9 +101,24 @@ def _decomposed(graph: Graph) -> Graph:
 
 
 def _is_supported(op: Op) -> bool:
-    """Whether a rule writes an op; ONNX has no negative padding of windows."""
+    """Whether a rule writes an op, as it is computed here.
+
+    ONNX has no negative padding of windows, and combines updates and samples in their own dtype. It
+    does not say which of several updates of an element is set.
+    """
+    if type(op) not in RULES:
+        return False
+    if isinstance(op, ops.ScatterOp):
+        return op.reduction != "set" and op.dtype.kind in "fiu" and _is_wide(op)
+    if isinstance(op, nn.GridSampleOp):
+        is_cubic = op.mode == "bicubic"
+        return _is_wide(op) and not (is_cubic and (op.rank != 4 or op.padding == "border"))
     pairs = op.padding if isinstance(op, nn.ConvolutionOp | nn.MaxPoolOp) else ()
-    return type(op) in RULES and all(n >= 0 for pair in pairs for n in pair)
+    return all(n >= 0 for pair in pairs for n in pair)
+
+
+def _is_wide(op: Op) -> bool:
+    return accumulator_dtype(op.dtype) == op.dtype
 
 
 def _refused(model: onnx.ModelProto, ends: list[tuple[int, Op]], error: Exception) -> GraphError:
@@ -343,6 +358,33 @@ def _take(exporter: Exporter, op: ops.TakeOp, args: list[str]) -> str:
 @exports(ops.TakeAlongAxisOp)
 def _take_along_axis(exporter: Exporter, op: ops.TakeAlongAxisOp, args: list[str]) -> str:
     return exporter.node("GatherElements", *args, axis=op.position)
+
+
+@exports(ops.ScatterOp)
+def _scatter(exporter: Exporter, op: ops.ScatterOp, args: list[str]) -> str:
+    """Put the indexed axis in front, whose elements ScatterND updates."""
+    place, count = op.position, op.args[1].rank
+    indices = exporter.node("Cast", args[1], to=onnx.TensorProto.INT64)
+    rows = exporter.node("Unsqueeze", indices, exporter.ints(-1))
+    order = [place, *range(place), *range(place + 1, op.rank)]
+    head = range(place, place + count)
+    turned = [*head, *range(place), *range(place + count, op.args[2].rank)]
+    x = exporter.node("Transpose", args[0], perm=order)
+    updates = exporter.node("Transpose", args[2], perm=turned)
+    result = exporter.node("ScatterND", x, rows, updates, reduction=op.reduction)
+    return exporter.node("Transpose", result, perm=np.argsort(order).tolist())
+
+
+SAMPLED = {"bilinear": "linear", "bicubic": "cubic", "nearest": "nearest"}
+"""What ONNX calls the modes of samples."""
+
+
+@exports(nn.GridSampleOp)
+def _grid_sample(exporter: Exporter, op: nn.GridSampleOp, args: list[str]) -> str:
+    return exporter.node(
+        "GridSample", *args, mode=SAMPLED[op.mode], padding_mode=op.padding,
+        align_corners=int(op.align_corners),
+    )  # fmt: skip
 
 
 @exports(ops.IotaOp)

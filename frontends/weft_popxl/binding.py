@@ -10,7 +10,7 @@ import weft
 from weft_popxl import dtypes
 from weft_popxl.context import get_current_graph
 from weft_popxl.errors import refuse_type, refuse_value
-from weft_popxl.module import Module, name_of
+from weft_popxl.module import Module, graph_name
 from weft_popxl.program import Graph, Tensor, operators
 from weft_popxl.tensor_spec import TensorSpec, checked_shape
 
@@ -25,7 +25,7 @@ def build(graph: Graph, function: Any, args: tuple[Any, ...], kwargs: dict[str, 
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
-        refuse_value(f"the arguments do not fit {name_of(function)}{signature}: {error}")
+        refuse_value(f"the arguments do not fit {graph_name(function)}{signature}: {error}")
     bound.apply_defaults()
     with graph:
         for name, value in bound.arguments.items():

@@ -24,7 +24,7 @@ class Module:
         return self.build(*args, **kwargs)
 
 
-def name_of(function: Any) -> str:
+def graph_name(function: Any) -> str:
     """Return the name of a graph that is created from a function or a module.
 
     Raises TypeError for a value that is not callable.

@@ -25,7 +25,7 @@ from weft_popxl import dtypes
 from weft_popxl.arguments import text, whole
 from weft_popxl.dot import write_dot
 from weft_popxl.errors import ContextError, popart_exception, refuse_type, refuse_value
-from weft_popxl.module import name_of
+from weft_popxl.module import graph_name
 from weft_popxl.replica_grouping import ReplicaGrouping, assigned_grouping, strided_grouping
 from weft_popxl.storage import Place, Storage
 from weft_popxl.tensor_spec import TensorSpec, checked_shape
@@ -826,7 +826,7 @@ class Ir:
         TypeError for a function that is not callable and for lists of tensors and other values,
         ValueError for arguments that do not match the signature and for other return values.
         """
-        name = name_of(fn)
+        name = graph_name(fn)
         graph = Graph._made(self, f"{name}_subgraph({next(self._graph_numbers)})")
         operators["build"](graph, fn, args, kwargs)
         self._graphs.append(graph)

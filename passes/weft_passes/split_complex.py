@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.ir import dtypes
-from weft.ir.axes import Axes
+from weft.ir.axes import Axes, Axis
 from weft.ir.graph import Graph
 from weft.ir.storage import AssignableTensorOp, constant
 from weft.ir.target import Target
@@ -151,6 +151,18 @@ def by_parts(op: TensorOp) -> TensorOp:
     return ComplexOp(*(type(op)(*args, **fields) for args in zip(*pairs, strict=True)))
 
 
+def moved(op: TransposeOp | ReshapeOp) -> TensorOp:
+    """Move pairs that are in memory, which they are a view of; else move each part."""
+    z: TensorOp = op.args[0]
+    if isinstance(z, ComplexOp) or z.is_constant:
+        return by_parts(op)
+    pairs = z.args[0] if isinstance(z, ViewAsComplexOp) else ViewAsRealOp(z)
+    if isinstance(op, TransposeOp):
+        return ViewAsComplexOp(TransposeOp(pairs, permutation=(*op.permutation, z.rank)))
+    part = Axis(2, "part" if op.axes.is_named else None)
+    return ViewAsComplexOp(ReshapeOp(pairs, target_axes=Axes((*op.axes, part))))
+
+
 def padded(op: PadOp) -> TensorOp:
     """Pad each part with that of the number."""
     number = complex(op.fill)
@@ -159,7 +171,7 @@ def padded(op: PadOp) -> TensorOp:
     return ComplexOp(*(PadOp(part, **{**fields, "fill": fill}) for part, fill in pairs))
 
 
-def product(op: TensorOp) -> TensorOp:
+def bilinear(op: TensorOp) -> TensorOp:
     """Multiply each part of one operand by each of the other."""
     (a, b), (c, d) = map(parts, op.args)
     multiply = partial(type(op), **op.attributes())
@@ -181,7 +193,7 @@ def solution(op: SolveOp) -> TensorOp:
     return ComplexOp(x[..., :length, :], x[..., length:, :])
 
 
-def converted(op: CastOp) -> TensorOp:
+def cast_parts(op: CastOp) -> TensorOp:
     """Convert the parts; those of a real number are itself and 0."""
     (x,) = op.args
     target = real_dtype(op.target_dtype)
@@ -195,7 +207,7 @@ def compared(op: EqualOp) -> TensorOp:
     return equal(a, c) & equal(b, d)
 
 
-def multiplied(op: ProdOp) -> TensorOp:
+def reduced_product(op: ProdOp) -> TensorOp:
     """Multiply halves by each other until one element is left, along axes of known length."""
     x: TensorOp = op.args[0]
     for place in sorted(op.positions, reverse=True):
@@ -363,8 +375,8 @@ def arccosine(z: Parts) -> Parts:
 
 
 BY_PARTS = (
-    AddOp, SubtractOp, SumOp, CumsumOp, IdentityOp, TransposeOp, BroadcastOp, ReshapeOp, SliceOp,
-    UpdateSliceOp, ConcatOp, TakeOp, TakeAlongAxisOp, WindowsOp, FoldOp, WhereOp,
+    AddOp, SubtractOp, SumOp, CumsumOp, IdentityOp, BroadcastOp, SliceOp, UpdateSliceOp, ConcatOp,
+    TakeOp, TakeAlongAxisOp, WindowsOp, FoldOp, WhereOp,
 )  # fmt: skip
 
 RULES = ClassTable[Rule](
@@ -373,7 +385,7 @@ RULES = ClassTable[Rule](
         AcosOp: of_parts(arccosine),
         AsinOp: of_parts(arcsine),
         AtanOp: of_parts(inverse_tangent),
-        CastOp: converted,
+        CastOp: cast_parts,
         CompositeOp: lambda op: op.decompose(*op.args),
         CosOp: of_parts(cosine),
         CoshOp: of_parts(hyperbolic_cosine),
@@ -385,19 +397,21 @@ RULES = ClassTable[Rule](
         PartOp: taken_part,
         PadOp: padded,
         PowerOp: of_parts(power),
-        ProdOp: multiplied,
+        ProdOp: reduced_product,
+        ReshapeOp: moved,
         ScatterOp: scattered,
         SinOp: of_parts(sine),
         SinhOp: of_parts(hyperbolic_sine),
         SolveOp: solution,
         SqrtOp: of_parts(root),
         TanhOp: of_parts(hyperbolic_tangent),
+        TransposeOp: moved,
         ViewAsComplexOp: lambda op: op,
         ViewAsRealOp: taken_pairs,
     }
 )
 RULES.update(dict.fromkeys(BY_PARTS, by_parts))
-RULES.update(dict.fromkeys((MultiplyOp, MatmulOp, BilinearConvolutionOp), product))
+RULES.update(dict.fromkeys((MultiplyOp, MatmulOp, BilinearConvolutionOp), bilinear))
 
 
 @hookimpl

@@ -64,6 +64,21 @@ def test_it_computes_and_trains_a_layer(toy: weft.Transformer):
     got.plan.verify()
 
 
+def test_it_factorizes_matrices_without_a_rule_for_that(toy: weft.Transformer):
+    """They run by the rule of collectives, which every backend has."""
+    x = weft.placeholder((2, 3, 3), dtype="float64")
+    symmetric = x + x.mT
+    results = [
+        weft.linalg.qr(x).R, weft.linalg.pinv(x), weft.linalg.matrix_exp(x),
+        weft.linalg.lu_factor(x).lu, weft.linalg.ldl(symmetric).d, weft.linalg.eigvalsh(symmetric),
+        weft.real(weft.linalg.eigvals(x)), weft.linalg.svdvals(x * (1 + 2j)),
+    ]  # fmt: skip
+    value = np.random.default_rng(0).normal(size=(2, 3, 3))
+    expected = weft.make_transformer("numpy").computation(results, x)(value)
+    for mine, theirs in zip(toy.computation(results, x)(value), expected, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-12, atol=1e-12)
+
+
 def test_its_abstract_methods_are_all_that_it_defines(toy: weft.Transformer):
     defined = {name for name in vars(type(toy)) if not name.startswith("_")}
     assert defined == {"transformer_name", *weft.Transformer.__abstractmethods__}

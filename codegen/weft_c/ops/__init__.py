@@ -16,6 +16,7 @@ from weft_c.ops import (
     scans,
     scattering,
     searching,
+    small_matrices,
     sorting,
     windows,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "scans",
     "scattering",
     "searching",
+    "small_matrices",
     "sorting",
     "windows",
 ]

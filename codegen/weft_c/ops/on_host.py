@@ -1,4 +1,4 @@
-"""Lowering rules of ops on the host: matrix decompositions, effects and collectives."""
+"""Lowering rules of ops on the host: effects and collectives, and factorizations that are large."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ import numpy as np
 
 from weft.ir.op import Op
 from weft.ops.control import effects
-from weft.ops.products import decompositions
 from weft.ranks import collectives
 from weft_c.lowering import Lowering, rules
 
 
-@rules.on_type(decompositions.CholeskyOp, decompositions.SolveOp)
-@rules.on_type(decompositions.DeterminantOp, decompositions.InverseOp)
 def reference_rule(op: Op, lowering: Lowering) -> None:
     """Compute an op by its NumPy reference, on the host.
 

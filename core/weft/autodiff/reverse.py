@@ -299,7 +299,7 @@ def walk_back(order: Sequence[Op], adjoints: dict[Op, Any], ends: Collection[Op]
         adjoint = adjoints.get(op)
         if adjoint is None:
             continue
-        with scope.adjoints_of(op):
+        with scope.differentiating(op):
             if isinstance(adjoint, list):
                 adjoint = adjoints[op] = total(adjoint)
             meaning = op.meaning

@@ -6,14 +6,18 @@ from typing import Any
 
 from weft.batching.walk import Batch, batching_rule_of
 from weft.ir.tensor import TensorOp
+from weft.linalg.systems import PseudoInverseOp
 from weft.nn.dot_product_attention import AttentionOp
 from weft.nn.losses import CrossEntropyLogitsOp, PickOp
 from weft.nn.normalization import NormalizeOp
 from weft.ops.indexing.gathering import TakeAlongAxisOp
 from weft.ops.indexing.positions import RotaryOp
 from weft.ops.pointwise.bits import BitcastOp
+from weft.ops.pointwise.complex_parts import ViewAsComplexOp, ViewAsRealOp
 from weft.ops.pointwise.elementwise import ElementwiseOp
 from weft.ops.products.decompositions import CholeskyOp, DeterminantOp, InverseOp
+from weft.ops.products.factorizations import FactorizationOp
+from weft.ops.products.fourier import FourierOp, InverseRealFourierOp, RealFourierOp
 from weft.ops.reductions.cumulative import RunningOp
 from weft.ops.reductions.probabilities import LogitsOp
 from weft.ops.reductions.reduction import ReductionOp
@@ -39,8 +43,10 @@ def _at_axes(op: TensorOp, batch: Batch, x: TensorOp) -> TensorOp:
 
 
 @batching_rule_of(
-    AttentionOp, BitcastOp, CholeskyOp, ConcatOp, CrossEntropyLogitsOp, DeterminantOp, InverseOp,
-    LogitsOp, NormalizeOp, PickOp, ReductionOp, RotaryOp, RunningOp, SortingOp, TakeAlongAxisOp,
+    AttentionOp, BitcastOp, CholeskyOp, ConcatOp, CrossEntropyLogitsOp, DeterminantOp,
+    FactorizationOp, FourierOp, InverseOp, InverseRealFourierOp, LogitsOp, NormalizeOp, PickOp,
+    PseudoInverseOp, RealFourierOp, ReductionOp, RotaryOp, RunningOp, SortingOp, TakeAlongAxisOp,
+    ViewAsComplexOp, ViewAsRealOp,
 )  # fmt: skip
 def batched_along_others(op: TensorOp, batch: Batch, *args: TensorOp) -> TensorOp:
     """Give all operands the batch axis, and add 1 to the positions of axes."""

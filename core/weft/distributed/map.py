@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from weft.distributed.counters import counters_of
 from weft.distributed.worker import Outcome, Task, run_batch
-from weft.errors import ArgumentError, BatchError, WorkerError
+from weft.errors import ArgumentError, BatchFailed, WorkerError
 from weft.ir.graph import Graph
 from weft.ranks.collectives import communications
 from weft.report.progress import Stage
@@ -58,7 +58,7 @@ def map(
     Returns
     -------
     BatchResults
-        An iterator. It raises BatchError, which names the batch, in the place of the result of a
+        An iterator. It raises BatchFailed, which names the batch, in the place of the result of a
         batch that failed, and goes on with the next one when it is asked again. It raises
         WorkerError if the workers are lost or have no weft.
 
@@ -104,7 +104,7 @@ def _task(path: Path, backend: str | None) -> Task:
 def _require_independent(graph: Graph, name: str) -> None:
     """Raise ArgumentError if the results of a batch depend on others, or on other processes."""
     counters = counters_of(graph)
-    written = [str(state) for state, _ in graph.updates if state not in counters]
+    written = [f"{state}" for state, _ in graph.updates if state not in counters]
     if written:
         raise ArgumentError(
             f"{name} writes states ({', '.join(written[:8])}), so its results would depend on the "
@@ -234,9 +234,9 @@ class BatchResults(Iterator[Any]):
         except Exception as error:
             raise self._failed(number, error) from error
 
-    def _failed(self, number: int, error: Exception) -> BatchError:
+    def _failed(self, number: int, error: Exception) -> BatchFailed:
         said = str(error) or type(error).__name__
-        return BatchError(f"batch {number} failed: {type(error).__name__}: {said}", number)
+        return BatchFailed(f"batch {number} failed: {type(error).__name__}: {said}", number)
 
     def close(self) -> None:
         """Cancel the batches that no worker has begun, and forget the others."""

@@ -49,9 +49,9 @@ class Arguments:
     def named(self, option: str, given: Any) -> frozenset[str]:
         """Return arguments that an option gives by name or position; raises for unknown ones."""
         each = (given,) if isinstance(given, str | int) else given
-        return frozenset(self.name_of(option, argument) for argument in each)
+        return frozenset(self.chosen(option, argument) for argument in each)
 
-    def name_of(self, option: str, argument: object) -> str:
+    def chosen(self, option: str, argument: object) -> str:
         """Return the argument that an option gives by name or position; raises if there is none."""
         count = len(self.by_position)
         if isinstance(argument, int) and -count <= argument < count:
@@ -78,7 +78,7 @@ class DynamicLengths:
         self._by_argument: dict[str, dict[int, Length]] = {}
         if isinstance(dynamic, Mapping):
             self._by_argument = {
-                arguments.name_of("dynamic", key): self._by_axis(each)
+                arguments.chosen("dynamic", key): self._by_axis(each)
                 for key, each in dynamic.items()
             }
         else:

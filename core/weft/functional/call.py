@@ -53,7 +53,7 @@ def make_call(
     writer = _Writer(types, static, arrays.kind)
     lines = [*writer.node(structure, "args", is_root=True), *writer.tests]
     if not writer.fits:
-        return missing
+        return always_miss
     scope, names, inputs = writer.scope, writer.names, computation.graph.inputs
     scope.update(miss=MISS, static_key=static_key)
     is_plain = all(
@@ -158,7 +158,7 @@ def static_key(value: Any) -> Any:
     return type(value), attribute_key(value)
 
 
-def missing(args: tuple[Any, ...]) -> Any:
+def always_miss(args: tuple[Any, ...]) -> Any:
     """Return `MISS`, whatever the arguments."""
     return MISS
 

@@ -7,7 +7,7 @@ operands of the loop or conditional.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import wraps
 from typing import Any
 
@@ -15,14 +15,14 @@ import numpy as np
 
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.functional import trees
-from weft.functional.tracing import Body, name_of, op_of, trace_body
+from weft.functional.tracing import Body, Function, name_of, op_of, trace_body
 from weft.functional.trees import Structure
 from weft.ir import dtypes
 from weft.ir.axes import Axes
 from weft.ir.dtypes import DType
 from weft.ir.graph import Graph
 from weft.ir.lengths import Length
-from weft.ir.op import explain
+from weft.ir.op import are_same, explain
 from weft.ir.storage import as_op
 from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.arguments import checked_integer
@@ -32,8 +32,6 @@ from weft.ops.pointwise.comparison import less, maximum, minimum
 from weft.ops.pointwise.elementwise import cast
 from weft.ops.random.philox import counts_calls
 from weft.ops.shape.creation import zeros
-
-Function = Callable[..., Any]
 
 
 def scan(
@@ -107,11 +105,8 @@ def scan(
         return result
 
     step = wraps(function)(step)
-    if count == 0:
-        return _nothing(step, what, init, rows, structure)
-    types = [(Axes(op.axes[1:]), op.dtype) for op in rows]
     carry = _Carry(what, init)
-    body = carry.stable(step, structure, types)
+    body = carry.stable(step, structure, [(Axes(op.axes[1:]), op.dtype) for op in rows])
     found = _scanned(carry, body, rows, count, reverse=reverse, recompute=recompute)
     return trees.unflatten(body.structure, found)  # type: ignore[no-any-return]
 
@@ -154,10 +149,14 @@ def fori_loop(
     """
     called = "fori_loop(lower, upper, function, init)"
     what = f"fori_loop of {_named(called, function, 'i, carry')}"
-    if isinstance(lower, TensorOp) or isinstance(upper, TensorOp):
+    bounds: list[Any] = [
+        each if isinstance(each, Length | TensorOp) else checked_integer("fori_loop", name, each)
+        for name, each in (("lower", lower), ("upper", upper))
+    ]
+    if any(isinstance(each, TensorOp) for each in bounds):
         first, last = (
-            cast(_integer("fori_loop", bound, each), dtypes.int64)
-            for bound, each in (("lower", lower), ("upper", upper))
+            cast(_integer("fori_loop", name, each), dtypes.int64)
+            for name, each in zip(("lower", "upper"), bounds, strict=True)
         )
 
         def go_on(state: tuple[TensorOp, Any]) -> TensorOp:
@@ -168,10 +167,6 @@ def fori_loop(
 
         carry = _Carry(what, (first, init), is_counted=True)
         return carry.packed(_iterated(carry, go_on, wraps(function)(advance)))[1]
-    bounds: list[Any] = [
-        each if isinstance(each, Length) else checked_integer("fori_loop", name, each)
-        for name, each in (("lower", lower), ("upper", upper))
-    ]
     count = bounds[1] - bounds[0]
     start = as_op(bounds[0], dtypes.int64)
     carry = _Carry(what, (start, init), is_counted=True)
@@ -180,9 +175,7 @@ def fori_loop(
         return (state[0] + 1, function(*state)), None
 
     body = carry.stable(wraps(function)(advance_both))
-    is_empty = isinstance(count, int) and count <= 0
-    found = carry.ops if is_empty else _scanned(carry, body, [], count, recompute=recompute)
-    return carry.packed(found)[1]
+    return carry.packed(_scanned(carry, body, [], count, recompute=recompute))[1]
 
 
 def while_loop(condition: Any, body: Any, *init: Any) -> Any:
@@ -299,7 +292,7 @@ def cond(
         trace_body(branch, structure, types, f"cond with {name}", paths)
         for branch, name in zip((then_branch, else_branch), names, strict=True)
     )
-    one, other = _alike(one, other)
+    one, other = _with_equal_outputs(one, other)
     made = calls.cond_op(condition, one.graph, other.graph, [*ops, *one.free], [*ops, *other.free])
     return trees.unflatten(one.structure, made.results)
 
@@ -421,40 +414,46 @@ class _Carry:
             structure, names = trees.joined(self.inner, xs), [*names, *trees.paths(xs, "x")]
         while True:
             body = trace_body(step, structure, [*self.types, *types], self.what, names)
-            for state in filter(counts_calls, body.graph.states):
-                raise ArgumentError(
-                    f"{self.what}: the body draws random numbers ({state.file_info}) that are new "
-                    "at every call: carry a key, and draw from keys that are split from it, as in "
-                    "weft.random.uniform(key, shape)"
-                )
-            own, _ = trees.children(body.structure)
-            if own != self.inner:
-                found = _difference(self._own(own), self._own(self.inner), "carry")
-                raise ArgumentError(f"{self.what}: after an iteration the carry has {found}")
-            outputs = list(body.graph.outputs)
-            changed = False
-            for place, (op, path) in enumerate(zip(self.ops, self.paths, strict=True)):
-                after = outputs[place]
-                if after.axes != op.axes:
-                    raise AxesError(
-                        f"{self.what}: {path} has {op.axes}, but {after.axes} after an iteration "
-                        f"({after.file_info})"
-                    )
-                if after.dtype == op.dtype:
-                    continue
-                wide = dtypes.promote(after.dtype, op.dtype)
-                if body.is_number[place] and wide == op.dtype:
-                    outputs[place] = cast(after, op.dtype)
-                elif self.is_number[place] and wide == after.dtype:
-                    self.ops[place], changed = cast(op, wide), True
-                else:
-                    raise DTypeError(
-                        f"{self.what}: {path} is {op.dtype}, but {after.dtype} after an iteration "
-                        f"({after.file_info}): begin with .astype('{after.dtype}'), or return "
-                        f".astype('{op.dtype}')"
-                    )
-            if not changed:
-                return body.with_outputs(outputs)
+            self._check(body)
+            before, (*after,) = list(self.ops), body.graph.outputs
+            for place in range(len(before)):
+                after[place] = self._matched(place, after[place], body.is_number[place])
+            if are_same(before, self.ops):
+                return body.with_outputs(after)
+
+    def _check(self, body: Body) -> None:
+        """Raise ArgumentError for a body that draws numbers of a state or changes the structure."""
+        for state in filter(counts_calls, body.graph.states):
+            raise ArgumentError(
+                f"{self.what}: the body draws random numbers ({state.file_info}) that are new "
+                "at every call: carry a key, and draw from keys that are split from it, as in "
+                "weft.random.uniform(key, shape)"
+            )
+        own, _ = trees.children(body.structure)
+        if own != self.inner:
+            found = _difference(self._own(own), self._own(self.inner), "carry")
+            raise ArgumentError(f"{self.what}: after an iteration the carry has {found}")
+
+    def _matched(self, place: int, after: TensorOp, is_number: bool) -> TensorOp:
+        """Return a value after an iteration in the dtype that it had before, which may widen."""
+        op, path = self.ops[place], self.paths[place]
+        if after.axes != op.axes:
+            raise AxesError(
+                f"{self.what}: {path} has {op.axes}, but {after.axes} after an iteration "
+                f"({after.file_info})"
+            )
+        wide = dtypes.promote(after.dtype, op.dtype)
+        if is_number and wide == op.dtype:
+            return cast(after, op.dtype)
+        if self.is_number[place] and wide == after.dtype:
+            self.ops[place] = cast(op, wide)
+        elif after.dtype != op.dtype:
+            raise DTypeError(
+                f"{self.what}: {path} is {op.dtype}, but {after.dtype} after an iteration "
+                f"({after.file_info}): begin with .astype('{after.dtype}'), or return "
+                f".astype('{op.dtype}')"
+            )
+        return after
 
 
 def _scanned(
@@ -466,6 +465,9 @@ def _scanned(
     recompute: bool = False,
 ) -> Sequence[TensorOp]:
     """Return the outputs of a body scanned over rows: the carry, then stacked results."""
+    if isinstance(count, int) and count <= 0:
+        results = body.graph.outputs[len(carry.ops) :]
+        return [*carry.ops, *(zeros((0, *op.axes.lengths), op.dtype) for op in results)]
     names = [op.axes[0].name for op in rows if op.axes[0].name is not None]
     return calls.scan_op(
         body.graph,
@@ -479,7 +481,7 @@ def _scanned(
     ).results
 
 
-def _alike(one: Body, other: Body) -> tuple[Body, Body]:
+def _with_equal_outputs(one: Body, other: Body) -> tuple[Body, Body]:
     """Return branches with equal outputs; raises if they differ in more than dtypes of numbers."""
     if one.structure != other.structure:
         found = _difference(other.structure, one.structure, "result")
@@ -521,13 +523,3 @@ def _length(
         shown = ", ".join(f"{path} {size}" for path, size in found.items())
         raise ArgumentError(f"{what}: numbers of rows differ: {shown}")
     return next(iter(found.values()))
-
-
-def _nothing(
-    step: Function, what: str, init: Any, rows: Sequence[TensorOp], structure: Structure
-) -> tuple[Any, Any]:
-    """Return what a scan without rows yields."""
-    carry = _Carry(what, init)
-    body = carry.stable(step, structure, [(Axes(op.axes[1:]), op.dtype) for op in rows])
-    empty = [zeros((0, *op.axes.lengths), op.dtype) for op in body.graph.outputs[len(carry.ops) :]]
-    return trees.unflatten(body.structure, [*carry.ops, *empty])  # type: ignore[no-any-return]

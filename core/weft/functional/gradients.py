@@ -6,7 +6,7 @@ function, they compile and run the result each time; `jit` around them does so o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial, wraps
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from weft.autodiff.reverse import jvp as graph_jvp
 from weft.errors import ArgumentError, AxesError, GradientError
 from weft.functional import trees
 from weft.functional.jit import builds_ops, run_arrays, running_arrays
-from weft.functional.tracing import name_of, op_of, ops_like
+from weft.functional.tracing import Function, name_of, op_of, ops_like
 from weft.functional.trees import Structure
 from weft.ir import dtypes, scope
 from weft.ir.op import Op
@@ -24,7 +24,6 @@ from weft.ir.tensor import TensorOp
 from weft.ops.pointwise.elementwise import cast
 from weft.ops.shape.movement import IdentityOp, broadcast
 
-Function = Callable[..., Any]
 Numbers = int | Sequence[int]
 
 

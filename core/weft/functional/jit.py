@@ -12,9 +12,10 @@ import numpy as np
 from weft.errors import ArgumentError
 from weft.functional import trees
 from weft.functional.arguments import Arguments, Dynamic, DynamicLengths
-from weft.functional.call import MISS, LeafType, make_call, missing, static_key
+from weft.functional.call import MISS, LeafType, always_miss, make_call, static_key
 from weft.functional.retraces import count_trace
 from weft.functional.tracing import (
+    Function,
     array_of,
     holds_ops,
     is_tracing,
@@ -66,7 +67,7 @@ class JittedFunction:
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Function,
         backend: Chosen | Transformer | None,
         static_argnums: int | Iterable[int],
         static_argnames: str | Iterable[str],
@@ -99,7 +100,7 @@ class JittedFunction:
         else:
             self._make = partial(make_transformer, backend, **options)
         self._compiled: dict[Any, _Compiled] = {}
-        self._latest: Callable[[tuple[Any, ...]], Any] = missing
+        self._latest: Callable[[tuple[Any, ...]], Any] = always_miss
 
     @cached_property
     def transformer(self) -> Transformer:
@@ -285,7 +286,7 @@ class JittedFunction:
 
 
 def jit(
-    function: Callable[..., Any] | None = None,
+    function: Function | None = None,
     *,
     backend: Chosen | Transformer | None = None,
     static_argnums: int | Iterable[int] = (),
@@ -397,16 +398,14 @@ def builds_ops(tree: Any) -> bool:
     return bool(is_tracing()) or holds_ops(trees.flatten(tree)[0])
 
 
-def run_arrays(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+def run_arrays(function: Function, *args: Any, **options: Any) -> Any:
     """Trace a function for these arguments, and run what it built once."""
     compiled = JittedFunction(function, None, (), (), None, (), False, {})
     with compiled.transformer:
         return compiled(*args, **options)
 
 
-def running_arrays(
-    transformed: Callable[..., Any], function: Callable[..., Any], transform: str
-) -> Callable[..., Any]:
+def running_arrays(transformed: Function, function: Function, transform: str) -> Function:
     """Return a transformed function that takes arrays too, and then runs what it builds."""
     if not callable(function):
         raise ArgumentError(f"{transform} takes a function, not {function!r:.80}")

@@ -24,6 +24,9 @@ from weft.support import source
 from weft.support.source import Location
 from weft.transforms.capture import capture, capture_closure
 
+Function = Callable[..., Any]
+"""A function of the user, or one that transforms it."""
+
 _depth: ContextVar[int] = ContextVar("weft_tracing", default=0)
 
 is_tracing: Callable[[], int] = _depth.get
@@ -100,12 +103,12 @@ def holds_ops(leaves: Iterable[Any]) -> bool:
     return any(isinstance(leaf, Op) for leaf in leaves)
 
 
-def name_of(function: Callable[..., Any]) -> str:
+def name_of(function: Function) -> str:
     """Return the name of a function for messages."""
     return getattr(function, "__name__", None) or type(function).__name__
 
 
-def location_of(function: Callable[..., Any]) -> Location | None:
+def location_of(function: Function) -> Location | None:
     """Return file and line of a user's function; None for one that has no Python code."""
     own = getattr(function, "__wrapped__", function)
     code = getattr(own, "__code__", None)
@@ -115,7 +118,7 @@ def location_of(function: Callable[..., Any]) -> Location | None:
 
 
 def parameters_for(
-    function: Callable[..., Any],
+    function: Function,
     names: Sequence[str],
     types: Iterable[tuple[Any, Any]],
     static: Container[str] = (),
@@ -153,7 +156,7 @@ def trace(
             ) from error
         leaves, structure = trees.flatten(result)
         ops = _results(leaves, structure, name)
-        effects = _effects_among(built)
+        effects = effects_among(built)
         graph = capture([*ops, *effects], parameters, name)
     graph = graph.replace(outputs=graph.outputs[: len(ops)])
     for state in graph.states:
@@ -165,7 +168,7 @@ def trace(
 
 
 def trace_body(
-    function: Callable[..., Any],
+    function: Function,
     structure: Structure,
     types: Iterable[tuple[Any, Any]],
     what: str,
@@ -182,7 +185,7 @@ def trace_body(
         leaves, returned = trees.flatten(result)
         ops = _results(leaves, returned, what)
         _refuse_lost_writes(built, {*parameters}, what)
-        effects = _effects_among(built)
+        effects = effects_among(built)
         graph, free = capture_closure([*ops, *effects], parameters, before, name_of(function))
     is_number = tuple(isinstance(leaf, bool | int | float | complex) for leaf in leaves)
     body = Body(what, graph, returned, free, is_number)
@@ -200,7 +203,7 @@ def _refuse_lost_writes(built: Iterable[Op], own: Container[Op], what: str) -> N
             raise ArgumentError(f"{what}: {problem}: return the new value, and carry it in a loop")
 
 
-def _effects_among(built: Iterable[Op]) -> list[Op]:
+def effects_among(built: Iterable[Op]) -> list[Op]:
     """Return the effects among ops, without writes of what states that were built hold at first."""
     return [
         op

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from weft.autodiff.reverse import jacobian_vector, vector_jacobian
@@ -11,7 +11,7 @@ from weft.errors import ArgumentError, AxesError, GradientError
 from weft.functional import trees
 from weft.functional.gradients import Numbers, Point, checked_function, chosen_arguments, grad
 from weft.functional.jit import running_arrays
-from weft.functional.tracing import name_of, op_of
+from weft.functional.tracing import Function, effects_among, name_of, op_of
 from weft.ir import dtypes, scope
 from weft.ir.axes import Axes, make_axis
 from weft.ir.storage import placeholder
@@ -20,8 +20,6 @@ from weft.ir.traced import close_arguments, open_arguments
 from weft.ops.pointwise.elementwise import cast
 from weft.ops.shape.creation import eye
 from weft.ops.shape.movement import cast_axes, reshape
-
-Function = Callable[..., Any]
 
 
 def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
@@ -84,7 +82,7 @@ def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
         outputs, returned = trees.flatten(result)
         names = trees.paths(returned, "result")
         ops = [op_of(leaf, f"{what}: {name}") for leaf, name in zip(outputs, names, strict=True)]
-        effects = [op for op in built if op.has_effect]
+        effects = effects_among(built)
         found = batched([*ops, *effects], inputs, size)
         scope.record(each.op for each in found[len(ops) :] if not each.is_batched)
         places = _axes_of(f"{what}: out_axes", out_axes, result)

@@ -324,6 +324,8 @@ class IndexedUpdates:
         """Return the tensor with the elements multiplied, once for each repeated index."""
         return self._updated("mul", value)
 
+    mul = multiply
+
     def min(self, value: TensorLike) -> TensorOp:
         """Return the tensor with the minimum of the elements and a value."""
         return self._updated("min", value)

@@ -460,6 +460,10 @@ class Op:
         return upcalls.op_as_html(self)
 
     def __str__(self) -> str:
+        return f"{self}: {type_of(self)}, {source.short_info(self.location)}"
+
+    def __format__(self, form: str) -> str:
+        """Return the name, as sentences have it."""
         return self.name
 
 

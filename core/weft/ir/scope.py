@@ -187,7 +187,7 @@ def pinned(versions: Mapping[Any, Op | None]) -> _Entered:
     return _changed(pinned=dict(versions)) if versions else _Entered(current.get())
 
 
-def adjoints_of(op: Op) -> _Entered:
+def differentiating(op: Op) -> _Entered:
     """Give ops built inside the location and scope of `op`, and the versions of state it read."""
     reads = zip(op.meaning.args, op.meaning.reads, strict=True)
     versions = {arg: read for arg, read in reads if arg.is_state}

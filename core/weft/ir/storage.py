@@ -144,8 +144,9 @@ class AssignableTensorOp(TensorOp):
             return super().__repr__()
         return f"<{type(self).__name__}({self._short_value}):{id(self)}>"  # as the documents print
 
-    def __str__(self) -> str:
-        return f"{self._short_value}[{self.name}]" if self.is_constant else self.name
+    def __format__(self, form: str) -> str:
+        name = super().__format__(form)
+        return f"{self._short_value}[{name}]" if self.is_constant else name
 
     @property
     def _short_value(self) -> str:

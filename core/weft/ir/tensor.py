@@ -212,7 +212,7 @@ class TensorOp(ArrayOp):
     def __format__(self, form: str) -> str:
         if form:
             raise self._without("value to format", "weft.print_op() prints it in every call")
-        return str(self)
+        return super().__format__(form)
 
     def __array__(self, *args: Any, **options: Any) -> NoReturn:
         raise self._without("value as an array", _INSTEAD_OF_ARRAY)

@@ -6,7 +6,7 @@ Tensors have the positional axes (..., heads, sequence, depth).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any, SupportsIndex, Unpack
 
@@ -18,15 +18,16 @@ from weft.ir.axes import Axes, AxisKey, broadcast_axes
 from weft.ir.dtypes import Array, DType, accumulator_dtype
 from weft.ir.lengths import Length, product
 from weft.ir.op import explain, explained
-from weft.ir.storage import as_op
+from weft.ir.storage import as_op, constant
 from weft.ir.tensor import TensorLike, TensorOp
 from weft.nn import blocked_attention
-from weft.ops.arguments import checked_integer, checked_number
+from weft.ops.arguments import aligned_to, broadcast_in_dim, checked_integer, checked_number
 from weft.ops.control.effects import stop_gradient
 from weft.ops.control.scans import ScannableOp
 from weft.ops.control.state import assign, value_of
 from weft.ops.indexing.dynamic_slices import dynamic_update_slice
 from weft.ops.indexing.gathering import as_indices, take
+from weft.ops.indexing.segments import segment_max, segment_mean, segment_sum
 from weft.ops.pointwise.comparison import (
     equal,
     greater,
@@ -41,6 +42,7 @@ from weft.ops.products.roles import AttentionRoles, ProjectionRoles, RoleSignatu
 from weft.ops.reductions.cumulative import place
 from weft.ops.reductions.probabilities import SoftmaxOp
 from weft.ops.reductions.reduction import MaxOp, SumOp
+from weft.ops.reductions.sorting import searchsorted
 from weft.ops.shape.movement import BroadcastOp, IotaOp, broadcast, cast_axes, size_of, transpose
 from weft.ops.shape.views import WriteTarget
 from weft.support.backports import override
@@ -50,6 +52,7 @@ __all__ = [
     "attention",
     "attention_with_cache",
     "embedding",
+    "embedding_bag",
     "multi_head_attention",
     "update_cache",
 ]
@@ -403,7 +406,9 @@ def update_cache(
     Parameters
     ----------
     cache
-        A state, such as a `persistent_tensor`, or a view of one that `assign` takes.
+        A state, such as a `persistent_tensor`, or a view of one that `assign` takes. An argument of
+        a traced function may be one: what the function builds or returns of it afterwards is the
+        new value, and the caller's array stays as it is.
     new
         The slices, with the axes of the cache, of which that one is as long or shorter.
     position
@@ -705,12 +710,112 @@ def embedding(table: TensorLike, indices: TensorLike, padding_index: int | None 
     result = take(rows, places, 0)
     if padding_index is None:
         return result
-    padding = checked_integer("embedding", "padding_index", padding_index)
+    is_padding = _is_padding("embedding", rows, places, padding_index)
+    spread = BroadcastOp(is_padding, target_axes=result.axes, dims=tuple(range(places.rank)))
+    return where(spread, stop_gradient(result), result)
+
+
+def _is_padding(function: str, rows: TensorOp, places: TensorOp, padding_index: int) -> TensorOp:
+    """Return a mask of the indices of the row that is padding."""
+    padding = checked_integer(function, "padding_index", padding_index)
     length = rows.axes[0].length
     if not isinstance(length, int) or not -length <= padding < length:
         problem = f"padding_index {padding} is out of range for a table of {length} rows"
-        raise AxesError(explain("embedding", problem, (rows,)))
+        raise AxesError(explain(function, problem, (rows,)))
     wide = cast(places, dtypes.int64)
-    is_padding = logical_or(equal(wide, padding % length), equal(wide, padding % length - length))
-    spread = BroadcastOp(is_padding, target_axes=result.axes, dims=tuple(range(places.rank)))
-    return where(spread, stop_gradient(result), result)
+    return logical_or(equal(wide, padding % length), equal(wide, padding % length - length))
+
+
+_BAGS: dict[str, Callable[..., TensorOp]] = {
+    "sum": segment_sum, "mean": segment_mean, "max": segment_max,
+}  # fmt: skip
+
+
+def embedding_bag(
+    table: TensorLike,
+    indices: TensorLike,
+    offsets: TensorLike | None = None,
+    mode: str = "mean",
+    per_sample_weights: TensorLike | None = None,
+    padding_index: int | None = None,
+) -> TensorOp:
+    """Return the sum, mean or maximum of the rows of a table for each bag of indices.
+
+    An empty bag gives 0.
+
+    Parameters
+    ----------
+    table
+        The rows, (rows, features).
+    indices
+        Integers (bags, indices); or a vector of all bags, one after the other, with offsets.
+        Negative ones count from the end.
+    offsets
+        The place in the vector where each bag begins, in ascending order.
+    mode
+        ``"sum"``, ``"mean"`` or ``"max"``.
+    per_sample_weights
+        Factors of the rows, with the axes of the indices, for sums; by default 1.
+    padding_index
+        A row that counts for nothing and gets no gradient; by default there is none.
+
+    Returns
+    -------
+    TensorOp
+        (bags, features), in the dtype of the table, float32 for a mean of integers.
+
+    Raises
+    ------
+    AxesError
+        If the table is a scalar, indices, offsets or weights have other axes, or `padding_index`
+        is out of range.
+    ArgumentError
+        If there is no such mode, or weights come with another than ``"sum"``.
+    DTypeError
+        If indices or offsets are not integers.
+    IndexOutOfRange
+        In a call, for an index out of range.
+
+    Examples
+    --------
+    >>> table = np.array([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]])
+    >>> weft.jit(weft.embedding_bag)(table, np.array([[1, 2], [0, 0]]))
+    array([[3., 4.],
+           [0., 1.]])
+    >>> indices, offsets = np.array([1, 2, 0]), np.array([0, 2, 3])
+    >>> weft.jit(lambda x, i, at: weft.embedding_bag(x, i, at, "sum"))(table, indices, offsets)
+    array([[6., 8.],
+           [0., 1.],
+           [0., 0.]])
+    """
+    function, rows, places = "embedding_bag", as_op(table), as_indices(indices)
+    if mode not in _BAGS:
+        problem = f"the mode must be one of {', '.join(_BAGS)}, not {mode!r}"
+        raise ArgumentError(explain(function, problem, (places,)))
+    if per_sample_weights is not None and mode != "sum":
+        problem = f"per_sample_weights are factors in a 'sum', not in a {mode!r}"
+        raise ArgumentError(explain(function, problem, (places,)))
+    starts = None if offsets is None else as_indices(offsets)
+    if places.rank != (2 if starts is None else 1) or (starts is not None and starts.rank != 1):
+        problem = "takes a matrix of indices, or a vector with a vector of offsets, not"
+        given = f"{places.axes}" if starts is None else f"{places.axes} and {starts.axes}"
+        raise AxesError(explain(function, f"{problem} {given}", (places,)))
+    taken = embedding(rows, places)
+    bags = (places if starts is None else starts).axes[0]
+    if starts is None:
+        bag: TensorOp = IotaOp(target_axes=places.axes, target_dtype=dtypes.int64, position=0)
+    else:
+        number = IotaOp(target_axes=places.axes, target_dtype=dtypes.int64, position=0)
+        bag = searchsorted(starts, number, "right") - 1
+    if padding_index is not None:
+        bag = where(_is_padding(function, rows, places, padding_index), -1, bag)
+    if per_sample_weights is not None:
+        weights = aligned_to(function, "per_sample_weights", per_sample_weights, places.axes)
+        spread = broadcast_in_dim(weights, taken, tuple(range(places.rank)))
+        taken = taken * cast(spread, taken.dtype)
+    result = _BAGS[mode](taken, bag, bags)
+    if mode != "max":
+        return result
+    ones = broadcast(constant(1, dtype=dtypes.int32), bag.axes)
+    is_empty = equal(segment_sum(ones, bag, bags), 0)
+    return where(broadcast_in_dim(is_empty, result, (0,)), 0, result)

@@ -7,11 +7,12 @@ from weft.ops.control.calls import *
 from weft.ops.control.effects import *
 from weft.ops.control.recomputation import *
 from weft.ops.control.state import *
-from weft.ops.indexing import dynamic_slices, gathering, multi_index, positions, slicing
+from weft.ops.indexing import dynamic_slices, gathering, multi_index, positions, segments, slicing
 from weft.ops.indexing.dynamic_slices import *
 from weft.ops.indexing.gathering import *
 from weft.ops.indexing.multi_index import *
 from weft.ops.indexing.positions import *
+from weft.ops.indexing.segments import *
 from weft.ops.indexing.slicing import *
 from weft.ops.pointwise import (
     bits,
@@ -38,9 +39,18 @@ from weft.ops.products.linalg import *
 from weft.ops.random import distributions, philox
 from weft.ops.random.distributions import *
 from weft.ops.random.philox import *
-from weft.ops.reductions import counting, cumulative, probabilities, reduction, sorting, statistics
+from weft.ops.reductions import (
+    counting,
+    cumulative,
+    nan_reductions,
+    probabilities,
+    reduction,
+    sorting,
+    statistics,
+)
 from weft.ops.reductions.counting import *
 from weft.ops.reductions.cumulative import *
+from weft.ops.reductions.nan_reductions import *
 from weft.ops.reductions.probabilities import *
 from weft.ops.reductions.reduction import *
 from weft.ops.reductions.sorting import *
@@ -60,6 +70,7 @@ __all__ += dynamic_slices.__all__
 __all__ += gathering.__all__
 __all__ += multi_index.__all__
 __all__ += positions.__all__
+__all__ += segments.__all__
 __all__ += slicing.__all__
 __all__ += bits.__all__
 __all__ += comparison.__all__
@@ -76,6 +87,7 @@ __all__ += distributions.__all__
 __all__ += philox.__all__
 __all__ += counting.__all__
 __all__ += cumulative.__all__
+__all__ += nan_reductions.__all__
 __all__ += probabilities.__all__
 __all__ += reduction.__all__
 __all__ += sorting.__all__

@@ -43,6 +43,7 @@ def pairs_of(graph: Graph, donated: Donated) -> Donated:
         result: number
         for result, number in donated.items()
         if buffer_owner(graph.outputs[result]) is not graph.inputs[number]
+        or graph.outputs[result].dtype != graph.inputs[number].dtype
     }
 
 

@@ -92,7 +92,9 @@ def _versions(state: Op, last: Op, lasting: Collection[Op | None]) -> Iterator[R
 def _partially_updated(op: Op) -> Op | None:
     """Return the value that an op updates in part, unless its buffer is read-only."""
     old = buffer_owner(op.args[0]) if isinstance(op, PARTIAL_UPDATES) else None
-    return None if old is None or old.is_constant or isinstance(old, ParameterOp) else old
+    if old is None or old.dtype != op.dtype:
+        return None
+    return None if old.is_constant or isinstance(old, ParameterOp) else old
 
 
 def _is_given(op: Op) -> bool:
@@ -107,12 +109,13 @@ def producer_of(value: Op) -> Op:
 def buffer_owner(value: Op) -> Op | None:
     """Return the op whose buffer a value occupies, whole and in the same order.
 
-    A view that only renames axes occupies its operand's buffer; any other view gives None.
+    A view that only renames axes, or that shows pairs as complex numbers, occupies its operand's
+    buffer; any other view gives None.
     """
     layout = planned_layout(value)
     owner: Op = layout.base
-    is_whole = layout.is_contiguous and layout.size == owner.axes.size
-    return owner if is_whole and value.dtype == owner.dtype else None
+    is_whole = layout.is_contiguous and layout.nbytes == owner.axes.size * owner.dtype.itemsize
+    return owner if is_whole else None
 
 
 def may_reuse(value: Op, index: int, tensor: TensorDescription) -> bool:

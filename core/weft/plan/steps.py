@@ -199,7 +199,7 @@ def _address(tensor: TensorDescription) -> str:
     elif buffer.kind in (INPUT, RESULT):
         text = f"{buffer.kind}{buffer.owner}"
     else:
-        text = str(buffer.owner)
+        text = f"{buffer.owner}"
     return f"{text}:{tensor.dtype}{list(tensor.shape)}"
 
 

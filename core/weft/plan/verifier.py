@@ -67,7 +67,7 @@ def _check_meaning(plan: Plan) -> None:
             raise _error(value, f"does not update {state} to it")
     if updates:
         raise PlanError(
-            f"the plan updates {', '.join(map(str, updates))}, which the graph does not"
+            f"the plan updates {', '.join(map(format, updates))}, which the graph does not"
         )
 
 

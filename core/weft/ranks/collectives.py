@@ -35,6 +35,7 @@ from weft.ir.op import explain, explained
 from weft.ir.storage import as_op
 from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.arguments import checked_integer
+from weft.ops.control.host import HostOp
 from weft.ops.indexing.slicing import with_lengths
 from weft.ops.pointwise.comparison import equal, where
 from weft.ops.pointwise.elementwise import cast, divide
@@ -66,7 +67,11 @@ __all__ = [
 ]
 
 
-class CommunicationOp(TensorOp):
+CommunicationOp = HostOp
+"""The class that backends have a rule for, under the name of its first subclasses."""
+
+
+class ExchangeOp(HostOp):
     """An op that a communicator computes, on the host or on the device.
 
     Attributes
@@ -81,7 +86,6 @@ class CommunicationOp(TensorOp):
     ranks: int
 
     has_effect = True
-    takes_contiguous = True
 
     @property
     @override
@@ -95,11 +99,6 @@ class CommunicationOp(TensorOp):
         """
         raise NotImplementedError
 
-    def write(self, *arrays: Any) -> None:
-        """Write the value for the other arrays into the last one."""
-        *values, out = arrays
-        np.copyto(out, self.exchanged(*values))
-
     @override
     def reference(self, *values: Any) -> Any:
         return self.exchanged(*map(np.asarray, values))
@@ -110,7 +109,7 @@ class CommunicationOp(TensorOp):
         return Collective(kind, label=label, call=call.shown, key=call.compared, **options)
 
 
-class RankOp(CommunicationOp):
+class RankOp(ExchangeOp):
     """The number of this rank, from 0, as int32."""
 
     @property
@@ -127,7 +126,7 @@ class RankOp(CommunicationOp):
         return np.array(connected(self.communicator).rank, self.dtype)
 
 
-class CollectiveOp(CommunicationOp):
+class CollectiveOp(ExchangeOp):
     """A collective of one tensor, along its first axis where that is divided or joined."""
 
     kind: ClassVar[Kind] = "all_reduce"
@@ -275,7 +274,7 @@ class SendReceiveOp(CollectiveOp):
         return (self._same(SendReceiveOp, delta, offset=-self.offset, wraps=self.wraps),)
 
 
-class StartCollectiveOp(CommunicationOp):
+class StartCollectiveOp(ExchangeOp):
     """Starts a collective; the value is a number for `WaitCollectiveOp`.
 
     Attributes
@@ -305,7 +304,7 @@ class StartCollectiveOp(CommunicationOp):
         return np.array(_started.start(self.communicator, self.collective, x), self.dtype)
 
 
-class WaitCollectiveOp(CommunicationOp):
+class WaitCollectiveOp(ExchangeOp):
     """What a collective gives that a `StartCollectiveOp` started, once it has ended.
 
     The operands are the value of that op and its operand, which the collective reads until then.
@@ -394,10 +393,10 @@ class _Started:
 _started = _Started()
 
 
-def communications(graph: Graph) -> Iterator[CommunicationOp]:
+def communications(graph: Graph) -> Iterator[ExchangeOp]:
     """Yield the ops of a graph, and of those that it calls, that a communicator computes."""
     ops = (op for each in called_graphs(graph, own=True) for op in each.ops)
-    return (op for op in ops if isinstance(op, CommunicationOp))
+    return (op for op in ops if isinstance(op, ExchangeOp))
 
 
 def communicators_of(graph: Graph) -> list[str]:

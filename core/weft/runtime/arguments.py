@@ -59,7 +59,7 @@ class Arguments:
             for op in unknown:
                 if getattr(op, "is_state", False) and not op.is_placeholder:
                     raise ArgumentError(not_a_placeholder(op))
-            names = ", ".join(map(str, unknown))
+            names = ", ".join(map(format, unknown))
             raise ArgumentError(f"{self.name} has no parameters {names}: list them when making it")
         rest = self.parameters[given:]
         missing = [op for op in rest if op not in feed]

@@ -175,7 +175,7 @@ class _Reading:
         if STATES not in self.parts:
             return
         named = {self.parsing.states[name] for name in self.states}
-        missing = [str(op) for op in self.graph.states if op not in named]
+        missing = [f"{op}" for op in self.graph.states if op not in named]
         if missing:
             raise ValueError(f"there are no values of {', '.join(missing)}")
 

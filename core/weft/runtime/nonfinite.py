@@ -262,7 +262,7 @@ def _name(op: Op) -> str:
     if isinstance(op, ReadOp):
         return f"state {op.state}"
     kind = type(op).__name__
-    return str(op) if op.is_constant or kind in str(op) else f"{kind} {op}"
+    return f"{op}" if op.is_constant or kind in f"{op}" else f"{kind} {op}"
 
 
 class _Found(Exception):

@@ -32,4 +32,4 @@ MOST_PLANS = 3
 
 
 def _row(op: Op) -> tuple[str, str, str]:
-    return str(op), type_of(op), quoted_line(op.location)
+    return f"{op}", type_of(op), quoted_line(op.location)

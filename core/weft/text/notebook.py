@@ -26,7 +26,7 @@ _brief.maxother = _brief.maxstring = 60
 def op_as_html(op: Op) -> Html:
     """Return an op with its line, attributes and operands."""
     about = {"value": _types(op), "line": quoted_line(op.location), **_details(op)}
-    operands = [(str(arg), type(arg).__name__, _types(arg), _line(arg)) for arg in op.args]
+    operands = [(f"{arg}", type(arg).__name__, _types(arg), _line(arg)) for arg in op.args]
     columns = ("operand", "op", "value", "line")
     below = [table(columns, operands, len(operands))] if operands else []
     return section(f"{type(op).__name__} {op.name}", facts(about), *below)
@@ -43,7 +43,7 @@ def graph_as_html(graph: Graph) -> Html:
     about = {
         "inputs": _listed([f"{op.source}: {type_of(op)}" for op in graph.inputs]),
         "outputs": _listed([type_of(op) for op in graph.outputs]),
-        "updates": _listed([str(state) for state, _ in graph.updates]),
+        "updates": _listed([f"{state}" for state, _ in graph.updates]),
         "ops": f"{len(ops):,}",
     }
     names = {op: f"v{number}" for number, op in enumerate(ops)}

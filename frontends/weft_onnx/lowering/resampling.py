@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -186,8 +185,8 @@ def _cubic(x: Any, a: float) -> Any:
 
 
 GRID_MODES = {
-    "nearest": "nearest", "linear": "bilinear", "bilinear": "bilinear", "cubic": "cubic",
-    "bicubic": "cubic",
+    "nearest": "nearest", "linear": "bilinear", "bilinear": "bilinear", "cubic": "bicubic",
+    "bicubic": "bicubic",
 }  # fmt: skip
 """What weft calls the modes of GridSample, of which opset 16 has other names."""
 
@@ -197,68 +196,14 @@ def grid_sample(node: Node) -> Tensor:
     """Sample images at the points of a grid."""
     mode = node.choice("mode", GRID_MODES)
     padding, align_corners = node.choice("padding_mode"), node.flag("align_corners")
-    if mode == "cubic":
-        return cast(_cubic_samples(node[0], node[1], padding, align_corners), node.dtype())
-    return weft.grid_sample(node[0], node[1], mode, padding, align_corners)
-
-
-def _cubic_samples(x: Tensor, grid: Tensor, padding: str, align_corners: bool) -> Tensor:
-    """Return samples by cubic convolution over the four elements around along each axis."""
-    batch, channels, *lengths = x.axes.shape
-    points = tuple(grid.axes.shape[1:-1])
-    grid = weft.reshape(cast(grid, "float32"), (batch, prod(points), len(lengths)))
-    taps: list[tuple[Tensor, Tensor]] = [(weft.constant(np.int64(0)), weft.constant(np.float32(1)))]
-    for place, n in enumerate(lengths):
-        at = weft.slice_along_axis(grid, -1, len(lengths) - 1 - place)
-        along = _taps(at, n, padding, align_corners)
-        taps = [(i * n + j, v * w) for i, v in taps for j, w in along]
-    flat = weft.reshape(cast(x, "float32"), (batch, channels, prod(lengths)))
-    total: Tensor = None
-    for index, weight in taps:
-        where = weft.broadcast(weft.unsqueeze(index, 1), (batch, channels, prod(points)))
-        part = weft.take_along_axis(flat, where, 2) * weft.unsqueeze(weight, 1)
-        total = part if total is None else total + part
-    return weft.reshape(total, (batch, channels, *points))
-
-
-def _taps(at: Tensor, n: int, padding: str, align_corners: bool) -> list[tuple[Tensor, Tensor]]:
-    """Return the indices and weights of the four elements around coordinates from -1 to 1."""
-    low, high = (0.0, n - 1.0) if align_corners else (-0.5, n - 0.5)
-    at = (at + 1) * ((high - low) / 2) + low
-    if padding == "border":
-        is_inside = weft.logical_and(weft.greater_equal(at, low), weft.less_equal(at, high))
-        at = weft.where(is_inside, at, weft.clip(at, 0, n - 1))
-    elif padding == "reflection":
-        at = _reflected(at, low, high)
-    first = weft.floor(at)
-    found = []
-    for step in range(-1, 3):
-        index = first + step
-        distance = weft.absolute(at - index)
-        weight = _cubic_weight(distance)
-        if padding == "zeros":
-            is_inside = weft.logical_and(weft.greater_equal(index, 0), weft.less(index, n))
-            weight = weft.where(is_inside, weight, weft.zeros_like(weight))
-        elif padding == "reflection":
-            index = _reflected(index, low, high)
-        found.append((cast(weft.clip(index, 0, n - 1), "int64"), weight))
-    return found
-
-
-def _reflected(x: Tensor, low: float, high: float) -> Tensor:
-    """Return coordinates reflected at both ends until they are between them."""
-    span = high - low
-    if not span:
-        return weft.full(x.axes.shape, low, dtype=x.dtype.name)
-    beyond = weft.mod(x - low, 2 * span)
-    return weft.minimum(beyond, 2 * span - beyond) + low
-
-
-def _cubic_weight(distance: Tensor, a: float = -0.75) -> Tensor:
-    near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
-    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
-    far = weft.where(weft.less(distance, 2), far, weft.zeros_like(far))
-    return weft.where(weft.less_equal(distance, 1), near, far)
+    grid = node[1]
+    if mode == "bicubic" and padding == "border":
+        # Points outside are moved to the center of the edge, as in the reference evaluator.
+        ends = [1.0 if align_corners else (n - 1) / n for n in reversed(node.shape(0)[2:])]
+        edge = weft.constant(np.array(ends), dtype=grid.dtype)
+        moved = weft.clip(grid, -edge, edge)
+        grid = weft.where(weft.less_equal(weft.absolute(grid), 1), grid, moved)
+    return weft.grid_sample(node[0], grid, mode, padding, align_corners)
 
 
 @lowers("AffineGrid")

@@ -142,10 +142,10 @@ def test_the_host_works_between_graphs(
 
 
 def test_what_the_host_only_writes_is_not_copied_to_it(make: Maker, machine: Machine) -> None:
-    x = weft.placeholder((2, 2))
+    x = weft.placeholder((40, 40))
     computation = make().computation(weft.inverse(x * 2) + 1, x)
     for _ in range(3):
-        assert computation([[1, 0], [0, 2]]).tolist() == [[1.5, 1], [1, 1.25]]
+        assert computation(np.eye(40)).tolist() == (np.eye(40) / 2 + 1).tolist()
         assert kinds(machine).count("download") == 2, "the operand of the host, and the result"
 
 

@@ -143,6 +143,18 @@ def test_integers_and_half_precision_are_exported(
         np.testing.assert_allclose(one, other, rtol=2e-3)
 
 
+def test_transforms_are_exported(transformer: NativeTransformer, tmp_path: Path) -> None:
+    x, z = weft.placeholder((9, 24)), weft.placeholder((3, 64), "complex128")
+    spectra = [weft.fft.rfft(x), weft.fft.ifft(z), weft.fft.fft(z[:, :17]), weft.fft.irfft(z, 126)]
+    compiled = transformer.computation(spectra, x, z)
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=x.axes.shape).astype(np.float32), rng.normal(size=(3, 64)) * (1 + 2j)]
+    status, found = run_in_c(compiled, tmp_path, arrays)
+    assert status == 0
+    for one, other in zip(found, compiled(*arrays), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
 def test_acosh_below_1_is_not_that_of_the_library(
     transformer: NativeTransformer, tmp_path: Path
 ) -> None:
@@ -168,7 +180,7 @@ def test_an_index_out_of_range_is_the_status(
 
 
 def test_what_cannot_be_exported_is_refused(transformer: NativeTransformer, tmp_path: Path) -> None:
-    a = weft.placeholder((3, 3))
+    a = weft.placeholder((33, 33))
     solved = weft.inverse(a)
     with pytest.raises(BackendError, match="Python computes it") as caught:
         transformer.computation(solved, a).export_c(tmp_path)
@@ -408,6 +420,7 @@ MODELS: dict[str, Any] = {
     "median": lambda x: weft.quantile(x, 0.5, axis=0),
     "shrinking": shrinking,
     "deviations": lambda x: [weft.std(x, axis=0), weft.logsumexp(x, axis=0)],
+    "spectra": lambda x: [weft.fft.rfft(x), weft.fft.fft(x, axis=1, n=16)],
     "random": lambda x: x + 0 * weft.uniform(x.axes),
     "causal": lambda x: weft.attention(
         *[weft.reshape(x, (1, 2, -1, 3)) for _ in range(3)], is_causal=True

@@ -19,7 +19,7 @@ import pytest
 import weft
 from weft.distributed import map as weft_map
 from weft.distributed import worker
-from weft.errors import ArgumentError, ArtifactError, BatchError, WorkerError
+from weft.errors import ArgumentError, ArtifactError, BatchFailed, WorkerError
 from weft.ops.random.philox import bits_of
 from weft.report import progress
 
@@ -100,7 +100,7 @@ def test_a_failed_batch_is_named_and_the_others_go_on(pool: Executor) -> None:
             found.append(next(results))
         except StopIteration:
             break
-        except BatchError as error:
+        except BatchFailed as error:
             failed.append(error)
     assert [error.number for error in failed] == [12]
     assert "batch 12 failed: IndexOutOfRange" in str(failed[0])

@@ -408,7 +408,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     ),
     "bounds that are no integers": (
         lambda: weft.fori_loop(0, 2.5, lambda i, x: x, 1.0),
-        ("upper", "2.5"),
+        ("fori_loop: upper must be a whole number, not 2.5",),
+    ),
+    "a bound that is no integer beside a traced one": (
+        lambda: weft.fori_loop(0.5, weft.constant(2), lambda i, x: x, 1.0),
+        ("fori_loop: lower must be a whole number, not 0.5",),
     ),
 }  # fmt: skip
 

@@ -102,6 +102,12 @@ INDICES: dict[str, tuple[Any, Any]] = {
     "pairs of indices": ((np.array([0, 1]), np.array([2, 2])), np.arange(4.0)),
     "indices and slices": ((slice(0, 1), np.array([2, 0])), np.arange(4.0)),
     "nothing": ((slice(2, 2),), 1.0),
+    "new axes and indices": ((None, np.array([1, 0]), Ellipsis, None, np.array([2, 0])), 3.0),
+    "a mask of the first axes": ((CUBE[..., 0] > 6,), np.arange(4.0)),
+    "a mask of the last": ((Ellipsis, np.array([True, False, True, True])), 3.0),
+    "a mask after an integer": ((1, CUBE[1] > 15), 3.0),
+    "a mask before a slice": ((np.array([False, True]), slice(1, None)), np.arange(4.0)),
+    "an empty mask": ((np.zeros((2, 3, 4), bool),), 3.0),
 }
 
 

@@ -287,7 +287,7 @@ BUILTINS = {
     MemoryError: (errors.HostMemoryError, errors.MemoryLimitError),
     RuntimeError: (
         PassError, PassDidNotConverge, errors.PlanError, PluginError, errors.BackendError,
-        UnsupportedOpError, errors.BatchError, errors.WorkerError, errors.CommunicationError,
+        UnsupportedOpError, errors.BatchFailed, errors.WorkerError, errors.CommunicationError,
     ),
 }  # fmt: skip
 

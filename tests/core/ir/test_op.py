@@ -34,6 +34,12 @@ def test_a_sum_of_constants_is_an_op_with_two_operands():
     assert [arg is given for arg, given in zip(s.args, (x, y), strict=True)] == [True, True]
 
 
+def test_printed_ops_show_their_value_and_line():
+    x = weft.placeholder((2, 3), "float64", name="x")
+    assert str(x) == f"{x}: float64(2, 3), test_op.py:{x.location[1]}"
+    assert f"{x}" == x.name
+
+
 def test_constants_show_their_value():
     x = weft.constant(0)
     assert repr(x) == f"<AssignableTensorOp(<Const(0)>):{id(x)}>"

@@ -120,7 +120,7 @@ def test_adjoints_read_the_states_of_their_op_as_it_did_and_have_its_location():
     y = v * 2
     weft.assign(v, 1)
     second = weft.assign(w, 1)
-    with scope.adjoints_of(y):
+    with scope.differentiating(y):
         pinned, free = v + 1, w + 1
     assert pinned.location == free.location == y.location
     assert len(pinned.other_deps) == 0

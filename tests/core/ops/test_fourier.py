@@ -54,13 +54,14 @@ def signal(*shape: int) -> Array:
 @pytest.mark.parametrize("n", LENGTHS)
 def test_decompositions_give_what_numpy_gives(n: int) -> None:
     pairs, lines, halves = signal(3, n, 2), signal(3, n), signal(3, n // 2 + 1, 2)
+    z = complex_of(pairs)
     cases = [
-        (lambda x: FourierOp(x, sign=-1), pairs, parts_of(np.fft.fft(complex_of(pairs)))),
-        (lambda x: FourierOp(x, sign=1), pairs, parts_of(np.fft.ifft(complex_of(pairs)) * n)),
-        (RealFourierOp, lines, parts_of(np.fft.rfft(lines))),
+        (lambda x: FourierOp(x, sign=-1, scale=2.0), pairs, parts_of(2 * np.fft.fft(z))),
+        (lambda x: FourierOp(x, sign=1, scale=1 / n), pairs, parts_of(np.fft.ifft(z))),
+        (lambda x: RealFourierOp(x, scale=0.5), lines, parts_of(np.fft.rfft(lines) / 2)),
         (
-            lambda x: InverseRealFourierOp(x, length=n), halves,
-            np.fft.irfft(complex_of(halves), n) * n,
+            lambda x: InverseRealFourierOp(x, length=n, scale=1 / n), halves,
+            np.fft.irfft(complex_of(halves), n),
         ),
     ]  # fmt: skip
     for build, values, expected in cases:
@@ -74,7 +75,7 @@ def test_decompositions_give_what_numpy_gives(n: int) -> None:
 def test_errors_of_float32_grow_with_the_logarithm_of_the_length(n: int) -> None:
     pairs = signal(2, n, 2).astype("float32")
     x = weft.placeholder(pairs.shape)
-    (found,), _ = evaluate(simpler(FourierOp(x, sign=-1), x), [pairs])
+    (found,), _ = evaluate(simpler(FourierOp(x, sign=-1, scale=1.0), x), [pairs])
     exact = np.fft.fft(complex_of(pairs.astype("float64")))
     error = np.linalg.norm(complex_of(found) - exact) / np.linalg.norm(exact)
     assert error < 4 * np.finfo("float32").eps * (1 + np.log2(n))
@@ -87,7 +88,7 @@ def test_roots_of_unity_are_exact_at_quarters() -> None:
 
 def test_a_real_transform_is_one_of_half_as_many_complex_numbers() -> None:
     x = weft.placeholder((5, 64))
-    graph = weft.capture([RealFourierOp(x).decompose(x)], [x])
+    graph = weft.capture([RealFourierOp(x, scale=1.0).decompose(x)], [x])
     assert [op.axes.shape for op in graph.ops if isinstance(op, FourierOp)] == [(5, 32, 2)]
 
 
@@ -122,10 +123,57 @@ def test_convolutions_are_products_of_spectra(backend: str) -> None:
     np.testing.assert_allclose(found, [np.convolve(row, w) for row in x], atol=1e-12)
 
 
-def test_examples_in_batches_of_unknown_length() -> None:
-    transform = weft.jit(weft.vmap(weft.fft.rfft), backend="numpy", dynamic="batch")
-    for count in (3, 1, 5):
-        np.testing.assert_allclose(transform(signal(count, 12)), np.fft.rfft(signal(count, 12)))
+@pytest.mark.parametrize("n", [12, 64])
+def test_examples_in_batches_of_unknown_length(backend: str, n: int) -> None:
+    transform = weft.jit(weft.vmap(weft.fft.rfft), backend=backend, dynamic="batch")
+    for count in (3, 1, 17, 0, 5):
+        values = signal(count, n)
+        np.testing.assert_allclose(transform(values), np.fft.rfft(values), atol=1e-13)
+
+
+def test_a_batch_of_transforms_is_one() -> None:
+    x = weft.placeholder((5, 3, 8), "complex64")
+    for build in (weft.fft.fft, weft.fft.hfft, lambda x: weft.fft.rfft(weft.real(x))):
+        batched = weft.capture([weft.vmap(build)(x)], [x])
+        single = weft.capture([build(x)], [x])
+        kinds = [
+            {type(op) for op in graph.ops if "FourierOp" in type(op).__name__}
+            for graph in (batched, single)
+        ]
+        assert kinds[0] == kinds[1] != set()
+
+
+OTHERS = [72, 96, 100, 105, 121, 128, 135, 169, 210, 211, 243, 256, 331, 343, 360, 512, 625, 1000,
+          1009, 1024, 2002, 2048, 4093, 4096, 6561, 8192, 16384, 32768, 65536]  # fmt: skip
+GROUPS = [range(first, first + 8) for first in range(1, 65, 8)]
+GROUPS += [OTHERS[first : first + 4] for first in range(0, len(OTHERS), 4)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("lengths", GROUPS, ids=lambda lengths: f"{lengths[0]} to {lengths[-1]}")
+def test_errors_of_backends_grow_with_the_logarithm(
+    backend: str, lengths: list[int], dtype: str
+) -> None:
+    rng = np.random.default_rng(0)
+    for rows in (1, 3):
+        pairs = [rng.normal(size=(rows, n, 2)).astype(dtype) for n in lengths]
+        exact = [complex_of(each.astype("longdouble")) for each in pairs]
+
+        def transforms(*several: Any) -> Any:
+            return [
+                [weft.fft.fft(z), weft.fft.ifft(z), weft.fft.rfft(weft.real(z)),
+                 weft.fft.irfft(z[:, : z.shape[1] // 2 + 1], z.shape[1])]
+                for z in several
+            ]  # fmt: skip
+
+        found = weft.jit(transforms, backend=backend)(*map(complex_of, pairs))
+        for n, z, values in zip(lengths, exact, found, strict=True):
+            wanted = [np.fft.fft(z), np.fft.ifft(z), np.fft.rfft(z.real),
+                      np.fft.irfft(z[:, : n // 2 + 1], n)]  # fmt: skip
+            for value, expected in zip(values, wanted, strict=True):
+                error = np.linalg.norm(value - expected) / np.linalg.norm(expected)
+                assert error < 2 * np.finfo(dtype).eps * (1 + np.log2(n)), n
 
 
 def test_named_axes_keep_their_names() -> None:

@@ -67,6 +67,7 @@ def test_a_result_that_is_a_view_is_copied():
         (lambda x: [weft.reshape(weft.reshape(weft.tanh(x), (6,)), (3, 2))], ["TanhOp"]),
         (lambda x: [weft.transpose(weft.exp(x), (0, 1))], ["ExpOp"]),
         (lambda x: [weft.tanh(x)[:, None]], ["TanhOp"]),
+        (lambda x: [weft.view_as_complex(weft.reshape(weft.tanh(x), (3, 2)))], ["TanhOp"]),
         (lambda x: [weft.print_op(weft.tanh(x))], ["TanhOp", "PrintOp"]),
         (lambda x: [weft.reshape(weft.tanh(x).T, (6,))], ["TanhOp", "ReshapeOp"]),
         (lambda x: [weft.reshape(x, (6,))], ["ContiguousOp"]),
@@ -92,6 +93,12 @@ def test_a_result_that_is_all_of_a_value_lies_in_its_memory(
         np.testing.assert_allclose(each, expected_value, rtol=1e-6)
         assert each.flags.c_contiguous
     assert not any(np.shares_memory(a, b) for a, b in combinations(got, 2))
+
+
+def test_a_donated_argument_that_is_seen_as_parts_is_copied():
+    parts = weft.jit(weft.view_as_real, backend="numpy", donate_argnums=0)
+    values = np.array([1 + 2j, 3 - 4j], "complex64")
+    np.testing.assert_array_equal(parts(values.copy()), [[1, 2], [3, -4]])
 
 
 def test_a_state_that_gets_all_of_a_value_is_written_by_the_op_that_makes_it():

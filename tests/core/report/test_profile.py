@@ -121,10 +121,10 @@ def test_any_lengths_are_profiled(transformer: weft.Transformer) -> None:
 
 @pytest.mark.needs("compiler")
 def test_host_work_has_rows_of_its_own() -> None:
-    x = weft.placeholder((4, 4), name="x")
+    x = weft.placeholder((40, 40), name="x")
     with weft.make_transformer("native") as transformer:
         result = weft.cholesky(x @ weft.swapaxes(x, 0, 1) + 1)
-        found = transformer.computation(result, x).profile(np.eye(4), repeat=2)
+        found = transformer.computation(result, x).profile(np.eye(40), repeat=2)
     kinds = {row.name: row.kind for row in found.rows}
     assert kinds["cholesky"] == HOST
     assert set(kinds.values()) == {HOST, "kernel"}

@@ -458,8 +458,15 @@ def test_bad_arguments_are_refused(tmp_path: Path) -> None:
         weft.load(tmp_path)
 
 
-def test_the_former_spelling_of_the_error_warns() -> None:
-    with pytest.warns(DeprecationWarning, match="is now spelled ArtifactError"):
-        assert errors.ArtefactError is ArtifactError
+@pytest.mark.parametrize(
+    ("former", "present"),
+    [("ArtefactError", errors.ArtifactError), ("BatchError", errors.BatchFailed)],
+)
+def test_former_spellings_of_errors_warn(former: str, present: type[Exception]) -> None:
+    with pytest.warns(DeprecationWarning, match=f"is now spelled {present.__name__}"):
+        assert getattr(errors, former) is present
+
+
+def test_other_names_of_errors_are_refused() -> None:
     with pytest.raises(AttributeError, match="no attribute 'ArtefactErrors'"):
         _ = errors.ArtefactErrors

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx.reference import ReferenceEvaluator
 
 import weft
 import weft_onnx
@@ -73,6 +74,44 @@ def test_a_graph_comes_back_from_a_file(name: str, tmp_path: Path):
     found = weft_onnx.load(path).run({"x": given})["y"]
     np.testing.assert_allclose(found, expected, 1e-5, 1e-5)
     assert [each.name for each in tmp_path.iterdir()] == ["graph.onnx"]
+
+
+GRID = RNG.uniform(-1.2, 1.2, (2, 3, 2, 2)).astype("float32")
+
+EQUIVALENTS: dict[str, tuple[str, tuple[int, ...], Any]] = {
+    **{
+        f"a scatter by {how} along axis {axis}": (
+            "ScatterND", (3, 4, 2),
+            lambda x, how=how, axis=axis: weft.scatter(x, [[2, -1], [0, 2]], 0.5, axis, how),
+        )
+        for how, axis in (("add", 0), ("mul", 1), ("max", 0), ("min", -2))
+    },
+    "segments": ("ScatterND", (4, 3), lambda x: weft.segment_max(x, [0, 0, 2, 5], 3)),
+    **{
+        f"{mode} samples, {padding}": (
+            "GridSample", (2, 1, 4, 3),
+            lambda x, m=mode, p=padding: weft.grid_sample(x, GRID, m, p, p == "zeros"),
+        )
+        for mode in ("bilinear", "nearest", "bicubic")
+        for padding in ("zeros", "border", "reflection")
+        if (mode, padding) != ("bicubic", "border")
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EQUIVALENTS)
+def test_an_op_with_an_equivalent_becomes_one_node(name: str):
+    kind, shape, build = EQUIVALENTS[name]
+    x = weft.placeholder(shape)
+    y = build(x)
+    model = weft_onnx.export({"y": y}, {"x": x})
+    assert [node.op_type for node in model.graph.node].count(kind) == 1
+    given = numbers(*shape)
+    with weft.make_transformer("numpy") as transformer:
+        expected = transformer.computation(y, x)(given)
+    (found,) = ReferenceEvaluator(model).run(None, {"x": given})
+    np.testing.assert_allclose(found, expected, 1e-5, 1e-5)
+    np.testing.assert_allclose(weft_onnx.load(model).run({"x": given})["y"], expected, 1e-5, 1e-5)
 
 
 def test_variables_become_constants_with_their_present_values():

@@ -22,6 +22,7 @@ from weft.nn.spatial.geometry import Numbers, Padding, Pairs, PerAxis, Sliding, 
 from weft.nn.spatial.resampling import blended
 from weft.nn.spatial.windows import folded_into, swapped, windows_over
 from weft.ops.arguments import checked_number
+from weft.ops.indexing.gathering import take
 from weft.ops.pointwise.comparison import (
     equal,
     greater,
@@ -57,6 +58,7 @@ __all__ = [
     "MaxPoolOp",
     "PoolingOp",
     "adaptive_avg_pool",
+    "adaptive_max_pool",
     "avg_pool",
     "global_avg_pool",
     "global_max_pool",
@@ -809,20 +811,88 @@ def adaptive_avg_pool(x: TensorLike, lengths: PerAxis, **axes: Unpack[ImageRoles
     >>> weft.jit(lambda x: weft.adaptive_avg_pool(x, 2))(x)
     array([[[2., 4.]]])
     """
-    return by_roles("adaptive_avg_pool", IMAGES, (x,), axes, lambda x: _adapted(x, lengths))
+    return by_roles("adaptive_avg_pool", IMAGES, (x,), axes, lambda x: _adapted_means(x, lengths))
 
 
-def _adapted(x: TensorLike, lengths: PerAxis) -> TensorOp:
+def _adapted_means(x: TensorLike, lengths: PerAxis) -> TensorOp:
     (result,) = align(FloatOp, x)
-    use = Use("adaptive_avg_pool", (result,))
-    have = use.spatial_lengths()
-    want = use.numbers("lengths", lengths, len(have))
-    if not all(isinstance(n, int) and n for n in have):
-        raise use.refusal(f"the lengths must be known and not 0, not {have}", AxesError)
-    if not any(n % m for n, m in zip(have, want, strict=True)):
-        return avg_pool(result, [n // m for n, m in zip(have, want, strict=True)])
-    for place, (n, m) in enumerate(zip(have, want, strict=True), 2):
-        index, element = np.arange(m)[:, None], np.arange(n)
-        is_inside = (index * n // m <= element) & (element < -(-(index + 1) * n // m))
+    pairs = _adaptive_lengths(Use("adaptive_avg_pool", (result,)), lengths)
+    if not any(n % m for n, m in pairs):
+        return avg_pool(result, [n // m for n, m in pairs])
+    for place, (n, m) in enumerate(pairs, 2):
+        first, end, element = *_adaptive_windows(n, m), np.arange(n)
+        is_inside = (first <= element) & (element < end)
         result = blended(result, is_inside / is_inside.sum(axis=1, keepdims=True), place)
     return result
+
+
+def adaptive_max_pool(x: TensorLike, lengths: PerAxis, **axes: Unpack[ImageRoles]) -> TensorOp:
+    """Return maxima over windows that give the spatial axes these lengths.
+
+    The windows are those of `adaptive_avg_pool`. Equal maxima of a window share its gradient.
+
+    Parameters
+    ----------
+    x
+        Images (N, C, spatial axes), with one to three spatial axes, of known lengths.
+    lengths
+        The lengths of the result: an integer for all spatial axes, or a list with one for each.
+        They may be larger than those of x.
+    **axes
+        Which named axes play a role, for operands whose axes have names; they may then be in any
+        order: ``batch=``, ``channels=`` and ``spatial=``. By default they are ``N``, ``C``, and
+        ``D``, ``H``, ``W``.
+
+    Returns
+    -------
+    TensorOp
+        (N, C, lengths), in the dtype of x.
+
+    Raises
+    ------
+    AxesError
+        If x has no one to three spatial axes, or their lengths are unknown or 0.
+    ArgumentError
+        If `lengths` have another form, or a role does not exist.
+    DTypeError
+        If x is complex.
+
+    Examples
+    --------
+    >>> x = np.array([[[1.0, 5.0, 2.0, 4.0, 3.0]]])
+    >>> weft.jit(lambda x: weft.adaptive_max_pool(x, 2))(x)
+    array([[[5., 4.]]])
+    """
+    return by_roles("adaptive_max_pool", IMAGES, (x,), axes, lambda x: _adapted_maxima(x, lengths))
+
+
+def _adapted_maxima(x: TensorLike, lengths: PerAxis) -> TensorOp:
+    result = as_op(x)
+    pairs = _adaptive_lengths(Use("adaptive_max_pool", (result,)), lengths)
+    if not any(n % m for n, m in pairs):
+        return max_pool(result, [n // m for n, m in pairs])
+    for place, (n, m) in enumerate(pairs, 2):
+        first, end = _adaptive_windows(n, m)
+        element = first + np.arange(np.max(end - first))
+        windows = take(result, constant(np.minimum(element, n - 1)), place)
+        is_inside = constant(element < end)
+        spread = BroadcastOp(is_inside, target_axes=windows.axes, dims=(place, place + 1))
+        least = constant(dtypes.least(result.dtype), dtype=result.dtype)
+        result = MaxOp(where(spread, windows, least), positions=(place + 1,))
+    return result
+
+
+def _adaptive_lengths(use: Use, lengths: PerAxis) -> Sequence[tuple[int, int]]:
+    """Return the length of each spatial axis, and its new length."""
+    have = use.spatial_lengths()
+    want = use.numbers("lengths", lengths, len(have))
+    known = [n for n in have if isinstance(n, int) and n]
+    if len(known) < len(have):
+        raise use.refusal(f"the lengths must be known and not 0, not {have}", AxesError)
+    return list(zip(known, want, strict=True))
+
+
+def _adaptive_windows(n: int, m: int) -> tuple[Any, Any]:
+    """Return the first elements of m windows over n elements, and what follows their last."""
+    index = np.arange(m)[:, None]
+    return index * n // m, -(-(index + 1) * n // m)

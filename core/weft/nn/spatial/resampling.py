@@ -6,6 +6,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
@@ -101,17 +102,36 @@ def _triangle(distance: Any, a: float) -> Any:
     return np.maximum(1 - np.abs(distance), 0)
 
 
+def _near_cubic(t: Any, a: float) -> Any:
+    """Return the weight in cubic convolution (Keys, 1981) of an element at most 1 away."""
+    return ((a + 2) * t - (a + 3)) * t * t + 1
+
+
+def _far_cubic(t: Any, a: float) -> Any:
+    """Return the weight of an element 1 to 2 away."""
+    return ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
+
+
 def _cubic(distance: Any, a: float) -> Any:
-    """Return the weights of cubic convolution (Keys, 1981)."""
     t = np.abs(distance)
-    near = ((a + 2) * t - (a + 3)) * t * t + 1
-    far = ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
-    return np.where(t <= 1, near, np.where(t < 2, far, 0))
+    return np.where(t <= 1, _near_cubic(t, a), np.where(t < 2, _far_cubic(t, a), 0))
+
+
+def _lanczos(radius: int) -> Callable[[Any, float], Any]:
+    """Return the windowed sinc function (Duchon, 1979)."""
+
+    def weights(distance: Any, a: float) -> Any:
+        window = np.sinc(distance / radius)
+        return np.where(np.abs(distance) < radius, np.sinc(distance) * window, 0)
+
+    return weights
 
 
 KERNELS: dict[str, tuple[Callable[[Any, float], Any], int]] = {
     "linear": (_triangle, 1),
     "cubic": (_cubic, 2),
+    "lanczos3": (_lanczos(3), 3),
+    "lanczos5": (_lanczos(5), 5),
 }
 """By mode, the interpolation kernel, a function of the distance, and its support."""
 
@@ -124,24 +144,26 @@ def _places(coordinate: Coordinate, n: int, m: int, scale: Fraction) -> _Places:
     return _Places(start + step * np.arange(m, dtype=object), denominator)
 
 
-def _matrix(places: _Places, n: int, mode: str, a: float, stretch: float) -> Any:
+def _matrix(places: _Places, n: int, mode: str, a: float, stretch: float | None) -> Any:
     """Return the interpolation matrix: the weights of n elements at each coordinate.
 
-    Elements past the ends are clamped to the edge. A `stretch` above 1 widens the kernel; it is
-    then cut off at the ends, and its weights are normalized.
+    Elements past the ends are clamped to the edge. With a `stretch`, what the kernel is widened by,
+    it is cut off at the ends instead.
     """
     kernel, reach = KERNELS[mode]
     numerators = places.numerators[:, None]
     # A quotient of Python's integers is rounded once.
     centers = (numerators / places.denominator).astype(np.float64)
-    if stretch > 1:
+    if stretch is not None:
         weights = kernel((np.arange(n) - centers) / stretch, a)
         return weights / weights.sum(axis=1, keepdims=True)
     elements = (numerators // places.denominator).astype(np.int64)
     elements = elements + np.arange(1 - reach, 1 + reach)
+    weights = kernel(elements - centers, a)
     result = np.zeros((len(elements), n))
     rows = np.arange(len(elements))[:, None]
-    np.add.at(result, (rows, np.clip(elements, 0, n - 1)), kernel(elements - centers, a))
+    weights = weights / weights.sum(axis=1, keepdims=True)
+    np.add.at(result, (rows, np.clip(elements, 0, n - 1)), weights)
     return result
 
 
@@ -182,8 +204,9 @@ def resize(
         Instead of lengths the factors, a number or a list. The new length is ``floor(length *
         scale)``, and coordinates use the scale itself.
     mode
-        ``"nearest"``, ``"linear"`` or ``"cubic"`` (Keys, 1981), separable by axis: bilinear and
-        bicubic in two dimensions. The edge element is repeated past the ends.
+        ``"nearest"``, ``"linear"``, ``"cubic"`` (Keys, 1981), or ``"lanczos3"`` and ``"lanczos5"``,
+        windowed sinc functions (Duchon, 1979); separable by axis: bilinear and bicubic in two
+        dimensions. The edge element is repeated past the ends.
     coordinates
         Where among n elements the element i of m is: ``"half_pixel"`` at (i + 0.5) / scale - 0.5;
         ``"pytorch_half_pixel"`` likewise, but a single element at 0; ``"align_corners"`` at i (n -
@@ -195,9 +218,11 @@ def resize(
         What ``"nearest"`` selects: ``"half_up"`` or ``"half_down"`` for ties, or always ``"floor"``
         or ``"ceil"``.
     antialias
-        Whether downsampling widens the kernel in proportion, so that no element is skipped.
+        Whether downsampling widens the kernel in proportion, so that no element is skipped. The
+        kernel is then cut off at the ends, as in Pillow, PyTorch and JAX.
     cubic_coefficient
-        The coefficient of the cubic kernel.
+        The coefficient of the cubic kernel; -0.5 in Pillow, in JAX, and in PyTorch with
+        antialiasing.
 
     Returns
     -------
@@ -248,7 +273,7 @@ def resize(
         else:
             first, second = (coordinate(i, n, m, scale) for i in range(2))
             gap = second - first if m > 1 else 1 / scale
-            stretch = float(gap) if antialias else 1.0
+            stretch = max(float(gap), 1.0) if antialias else None
             matrix = _matrix(places, n, mode, a, stretch)
             result = blended(result, matrix, position)
     return cast_axes(result, with_lengths(x.axes, target))
@@ -302,7 +327,7 @@ class GridSampleOp(CompositeOp):
     Attributes
     ----------
     mode
-        The interpolation, ``bilinear`` or ``nearest``.
+        The interpolation, ``bilinear``, ``bicubic`` or ``nearest``.
     padding
         The values outside: ``zeros``, ``border`` (the nearest element) or ``reflection``.
     align_corners
@@ -336,23 +361,18 @@ class GridSampleOp(CompositeOp):
         """Sum the weighted neighbors of each point."""
         lengths = x.shape[2:]
         wide = np.asarray(grid, accumulator_dtype(self.dtype))
-        places = [
-            self._inside(wide[..., -1 - d], n, np.abs, np.mod, np.clip)
-            for d, n in enumerate(lengths)
-        ]
+        taps = [self._taps(wide[..., -1 - d], n, np) for d, n in enumerate(lengths)]
         images = np.arange(x.shape[0]).reshape(-1, *([1] * len(lengths)))
         total = np.zeros((x.shape[0], *grid.shape[1:-1], x.shape[1]), wide.dtype)
-        for corner in self._corners(len(lengths)):
+        for neighbor in itertools.product(*taps):
             weight: Any = np.ones(grid.shape[:-1], wide.dtype)
             is_inside: Any = np.ones(grid.shape[:-1], bool)
             at = []
-            for place, n, bit in zip(places, lengths, corner, strict=True):
-                low = np.round(place) if self.mode == "nearest" else np.floor(place)
-                if self.mode != "nearest":
-                    weight = weight * (place - low if bit else 1 - (place - low))
-                inside = (low + bit >= 0) & (low + bit < n)
+            for tap, n in zip(neighbor, lengths, strict=True):
+                weight = weight * tap.weight
+                inside = (tap.index >= 0) & (tap.index < n)
                 is_inside = is_inside & inside
-                at.append(np.where(inside, low + bit, 0).astype(np.intp))
+                at.append(np.where(inside, tap.index, 0).astype(np.intp))
             values = np.moveaxis(x, 1, -1)[(images, *at)]
             total += np.where(is_inside[..., None], values, 0) * weight[..., None]
         return np.moveaxis(total, -1, 1).astype(self.dtype)
@@ -362,43 +382,79 @@ class GridSampleOp(CompositeOp):
         batch, channels, *lengths = x.axes.lengths
         wide = accumulator_dtype(self.dtype)
         line = (batch, 1, product(grid.axes.lengths[1:-1]))
-        lows, fractions = [], []
+        taps = []
         for d, n in enumerate(lengths):
             part = cast_axes(slice_along_axis(grid, -1, len(lengths) - 1 - d), line)
-            place = self._inside(cast(part, wide), n, absolute, mod, clip)
-            low = round(place) if self.mode == "nearest" else floor(place)
-            lows.append(low)
-            fractions.append(place - low)
+            taps.append(self._taps(cast(part, wide), n, _FUNCTIONS))
         flat = cast_axes(x, (batch, channels, math.prod(lengths)))
         parts = []
-        for corner in self._corners(len(lengths)):
+        for neighbor in itertools.product(*taps):
             weight: Any = 1
             is_inside: Any = None
             index: Any = 0
-            for low, fraction, n, bit in zip(lows, fractions, lengths, corner, strict=True):
-                if self.mode != "nearest":
-                    weight = (fraction if bit else 1 - fraction) * weight
-                inside = logical_and(greater_equal(low, -bit), less(low, n - bit))
+            for tap, n in zip(neighbor, lengths, strict=True):
+                weight = tap.weight * weight
+                inside = logical_and(greater_equal(tap.index, 0), less(tap.index, n))
                 is_inside = inside if is_inside is None else logical_and(is_inside, inside)
-                neighbor = low + bit if bit else low
-                index = index * n + cast(where(inside, neighbor, 0), dtypes.int64)
+                index = index * n + cast(where(inside, tap.index, 0), dtypes.int64)
             values = cast(take_along_axis(flat, index), wide)
             parts.append(where(is_inside, values, 0) * weight)
         return cast(cast_axes(functools.reduce(add, parts), self.axes), self.dtype)
 
-    def _corners(self, count: int) -> Iterable[tuple[int, ...]]:
-        return itertools.product((0,) if self.mode == "nearest" else (0, 1), repeat=count)
-
-    def _inside(self, g: Any, n: int, absolute: Any, mod: Any, clip: Any) -> Any:
-        """Return coordinates scaled from [-1, 1] to indices, clipped or reflected if outside."""
+    def _taps(self, g: Any, n: int, functions: Any) -> Sequence[_Tap]:
+        """Return the neighbors along an axis of coordinates from -1 to 1, and their weights."""
         place = (g + 1) * ((n - 1) / 2) if self.align_corners else ((g + 1) * n - 1) * 0.5
-        if self.padding == "zeros":
-            # Outside by enough for no neighbor inside, but within the range of integers.
-            return clip(place, -2, n + 1)
+        if self.mode == "bicubic":
+            return self._cubic_taps(place, n, functions)
         if self.padding == "reflection":
-            low, span = (0, n - 1) if self.align_corners else (-0.5, n)
-            place = low + span - absolute(mod(place - low, 2 * span) - span) if span else place * 0
-        return clip(place, 0, n - 1)
+            place = self._reflected(place, n, functions)
+        # Outside by enough for no neighbor inside, but within the range of integers.
+        ends = (-2, n + 1) if self.padding == "zeros" else (0, n - 1)
+        place = functions.clip(place, *ends)
+        if self.mode == "nearest":
+            return [_Tap(functions.round(place), 1)]
+        low = functions.floor(place)
+        return [_Tap(low, 1 - (place - low)), _Tap(low + 1, place - low)]
+
+    def _cubic_taps(self, place: Any, n: int, functions: Any) -> Sequence[_Tap]:
+        """Return four neighbors; those outside are themselves padded."""
+        is_reflected = self.padding == "reflection"
+        if is_reflected:
+            place = self._reflected(place, n, functions)
+        low = functions.floor(functions.clip(place, -3, n + 2))
+        t = functions.clip(place, -3, n + 2) - low
+        weights = (
+            _far_cubic(t + 1, _COEFFICIENT), _near_cubic(t, _COEFFICIENT),
+            _near_cubic(1 - t, _COEFFICIENT), _far_cubic(2 - t, _COEFFICIENT),
+        )  # fmt: skip
+        taps = [_Tap(low + step, weight) for step, weight in enumerate(weights, -1)]
+        if is_reflected:
+            taps = [_Tap(self._reflected(i, n, functions), weight) for i, weight in taps]
+        if self.padding == "zeros":
+            return taps
+        return [_Tap(functions.clip(i, 0, n - 1), weight) for i, weight in taps]
+
+    def _reflected(self, place: Any, n: int, functions: Any) -> Any:
+        """Return coordinates reflected at the ends until they are between them."""
+        low, span = (0, n - 1) if self.align_corners else (-0.5, n)
+        if not span:
+            return place * 0
+        beyond = functions.mod(place - low, 2 * span) - span
+        return low + span - functions.absolute(beyond)
+
+
+class _Tap(NamedTuple):
+    """The index of a neighbor along an axis, as a float, and its weight."""
+
+    index: Any
+    weight: Any
+
+
+_COEFFICIENT = -0.75
+"""The coefficient of the cubic kernel of grid samples, that of PyTorch and ONNX."""
+
+_FUNCTIONS = SimpleNamespace(absolute=absolute, clip=clip, floor=floor, mod=mod, round=round)
+"""What NumPy has by the same names."""
 
 
 def grid_sample(
@@ -421,7 +477,8 @@ def grid_sample(
         Points (N, spatial axes of the result, coordinates). The last axis has as many coordinates,
         from -1 to 1, as x has spatial axes, in reverse order: (x, y) for images (N, C, H, W).
     mode
-        ``"bilinear"``, or ``"nearest"``, with ties to even.
+        ``"bilinear"``; ``"bicubic"``, by cubic convolution (Keys, 1981) with the coefficient -0.75;
+        or ``"nearest"``, with ties to even.
     padding
         The value of what is outside of the image: ``"zeros"``; ``"border"`` for the nearest
         element; or ``"reflection"`` for the reflected image.
@@ -452,7 +509,7 @@ def grid_sample(
     x, grid = cast(as_op(x), dtype), cast(as_op(grid), dtype)
     use = Use("grid_sample", (x, grid))
     use.spatial_lengths()
-    _require_choice(use, "mode", mode, ("bilinear", "nearest"))
+    _require_choice(use, "mode", mode, ("bilinear", "bicubic", "nearest"))
     _require_choice(use, "padding", padding, ("zeros", "border", "reflection"))
     return GridSampleOp(x, grid, mode=mode, padding=padding, align_corners=bool(align_corners))
 

@@ -155,7 +155,7 @@ def scan_op(graph: Graph, args: Sequence[Any], **fields: Any) -> ScanOp:
     """
     lifted = _lifted("scan", graph)
     if lifted.writes:
-        names = ", ".join(map(str, lifted.writes))
+        names = ", ".join(map(format, lifted.writes))
         problem = f"{graph.name} writes the states {names}: carry their values instead"
         raise StateError(explain("scan", problem, ()))
     return ScanOp(*args, *lifted.reads, graph=lifted.graph, **fields)
@@ -217,7 +217,7 @@ def while_op(condition: Graph, body: Graph, *args: Any) -> WhileOp:
     """Return the op of `while_loop`."""
     for graph in (condition, body):
         if _lifted("while_loop", graph).reads:
-            names = ", ".join(str(state) for state in function_of(graph).reads)
+            names = ", ".join(f"{state}" for state in function_of(graph).reads)
             problem = f"{graph.name} uses the states {names}: make them inputs and outputs"
             raise ArgumentError(explain("while_loop", problem, ()))
     if any(map(exchanges, (condition, body))) and len(condition.outputs) == 1:
@@ -328,7 +328,7 @@ def _branch(args: Iterable[Any]) -> tuple[Any, ...]:
 def _operands(name: str, graph: Graph, args: tuple[Any, ...]) -> tuple[TensorOp, ...]:
     """Return arguments cast and broadcast to the inputs of a graph."""
     if len(args) != len(graph.inputs):
-        inputs = ", ".join(str(op.source) for op in graph.inputs) or "none"
+        inputs = ", ".join(f"{op.source}" for op in graph.inputs) or "none"
         problem = f"{graph.name} has {len(graph.inputs)} inputs ({inputs}), not {len(args)}"
         raise ArgumentError(explain(name, problem, [x for x in args if isinstance(x, Op)]))
     return tuple(

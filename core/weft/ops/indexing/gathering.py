@@ -6,6 +6,7 @@ raises IndexOutOfRange at the call, or at construction if it is constant.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,14 +14,14 @@ import numpy as np
 from weft.errors import ArgumentError, AxesError, DTypeError, IndexOutOfRange
 from weft.ir import dtypes
 from weft.ir.axes import Axes, AxisKey, make_axes
-from weft.ir.dtypes import Array, DType
+from weft.ir.dtypes import Array, DType, accumulator_dtype
 from weft.ir.lengths import Length
 from weft.ir.op import explain
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.ops.indexing.slicing import with_lengths
 from weft.ops.pointwise.comparison import WhereOp, equal, greater_equal, maximum, minimum, where
-from weft.ops.pointwise.elementwise import add, cast, divide, multiply
+from weft.ops.pointwise.elementwise import add, cast, divide, floordivide, multiply
 from weft.ops.reductions.reduction import MaxOp, MinOp, ProdOp, ReductionOp, SumOp
 from weft.ops.shape.movement import BroadcastOp, IotaOp, broadcast, cast_axes, size_of, zeros_like
 from weft.support.backports import override
@@ -31,6 +32,7 @@ __all__ = [
     "TakeAlongAxisOp",
     "TakeOp",
     "gather",
+    "index_reduce",
     "scatter",
     "take",
 ]
@@ -159,7 +161,7 @@ REDUCTIONS = {
     "max": ScatterReduction(np.maximum, maximum, MaxOp, dtypes.least),
     "min": ScatterReduction(np.minimum, minimum, MinOp, dtypes.greatest),
 }
-"""The scatter reductions by name, besides ``set``."""
+"""The scatter reductions by name, besides ``set`` and ``mean``."""
 
 
 class ScatterOp(IndexedOp, CompositeOp):
@@ -200,8 +202,7 @@ class ScatterOp(IndexedOp, CompositeOp):
     @property
     def accumulator_dtype(self) -> DType:
         """The dtype of the reduction."""
-        narrow = dtypes.is_float(self.dtype) and self.dtype.itemsize == 2
-        return dtypes.float32 if narrow and self.reduction != "set" else self.dtype
+        return self.dtype if self.reduction == "set" else accumulator_dtype(self.dtype)
 
     @override
     def reference(self, x: Array, indices: Array, updates: Array) -> Any:
@@ -382,6 +383,47 @@ def scatter_along(
     return cast_axes(result, x.axes)
 
 
+def combined(
+    function: str,
+    put: Callable[[TensorOp, TensorOp, str], TensorOp],
+    x: TensorOp,
+    updates: TensorOp,
+    reduction: str,
+    include_self: bool,
+) -> TensorOp:
+    """Return x combined with updates by a reduction, for a function that scatters them into it.
+
+    Without `include_self`, elements with updates are first replaced by the neutral element.
+    """
+    if reduction not in ("set", "mean", *REDUCTIONS):
+        known = ", ".join(["set", *REDUCTIONS, "mean"])
+        problem = f"unknown reduction {reduction!r}: use one of {known}"
+        raise ArgumentError(explain(function, problem, (x,)))
+    if reduction == "mean":
+        return _averaged(put, x, updates, include_self)
+    if include_self or reduction == "set":
+        return put(x, updates, reduction)
+    neutral = constant(REDUCTIONS[reduction].neutral(x.dtype), dtype=x.dtype)
+    return put(put(x, broadcast(neutral, updates.axes), "set"), updates, reduction)
+
+
+def _averaged(
+    put: Callable[[TensorOp, TensorOp, str], TensorOp],
+    x: TensorOp,
+    updates: TensorOp,
+    include_self: bool,
+) -> TensorOp:
+    """Divide the sum by the number of summands; integers are rounded down."""
+    is_whole = dtypes.is_integer(x.dtype) and x.dtype != dtypes.uint64
+    dtype = dtypes.int64 if is_whole else accumulator_dtype(x.dtype)
+    wide, terms = cast(x, dtype), cast(updates, dtype)
+    start = wide if include_self else put(wide, zeros_like(terms), "set")
+    own = broadcast(constant(int(include_self), dtype=dtype), wide.axes)
+    count = put(own, broadcast(constant(1, dtype=dtype), terms.axes), "add")
+    ratio = floordivide if dtypes.is_integer(x.dtype) else divide
+    return cast(ratio(put(start, terms, "add"), where(equal(count, 0), 1, count)), x.dtype)
+
+
 def as_indices(value: TensorLike) -> TensorOp:
     """Return indices as a tensor op; Python integers and lists of them become int64."""
     if isinstance(value, int | list | tuple) and not isinstance(value, bool):
@@ -461,6 +503,7 @@ def scatter(
     updates: TensorLike,
     axis: AxisKey | None = None,
     reduction: str = "set",
+    include_self: bool = True,
 ) -> TensorOp:
     """Return x with updates at indices along an axis, which replace elements or combine with them.
 
@@ -482,7 +525,9 @@ def scatter(
         The axis: a position, an axis or its name. A vector needs none.
     reduction
         What an update does: ``set`` replaces the element, ``add``, ``mul``, ``max`` and ``min``
-        combine with it.
+        combine with it. ``mean`` is their mean, for integers rounded down.
+    include_self
+        Whether the element itself is combined with its updates; otherwise only they are.
 
     Returns
     -------
@@ -508,8 +553,94 @@ def scatter(
     array([5, 1, 7, 1])
     >>> weft.jit(lambda x, i: weft.scatter(x, i, 10, reduction="add"))(x, indices)
     array([11,  1, 21,  1])
+    >>> updates = np.array([5, 6, 8])
+    >>> weft.jit(lambda x, i, y: weft.scatter(x, i, y, 0, "mean", include_self=False))(
+    ...     x, indices, updates
+    ... )
+    array([5, 1, 7, 1])
     """
+    return _scattered("scatter", x, indices, updates, axis, reduction, include_self)
+
+
+def _scattered(
+    function: str,
+    x: TensorLike,
+    indices: TensorLike,
+    updates: TensorLike,
+    axis: AxisKey | None,
+    reduction: str,
+    include_self: bool,
+) -> TensorOp:
     x, indices = as_op(x), as_indices(indices)
-    position = _position("scatter", x, axis)
-    updates = as_updates("scatter", updates, x, taken_axes(x.axes, indices.axes, position))
-    return ScatterOp(x, indices, updates, position=position, reduction=reduction)
+    position = _position(function, x, axis)
+    updates = as_updates(function, updates, x, taken_axes(x.axes, indices.axes, position))
+
+    def put(into: TensorOp, values: TensorOp, how: str) -> TensorOp:
+        return ScatterOp(into, indices, values, position=position, reduction=how)
+
+    return combined(function, put, x, updates, reduction, include_self)
+
+
+_TORCH_REDUCTIONS = {"prod": "mul", "mean": "mean", "amax": "max", "amin": "min"}
+
+
+def index_reduce(
+    x: TensorLike,
+    axis: AxisKey,
+    index: TensorLike,
+    source: TensorLike,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> TensorOp:
+    """Return x with slices of a source combined into it at indices along an axis.
+
+    It is `scatter` with the arguments of ``torch.index_reduce``.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    axis
+        The axis: a position, an axis or its name.
+    index
+        A vector of integers; negative ones count from the end.
+    source
+        The slices, along the axis as many as indices; broadcast, and cast to the dtype of x.
+    reduce
+        How they combine: ``prod``, ``mean``, ``amax`` or ``amin``. A mean of integers is rounded
+        down.
+    include_self
+        Whether the elements of x are combined too; otherwise only the slices are.
+
+    Returns
+    -------
+    TensorOp
+        A tensor like x.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis, the index is no vector, or the source does not broadcast.
+    ArgumentError
+        If there is no such reduction.
+    DTypeError
+        If the indices are not integers.
+    IndexOutOfRange
+        If an index is out of range: at the call, or here if it is constant.
+
+    Examples
+    --------
+    >>> x, index, source = np.array([1, 2, 3]), np.array([0, 2, 2]), np.array([4, 5, 6])
+    >>> weft.jit(lambda x, i, y: weft.index_reduce(x, 0, i, y, "prod"))(x, index, source)
+    array([ 4,  2, 90])
+    """
+    x, index = as_op(x), as_indices(index)
+    if index.rank != 1:
+        problem = f"the index must be a vector, not {index.axes}"
+        raise AxesError(explain("index_reduce", problem, (x, index)))
+    if reduce not in _TORCH_REDUCTIONS:
+        problem = f"unknown reduction {reduce!r}: use one of {', '.join(_TORCH_REDUCTIONS)}"
+        raise ArgumentError(explain("index_reduce", problem, (x,)))
+    how = _TORCH_REDUCTIONS[reduce]
+    return _scattered("index_reduce", x, index, source, axis, how, include_self)

@@ -18,6 +18,7 @@ from weft.ops.indexing.gathering import (
     TakeOp,
     as_indices,
     as_updates,
+    combined,
     offsets,
     scatter_along,
     taken_axes,
@@ -30,6 +31,7 @@ from weft.ops.shape.movement import IotaOp, broadcast, cast_axes, size_of, trans
 
 __all__ = [
     "gather_nd",
+    "put_along_axis",
     "scatter_along_axis",
     "scatter_nd",
     "take_along_axis",
@@ -113,6 +115,7 @@ def scatter_along_axis(
     updates: TensorLike,
     axis: AxisKey = -1,
     reduction: str = "set",
+    include_self: bool = True,
 ) -> TensorOp:
     """Return x with updates at an index for each update, along an axis.
 
@@ -131,7 +134,9 @@ def scatter_along_axis(
         The axis: a position, an axis or its name; by default the last.
     reduction
         What an update does: ``set`` replaces the element, ``add``, ``mul``, ``max`` and ``min``
-        combine with it.
+        combine with it. ``mean`` is their mean, for integers rounded down.
+    include_self
+        Whether the element itself is combined with its updates; otherwise only they are.
 
     Returns
     -------
@@ -162,7 +167,14 @@ def scatter_along_axis(
         problem = f"the indices have axes that {x.axes} lacks: they would update {wide.axes}"
         raise AxesError(explain("scatter_along_axis", problem, (x, indices)))
     updates = as_updates("scatter_along_axis", updates, x, indices.axes)
-    return scatter_along(x, indices, updates, position, reduction)
+
+    def put(into: TensorOp, values: TensorOp, how: str) -> TensorOp:
+        return scatter_along(into, indices, values, position, how)
+
+    return combined("scatter_along_axis", put, x, updates, reduction, include_self)
+
+
+put_along_axis = scatter_along_axis
 
 
 def gather_nd(x: TensorLike, indices: TensorLike, batch_dims: int = 0) -> TensorOp:
@@ -255,7 +267,11 @@ def _column(indices: TensorOp, column: int) -> TensorOp:
 
 
 def scatter_nd(
-    x: TensorLike, indices: TensorLike, updates: TensorLike, reduction: str = "set"
+    x: TensorLike,
+    indices: TensorLike,
+    updates: TensorLike,
+    reduction: str = "set",
+    include_self: bool = True,
 ) -> TensorOp:
     """Return x with updates at rows of indices; the dual of `gather_nd`.
 
@@ -270,7 +286,9 @@ def scatter_nd(
         x.
     reduction
         What an update does: ``set`` replaces the element, ``add``, ``mul``, ``max`` and ``min``
-        combine with it.
+        combine with it. ``mean`` is their mean, for integers rounded down.
+    include_self
+        Whether the element itself is combined with its updates; otherwise only they are.
 
     Returns
     -------
@@ -300,9 +318,13 @@ def scatter_nd(
     count = _row_length("scatter_nd", x, indices, 0)
     linear = _linear_rows(x.axes, indices, 0, count)
     updates = as_updates("scatter_nd", updates, x, taken_axes(x.axes, linear.axes, 0, count))
-    rows = make_axes((x.axes[:count].size, *x.axes[count:].lengths))
-    values, places = without_names(updates), without_names(linear)
-    result = ScatterOp(cast_axes(x, rows), places, values, position=0, reduction=reduction)
+    rows = cast_axes(x, make_axes((x.axes[:count].size, *x.axes[count:].lengths)))
+    places = without_names(linear)
+
+    def put(into: TensorOp, values: TensorOp, how: str) -> TensorOp:
+        return ScatterOp(into, places, values, position=0, reduction=how)
+
+    result = combined("scatter_nd", put, rows, without_names(updates), reduction, include_self)
     return cast_axes(result, x.axes)
 
 

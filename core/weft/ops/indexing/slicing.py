@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -293,23 +294,18 @@ def getitem(x: TensorOp, item: Any) -> TensorOp:
 
 def _with_new_axes(x: TensorOp, items: tuple[Any, ...]) -> TensorOp:
     """Return ``x[items]``, with a new axis of length 1 for each None."""
-    if x.axes.is_named or any(map(is_index_tensor, items)):
-        problem = "None takes positional axes and no index tensors: see expand_dims"
-        raise AxesError(x.explain(problem))
-    inner = getitem(x, tuple(part for part in items if part is not None))
-    if not any(part is Ellipsis for part in items):
+    if x.axes.is_named:
+        raise AxesError(x.explain("None takes positional axes: see expand_dims"))
+    if not any(item is Ellipsis for item in items):
         items = (*items, Ellipsis)
-    rest = inner.rank - sum(isinstance(part, slice) for part in items)
-    lengths = iter(inner.shape)
+    rest = x.rank - sum(item is not None and item is not Ellipsis for item in items)
+    one_for_each_axis(x, [item for item in items if item is not None])
+    lengths = iter(x.axes.lengths)
     shape: list[Any] = []
-    for part in items:
-        if part is None:
-            shape.append(1)
-        elif part is Ellipsis:
-            shape.extend(next(lengths) for _ in range(rest))
-        elif isinstance(part, slice):
-            shape.append(next(lengths))
-    return cast_axes(inner, shape)
+    for item in items:
+        shape.extend([1] if item is None else islice(lengths, rest if item is Ellipsis else 1))
+    whole = tuple(slice(None) if item is None else item for item in items)
+    return getitem(cast_axes(x, shape), whole)
 
 
 def slice_along_axis(x: TensorLike, axis: AxisKey, index: int) -> TensorOp:

@@ -1,4 +1,4 @@
-"""Rounding, and the sign, finiteness and neighbors of floats."""
+"""Rounding, the sign, finiteness and neighbors of floats, and the divisors of integers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from weft.errors import AxesError
+from weft.errors import AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.dtypes import DType
 from weft.ir.op import explain
@@ -25,12 +25,15 @@ from weft.ops.pointwise.comparison import (
 from weft.ops.pointwise.complex_parts import complex, imag, real
 from weft.ops.pointwise.elementwise import (
     ArithmeticOp,
+    ElementwiseOp,
     FloatOp,
     InexactOp,
     RealNumberOp,
     absolute,
     align,
     build,
+    cast,
+    floordivide,
     meaning,
     mod,
 )
@@ -42,9 +45,11 @@ __all__ = [
     "CopysignOp",
     "FloorOp",
     "FmodOp",
+    "GcdOp",
     "IsfiniteOp",
     "IsinfOp",
     "IsnanOp",
+    "LcmOp",
     "NextafterOp",
     "RoundOp",
     "RoundingOp",
@@ -54,10 +59,12 @@ __all__ = [
     "copysign",
     "floor",
     "fmod",
+    "gcd",
     "isclose",
     "isfinite",
     "isinf",
     "isnan",
+    "lcm",
     "nan_to_num",
     "nextafter",
     "round",
@@ -511,3 +518,113 @@ def isclose(
     if not equal_nan:
         return result
     return result | logical_not(equal(x, x) | equal(y, y))
+
+
+def _integer(dtype: DType) -> DType:
+    if not dtypes.is_integer(dtype):
+        raise DTypeError(f"divisors and multiples are those of integers, not of {dtype}")
+    return dtype
+
+
+class _IntegerOp(ElementwiseOp, CompositeOp):
+    """The base of ops on integers, which have no gradient."""
+
+    operand_dtype = staticmethod(_integer)
+
+    @override
+    def partials(self, delta: TensorOp, *args: TensorOp) -> list[None]:
+        return [None] * len(args)
+
+
+def _sizes(*args: TensorOp) -> list[TensorOp]:
+    """Return the absolute values as unsigned integers, which have one for the least number too."""
+    unsigned = np.dtype(f"uint{args[0].dtype.itemsize * 8}")
+    return [cast(absolute(x), unsigned) for x in args]
+
+
+class GcdOp(_IntegerOp):
+    """The greatest common divisor, not negative; 0 of 0 and 0."""
+
+    reference = meaning(np.gcd)
+
+    def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
+        """Divide with remainder as often as any pair of a dtype needs (Euclid; G. Lamé, 1844)."""
+        x, y = _sizes(x, y)
+        for _ in range(_steps(x.dtype)):
+            x, y = where(equal(y, 0), x, y), mod(x, y)
+        return cast(x, self.dtype)
+
+
+def _steps(dtype: DType) -> int:
+    """Return the number of Fibonacci numbers of a dtype, the worst pairs of which are neighbors."""
+    low, high, count = 1, 2, 2
+    while high <= np.iinfo(dtype).max:
+        low, high, count = high, low + high, count + 1
+    return count
+
+
+class LcmOp(_IntegerOp):
+    """The least common multiple, not negative; 0 where an operand is 0."""
+
+    reference = meaning(np.lcm)
+
+    def decompose(self, x: TensorOp, y: TensorOp) -> TensorOp:
+        """Divide by the greatest common divisor; 0 divided by 0 is 0."""
+        x, y = _sizes(x, y)
+        return cast(floordivide(x, GcdOp(x, y)) * y, self.dtype)
+
+
+def gcd(x: TensorLike, y: TensorLike) -> TensorOp:
+    """Return the greatest common divisor of integers.
+
+    Parameters
+    ----------
+    x, y
+        The operands, broadcast against each other.
+
+    Returns
+    -------
+    TensorOp
+        The divisors, not negative, in the promoted dtype of the operands; 0 of 0 and 0.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+    DTypeError
+        If an operand does not hold integers.
+
+    Examples
+    --------
+    >>> weft.jit(weft.gcd)(np.array([12, -18, 0]), np.array([8, 27, 5]))
+    array([4, 9, 5])
+    """
+    return build(GcdOp, x, y)
+
+
+def lcm(x: TensorLike, y: TensorLike) -> TensorOp:
+    """Return the least common multiple of integers.
+
+    Parameters
+    ----------
+    x, y
+        The operands, broadcast against each other.
+
+    Returns
+    -------
+    TensorOp
+        The multiples, not negative, in the promoted dtype of the operands; 0 where one is 0.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+    DTypeError
+        If an operand does not hold integers.
+
+    Examples
+    --------
+    >>> weft.jit(weft.lcm)(np.array([4, -6, 0]), np.array([6, 15, 5]))
+    array([12, 30,  0])
+    """
+    return build(LcmOp, x, y)

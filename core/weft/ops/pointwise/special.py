@@ -1,4 +1,4 @@
-"""Special functions: error function and its inverse, gamma functions, x log(y), sinc.
+"""Special functions: error function and its inverse, gamma functions, x log(y), sinc, frexp.
 
 All but xlogy are evaluated in float32 for 16-bit floats.
 """
@@ -11,10 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from weft.errors import DTypeError
 from weft.ir import dtypes
-from weft.ir.dtypes import Array
+from weft.ir.dtypes import Array, DType
+from weft.ir.op import explain
+from weft.ir.storage import as_op
 from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
-from weft.ops.pointwise.comparison import equal, less, minimum, where
+from weft.ops.pointwise.bits import bitcast
+from weft.ops.pointwise.comparison import equal, less, maximum, minimum, where
 from weft.ops.pointwise.complex_parts import real
 from weft.ops.pointwise.elementwise import (
     FloatOp,
@@ -42,6 +46,8 @@ __all__ = [
     "erf",
     "erfc",
     "erfinv",
+    "frexp",
+    "ldexp",
     "lgamma",
     "sinc",
     "xlogy",
@@ -408,11 +414,115 @@ def sinc(x: TensorLike) -> TensorOp:
     (given,) = align(InexactOp, x)
     x = wide(given)
     angle = x * math.pi
-    is_small = less(absolute(angle), 1)
     # Reducing x by integers keeps the sine exact at its zeros, and finite for an infinite angle.
     halves = round(real(x))
     is_odd = absolute(halves - round(halves * 0.5) * 2)
     turn = sin((x - halves) * math.pi) * (1 - is_odd * 2)
+    return cast(over_angle(turn, angle), given.dtype)
+
+
+def over_angle(sine: TensorOp, angle: TensorOp) -> TensorOp:
+    """Return the sine of an angle divided by the angle, with all derivatives at 0."""
+    is_small = less(absolute(angle), 1)
     # Near 0 the quotient cancels; the series and its derivatives are exact.
     series = polynomial(square(where(is_small, angle, 0)), _SINC)
-    return cast(where(is_small, series, turn / where(is_small, 1, angle)), given.dtype)
+    return where(is_small, series, sine / where(is_small, 1, angle))
+
+
+def _integers_like(dtype: DType) -> DType:
+    """Return the integers as wide as floats."""
+    return np.dtype(f"int{dtype.itemsize * 8}")
+
+
+def _power(exponent: TensorOp, dtype: DType) -> TensorOp:
+    """Return 2 to a power that is a normal number."""
+    finfo = np.finfo(dtype)
+    return bitcast((exponent + (finfo.maxexp - 1)) * 2**finfo.nmant, dtype)
+
+
+def _scaled(x: TensorOp, exponent: TensorOp) -> TensorOp:
+    """Return x times 2 to a power, rounded once; for float32 and float64."""
+    highest = np.finfo(x.dtype).maxexp - 1
+    factors = []
+    for _ in range(3):
+        part = maximum(minimum(exponent, highest), 1 - highest)
+        factors.append(_power(part, x.dtype))
+        exponent = exponent - part
+    # The largest part comes last, so that only its product may be subnormal or infinite.
+    first, second, third = factors
+    return x * third * second * first
+
+
+def ldexp(x: TensorLike, n: TensorLike) -> TensorOp:
+    """Return x times 2 to the power n, rounded once.
+
+    Parameters
+    ----------
+    x
+        The numbers.
+    n
+        Their exponents: integers, broadcast against x.
+
+    Returns
+    -------
+    TensorOp
+        The products, in the dtype of x. Integers give float32.
+
+    Raises
+    ------
+    AxesError
+        If the operands do not broadcast.
+    DTypeError
+        If x is complex, or n holds no integers.
+
+    Examples
+    --------
+    >>> weft.jit(weft.ldexp)(np.array([0.5, 3.0]), np.array([2, -1]))
+    array([2. , 1.5])
+    """
+    (given,), n = align(FloatOp, x), as_op(n)
+    if not dtypes.is_integer(n.dtype):
+        problem = f"the exponents must be integers, not {n.dtype}: cast them"
+        raise DTypeError(explain("ldexp", problem, (given, n)))
+    x = wide(given)
+    # Beyond this power all results are 0 or infinite.
+    limit = 4 * np.finfo(x.dtype).maxexp
+    lowest, highest = np.iinfo(n.dtype).min, np.iinfo(n.dtype).max
+    n = minimum(n, limit) if highest > limit else n
+    n = maximum(n, -limit) if lowest < -limit else n
+    return cast(_scaled(x, cast(n, _integers_like(x.dtype))), given.dtype)
+
+
+def frexp(x: TensorLike) -> tuple[TensorOp, TensorOp]:
+    """Return mantissas and exponents: x is the mantissa times 2 to the power of the exponent.
+
+    The size of the mantissa is from 1/2 up to 1. 0, infinities and NaN have the exponent 0. The
+    gradient of the exponent is 0.
+
+    Returns
+    -------
+    tuple of TensorOp
+        The mantissas, in the dtype of x, and the exponents, int32. Integers give float32.
+
+    Raises
+    ------
+    DTypeError
+        If x is complex.
+
+    Examples
+    --------
+    >>> mantissa, exponent = weft.jit(weft.frexp)(np.array([3.0, -0.5, 0.0]))
+    >>> mantissa, exponent
+    (array([ 0.75, -0.5 ,  0.  ]), array([2, 0, 0], dtype=int32))
+    """
+    (given,) = align(FloatOp, x)
+    x = wide(given)
+    finfo, size = np.finfo(x.dtype), absolute(x)
+    # Subnormal numbers are scaled into the range of normal ones first.
+    is_subnormal = less(size, float(finfo.tiny))
+    shift = where(is_subnormal, finfo.nmant, 0)
+    bits = bitcast(where(is_subnormal, size * 2.0**finfo.nmant, size), _integers_like(x.dtype))
+    found = (bits >> finfo.nmant) - cast(shift, bits.dtype) - (finfo.maxexp - 2)
+    is_regular = less(size, math.inf) & ~equal(size, 0)
+    exponent = where(is_regular, found, 0)
+    return cast(_scaled(x, -exponent), given.dtype), cast(exponent, dtypes.int32)

@@ -12,10 +12,12 @@ import numpy as np
 
 from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.ops.pointwise.comparison import equal, greater, where
+from weft.ops.pointwise.complex_parts import imag, real
 from weft.ops.pointwise.elementwise import (
     FloatOp,
     InexactOp,
     absolute,
+    align,
     build,
     meaning,
     multiply,
@@ -36,6 +38,7 @@ __all__ = [
     "TanOp",
     "acos",
     "acosh",
+    "angle",
     "asin",
     "asinh",
     "atan2",
@@ -334,3 +337,17 @@ def radians(x: TensorLike) -> TensorOp:
     array([3.1416, 1.5708])
     """
     return multiply(x, math.pi / 180)
+
+
+def angle(x: TensorLike) -> TensorOp:
+    """Return the angle of numbers in the complex plane, from -π to π.
+
+    That of real numbers is 0, or π for negative ones.
+
+    Examples
+    --------
+    >>> weft.jit(weft.angle)(np.array([1.0 + 1.0j, -1.0]))
+    array([0.7854, 3.1416])
+    """
+    (x,) = align(InexactOp, x)
+    return atan2(imag(x), real(x))

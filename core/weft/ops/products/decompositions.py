@@ -6,9 +6,6 @@ float32. Matrices of 16-bit floats are solved in float32 and the result is cast 
 A backend without a solver on its device may compute the primitives on the host, by `reference`.
 Calls raise no errors, because a device cannot: a singular matrix, or one that is not positive
 definite, gives NaN, without an effect on the other matrices of the stack.
-
-There are no QR, singular value and eigenvalue decompositions. They need primitives that no backend
-has yet, and do not decompose into a fixed number of the present ones.
 """
 
 from __future__ import annotations
@@ -266,7 +263,7 @@ def _triangle(x: TensorOp, lower: bool, offset: int = 0) -> TensorOp:
     return where(broadcast(inside, x.axes), x, 0)
 
 
-def _operands(kind: str, *operands: Any) -> tuple[list[TensorOp], DType]:
+def solver_operands(kind: str, *operands: Any) -> tuple[list[TensorOp], DType]:
     """Return operands in a dtype of the solvers, and the dtype of the result."""
     factors = as_factors(kind, *operands)
     require_positional(kind, *factors)
@@ -305,7 +302,7 @@ def cholesky(x: TensorLike, *, upper: bool = False) -> TensorOp:
     array([[2., 0.],
            [1., 1.]])
     """
-    (x,), dtype = _operands("cholesky", x)
+    (x,), dtype = solver_operands("cholesky", x)
     factor = cast(CholeskyOp(x), dtype)
     return conj(matrix_transpose(factor)) if upper else factor
 
@@ -336,8 +333,8 @@ def solve(a: TensorLike, b: TensorLike) -> TensorOp:
     >>> weft.jit(weft.solve)(a, b)
     array([1., 2.])
     """
-    (a, b), dtype = _operands("solve", a, b)
-    return cast(_solved("solve", SolveOp, a, b), dtype)
+    (a, b), dtype = solver_operands("solve", a, b)
+    return cast(solved("solve", SolveOp, a, b), dtype)
 
 
 def triangular_solve(
@@ -374,11 +371,11 @@ def triangular_solve(
     >>> weft.jit(weft.triangular_solve)(a, b)
     array([1., 2.])
     """
-    (a, b), dtype = _operands("triangular_solve", a, b)
-    _require_bool("triangular_solve", lower=lower, transposed=transposed)
+    (a, b), dtype = solver_operands("triangular_solve", a, b)
+    require_bool("triangular_solve", lower=lower, transposed=transposed)
     if transposed:
         a, lower = matrix_transpose(a), not lower
-    return cast(_solved("triangular_solve", TriangularSolveOp, a, b, lower=lower), dtype)
+    return cast(solved("triangular_solve", TriangularSolveOp, a, b, lower=lower), dtype)
 
 
 def cholesky_solve(factor: TensorLike, b: TensorLike, lower: bool = True) -> TensorOp:
@@ -411,21 +408,21 @@ def cholesky_solve(factor: TensorLike, b: TensorLike, lower: bool = True) -> Ten
     >>> weft.jit(lambda a, b: weft.cholesky_solve(weft.cholesky(a), b))(a, b)
     array([1., 2.])
     """
-    (factor, b), dtype = _operands("cholesky_solve", factor, b)
-    _require_bool("cholesky_solve", lower=lower)
+    (factor, b), dtype = solver_operands("cholesky_solve", factor, b)
+    require_bool("cholesky_solve", lower=lower)
     other = conj(matrix_transpose(factor))
     below, above = (factor, other) if lower else (other, factor)
-    inner = _solved("cholesky_solve", TriangularSolveOp, below, b, lower=True)
-    return cast(_solved("cholesky_solve", TriangularSolveOp, above, inner, lower=False), dtype)
+    inner = solved("cholesky_solve", TriangularSolveOp, below, b, lower=True)
+    return cast(solved("cholesky_solve", TriangularSolveOp, above, inner, lower=False), dtype)
 
 
-def _require_bool(kind: str, **flags: Any) -> None:
+def require_bool(kind: str, **flags: Any) -> None:
     for name, value in flags.items():
         if not isinstance(value, bool):
             raise ArgumentError(explain(kind, f"{name} must be True or False, not {value!r}", ()))
 
 
-def _solved(
+def solved(
     kind: str, solver: Callable[..., TensorOp], a: TensorOp, b: TensorOp, **fields: Any
 ) -> TensorOp:
     """Return a solver's op on operands with broadcast leading axes."""
@@ -452,7 +449,7 @@ def inverse(x: TensorLike) -> TensorOp:
     array([[ 1., -1.],
            [-1.,  2.]])
     """
-    (x,), dtype = _operands("inverse", x)
+    (x,), dtype = solver_operands("inverse", x)
     return cast(InverseOp(x), dtype)
 
 
@@ -478,7 +475,7 @@ def slogdet(x: TensorLike) -> SignAndLog:
     >>> found.sign, found.logabsdet
     (array(-1.), array(1.7918))
     """
-    (x,), dtype = _operands("slogdet", x)
+    (x,), dtype = solver_operands("slogdet", x)
     sign, size = _sign_and_log(x)
     return SignAndLog(cast(sign, dtype), cast(size, dtype) if dtype.kind != "c" else size)
 
@@ -499,7 +496,7 @@ def logdet(x: TensorLike) -> TensorOp:
     >>> weft.jit(weft.logdet)(np.array([[2.0, 0.0], [0.0, 3.0]]))
     array(1.7918)
     """
-    (x,), dtype = _operands("logdet", x)
+    (x,), dtype = solver_operands("logdet", x)
     sign, size = _sign_and_log(x)
     return cast(log(sign) + size, dtype)
 
@@ -514,7 +511,7 @@ def det(x: TensorLike) -> TensorOp:
     >>> weft.jit(weft.det)(np.array([[1.0, 2.0], [3.0, 4.0]]))
     array(-2.)
     """
-    (x,), dtype = _operands("det", x)
+    (x,), dtype = solver_operands("det", x)
     sign, size = _sign_and_log(x)
     return cast(sign * exp(size), dtype)
 

@@ -38,9 +38,12 @@ class FourierOp(CompositeOp):
     ----------
     sign
         -1 for the transform, 1 for its inverse times n.
+    scale
+        The number that the result is multiplied with.
     """
 
     sign: int
+    scale: float
 
     def infer(self) -> tuple[Axes, DType]:
         """Check that there are pairs of floats, along an axis of known length."""
@@ -60,7 +63,7 @@ class FourierOp(CompositeOp):
 
     def reference(self, x: Array) -> Any:
         """Transform complex numbers by NumPy."""
-        return parts_of(_transform(complex_of(x), self.sign))
+        return parts_of(_transform(complex_of(x), self.sign) * self.scale)
 
     def decompose(self, x: TensorOp) -> TensorOp:
         """Multiply by matrices of the factors of the length (Cooley and Tukey, 1965).
@@ -69,11 +72,11 @@ class FourierOp(CompositeOp):
         """
         n = x.axes[-2].length
         if n <= 1:
-            return x
+            return x if self.scale == 1 else x * self.scale
         factor = max(k for k in range(1, LONGEST_PRODUCT + 1) if n % k == 0)
         if factor == n:
             flat = _under(x, [*x.axes[:-2], Axis(2 * n)])
-            return _under(MatmulOp(*_rows(flat, _matrix(n, self.sign))), x.axes)
+            return _under(MatmulOp(*_rows(flat, _matrix(n, self.sign) * self.scale)), x.axes)
         return self._by_factors(x, factor) if factor > 1 else self._by_convolution(x)
 
     def _by_factors(self, x: TensorOp, first: int) -> TensorOp:
@@ -85,33 +88,37 @@ class FourierOp(CompositeOp):
             return TransposeOp(y, permutation=swapped)
 
         split = _under(x, [*outer, Axis(first), Axis(second), x.axes[-1]])
-        inner = FourierOp(swap(split), sign=self.sign)
+        inner = FourierOp(swap(split), sign=self.sign, scale=1.0)
         products = np.outer(np.arange(second), np.arange(first))
         turned = multiplied(inner, parts_of(roots_of_unity(n, self.sign)[products % n]))
-        return _under(swap(FourierOp(swap(turned), sign=self.sign)), x.axes)
+        return _under(swap(FourierOp(swap(turned), sign=self.sign, scale=self.scale)), x.axes)
 
     def _by_convolution(self, x: TensorOp) -> TensorOp:
         n = x.axes[-2].length
         length = 1 << (2 * n - 2).bit_length()
-        chirp = roots_of_unity(2 * n, self.sign)[np.arange(n) ** 2 % (2 * n)]
-        kernel = np.zeros(length, complex)
-        kernel[:n] = chirp.conj()
-        kernel[length - n + 1 :] = chirp[:0:-1].conj()
-        spectrum = parts_of(np.fft.fft(kernel) / length)
+        chirp, spectrum = chirp_and_spectrum(n, length, self.sign)
         padded = _padded(multiplied(x, parts_of(chirp)), length)
-        product = multiplied(FourierOp(padded, sign=-1), spectrum)
-        return multiplied(FourierOp(product, sign=1)[..., :n, :], parts_of(chirp))
+        product = multiplied(FourierOp(padded, sign=-1, scale=1.0), parts_of(spectrum))
+        found = FourierOp(product, sign=1, scale=self.scale)
+        return multiplied(found[..., :n, :], parts_of(chirp))
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Transform the adjoint with the other sign."""
-        return (FourierOp(delta, sign=-self.sign),)
+        return (FourierOp(delta, sign=-self.sign, scale=self.scale),)
 
 
 class RealFourierOp(CompositeOp):
     """The transform of n real numbers along the last axis: its first n // 2 + 1 elements, as pairs.
 
     The others are the conjugates of these.
+
+    Attributes
+    ----------
+    scale
+        The number that the result is multiplied with.
     """
+
+    scale: float
 
     def infer(self) -> tuple[Axes, DType]:
         """Check that there are floats, along an axis of known length, not 0."""
@@ -129,7 +136,7 @@ class RealFourierOp(CompositeOp):
 
     @override
     def reference(self, x: Array) -> Any:
-        return parts_of(np.fft.rfft(x))
+        return parts_of(np.fft.rfft(x) * self.scale)
 
     def decompose(self, x: TensorOp) -> TensorOp:
         """Transform half as many complex numbers, of neighbors, where their number is even."""
@@ -137,8 +144,9 @@ class RealFourierOp(CompositeOp):
         half = n // 2
         if n % 2:
             pairs = stack([x, zeros_like(x)], pos=x.rank)
-            return FourierOp(pairs, sign=-1)[..., : half + 1, :]
-        z = FourierOp(_under(x, [*x.axes[:-1], Axis(half), Axis(2)]), sign=-1)
+            return FourierOp(pairs, sign=-1, scale=self.scale)[..., : half + 1, :]
+        pairs = _under(x, [*x.axes[:-1], Axis(half), Axis(2)])
+        z = FourierOp(pairs, sign=-1, scale=self.scale)
         ahead = concat([z, z[..., :1, :]], -2)
         back = conjugated(flip(ahead, -2))
         turn = -0.5j * roots_of_unity(n, -1)[: half + 1]
@@ -149,7 +157,7 @@ class RealFourierOp(CompositeOp):
         length = x.axes[-1].length
         share = np.where(_are_single(length), 1, 0.5)[:, None] * np.ones(2)
         halves = delta * broadcast_to(constant(share, dtype=x.dtype), delta)
-        return (InverseRealFourierOp(halves, length=length),)
+        return (InverseRealFourierOp(halves, length=length, scale=self.scale),)
 
 
 class InverseRealFourierOp(CompositeOp):
@@ -161,9 +169,12 @@ class InverseRealFourierOp(CompositeOp):
     ----------
     length
         The number n of real numbers.
+    scale
+        The number that the result is multiplied with.
     """
 
     length: int
+    scale: float
 
     def infer(self) -> tuple[Axes, DType]:
         """Check that there are length // 2 + 1 pairs of floats."""
@@ -180,7 +191,7 @@ class InverseRealFourierOp(CompositeOp):
 
     @override
     def reference(self, x: Array) -> Any:
-        return np.fft.irfft(complex_of(x), self.length, norm="forward")
+        return np.fft.irfft(complex_of(x), self.length, norm="forward") * self.scale
 
     def decompose(self, x: TensorOp) -> TensorOp:
         """Transform half as many complex numbers, whose parts are neighbors, or add the others."""
@@ -190,17 +201,17 @@ class InverseRealFourierOp(CompositeOp):
         x = x * broadcast_to(constant(is_part, dtype=x.dtype), x)
         if n % 2:
             whole = concat([x, conjugated(flip(x[..., 1:, :], -2))], -2)
-            return FourierOp(whole, sign=1)[..., 0]
+            return FourierOp(whole, sign=1, scale=self.scale)[..., 0]
         ahead, back = x[..., :half, :], conjugated(flip(x[..., 1:, :], -2))
         turn = 1j * roots_of_unity(n, 1)[:half]
         z = ahead + back + multiplied(ahead - back, parts_of(turn))
-        return _under(FourierOp(z, sign=1), self.axes)
+        return _under(FourierOp(z, sign=1, scale=self.scale), self.axes)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Transform the adjoint; elements that stand for two get it twice."""
         share = np.where(_are_single(self.length), 1, 2)[:, None] * np.ones(2)
         share[_are_single(self.length), 1] = 0
-        found = RealFourierOp(delta)
+        found = RealFourierOp(delta, scale=self.scale)
         return (found * broadcast_to(constant(share, dtype=x.dtype), found),)
 
 
@@ -225,6 +236,19 @@ def multiplied(x: TensorOp, factors: Array) -> TensorOp:
 def conjugated(x: TensorOp) -> TensorOp:
     """Return the conjugates of pairs."""
     return x * broadcast_to(constant([1.0, -1.0], dtype=x.dtype), x)
+
+
+def chirp_and_spectrum(n: int, length: int, sign: int) -> tuple[Array, Array]:
+    """Return what makes a transform a convolution of some length, at least 2 n - 1.
+
+    It is that of x times the chirp [n] with the chirp's conjugates, whose spectrum [length] is the
+    second array, divided by the length. The result is multiplied with the chirp again.
+    """
+    chirp = roots_of_unity(2 * n, sign)[np.arange(n) ** 2 % (2 * n)]
+    kernel = np.zeros(length, complex)
+    kernel[:n] = chirp.conj()
+    kernel[length - n + 1 :] = chirp[:0:-1].conj()
+    return chirp, np.fft.fft(kernel) / length
 
 
 @lru_cache(maxsize=64)

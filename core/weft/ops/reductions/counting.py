@@ -11,7 +11,7 @@ from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, broadcast_axes, make_axes
 from weft.ir.dtypes import accumulator_dtype
-from weft.ir.op import explain
+from weft.ir.op import explain, explained
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.arguments import checked_integer
@@ -24,16 +24,23 @@ from weft.ops.pointwise.comparison import (
     where,
 )
 from weft.ops.pointwise.elementwise import FloatOp, add, align, cast
-from weft.ops.pointwise.rounding import isnan
 from weft.ops.reductions.cumulative import CumsumOp
 from weft.ops.reductions.reduction import SumOp, truth
-from weft.ops.reductions.sorting import ArgsortOp, SearchSortedOp, SortOp, flat, searchsorted
+from weft.ops.reductions.sorting import (
+    ArgsortOp,
+    SearchSortedOp,
+    SortOp,
+    flat,
+    same,
+    searchsorted,
+)
 from weft.ops.shape.joining import pad, stack
 from weft.ops.shape.movement import IotaOp, broadcast, cast_axes
 
 __all__ = [
     "bincount",
     "histogram",
+    "masked_scatter",
     "masked_select",
     "nonzero",
     "unique",
@@ -124,7 +131,7 @@ def unique(x: TensorLike, size: int, fill_value: ArrayLike = 0) -> Unique:
     order = ArgsortOp(elements, position=0, descending=False)
     ordered = SortOp(elements, position=0, descending=False)
     before = SliceOp(pad(ordered, [(1, 0)], 0), bounds=((0, x.axes.size, 1),))
-    is_new = equal(_index(elements.axes), 0) | ~_same(before, ordered)
+    is_new = equal(_index(elements.axes), 0) | ~same(before, ordered)
     running, firsts, number = _occurrences("unique", is_new, size)
     values = _taken_or(ordered, firsts, fill_value)
     ends = SearchSortedOp(running, add(_index(firsts.axes), 1), side="right")
@@ -232,6 +239,50 @@ def masked_select(
     axes = broadcast_axes(x.axes, mask.axes)
     _, places, number = _occurrences("masked_select", flat(broadcast(mask, axes)), size)
     return MaskedSelect(_taken_or(flat(broadcast(x, axes)), places, fill_value), number)
+
+
+def masked_scatter(x: TensorLike, mask: TensorLike, source: TensorLike) -> TensorOp:
+    """Return x with the elements where a mask is true replaced by those of a source, in order.
+
+    The gradient of a source's element goes to the one that it replaces.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    mask
+        Which elements to replace: those where it is not 0. It is broadcast to x.
+    source
+        The elements that replace them, in row-major order, of any shape; cast to the dtype of x.
+
+    Returns
+    -------
+    TensorOp
+        A tensor like x.
+
+    Raises
+    ------
+    AxesError
+        If the mask does not broadcast to x.
+    IndexOutOfRange
+        In a call, if the mask is true for more elements than the source has.
+
+    Examples
+    --------
+    >>> x, source = np.array([1, 2, 3]), np.array([7, 8, 9])
+    >>> weft.jit(lambda x, y: weft.masked_scatter(x, x > 1, y))(x, source)
+    array([1, 7, 8])
+    """
+    x, mask = as_op(x), truth(as_op(mask))
+    elements = flat(cast(as_op(source), x.dtype))
+    mask = explained("masked_scatter", (x, mask), broadcast, mask, x.axes)
+    if elements.axes.size == 0:
+        elements = pad(elements, [(0, 1)], 0)
+    counts = cast(flat(mask), dtypes.int64)
+    number = CumsumOp(counts, position=0, reverse=False, exclusive=False)
+    # The number before the first is -1, an index of the last.
+    found = TakeOp(elements, number - 1, position=0)
+    return where(mask, cast_axes(found, x.axes), x)
 
 
 def bincount(x: TensorLike, length: int, weights: TensorLike | None = None) -> TensorOp:
@@ -343,9 +394,3 @@ def histogram(
 
 def _index(axes: Axes) -> TensorOp:
     return IotaOp(target_axes=axes, target_dtype=dtypes.int64, position=0)
-
-
-def _same(x: TensorOp, y: TensorOp) -> TensorOp:
-    if not dtypes.is_float(x.dtype):
-        return equal(x, y)
-    return equal(x, y) | isnan(x) & isnan(y)

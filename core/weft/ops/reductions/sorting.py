@@ -6,6 +6,7 @@ both directions: equal elements, and NaNs, keep their order.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -14,13 +15,15 @@ from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, AxisKey, make_axes
 from weft.ir.dtypes import Array, DType
+from weft.ir.op import explain, explained
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
-from weft.ops.arguments import checked_integer
+from weft.ops.arguments import checked_integer, drop_axis
 from weft.ops.indexing.gathering import TakeAlongAxisOp, TakeOp, as_indices, with_length
 from weft.ops.indexing.slicing import SliceOp
 from weft.ops.pointwise.comparison import (
     equal,
+    greater,
     less,
     less_equal,
     logical_not,
@@ -29,8 +32,10 @@ from weft.ops.pointwise.comparison import (
 )
 from weft.ops.pointwise.elementwise import cast, common_dtype
 from weft.ops.pointwise.rounding import isnan
-from weft.ops.reductions.cumulative import place
-from weft.ops.shape.movement import broadcast, cast_axes
+from weft.ops.reductions.cumulative import CummaxOp, place
+from weft.ops.reductions.reduction import argmax
+from weft.ops.shape.joining import pad
+from weft.ops.shape.movement import IotaOp, broadcast, cast_axes, transpose
 from weft.support.backports import override
 
 __all__ = [
@@ -41,6 +46,8 @@ __all__ = [
     "TopKIndicesOp",
     "argsort",
     "isin",
+    "kthvalue",
+    "mode",
     "searchsorted",
     "sort",
     "topk",
@@ -156,39 +163,54 @@ class SearchSortedOp(CompositeOp):
         ordered, values = self.args
         if ordered.rank != 1:
             raise AxesError(f"the sorted operand must be a vector, not {ordered.axes}")
-        if self.side not in ("left", "right"):
-            raise ArgumentError(f"side must be 'left' or 'right', not {self.side!r}")
-        if ordered.dtype != values.dtype or ordered.dtype.kind == "c":
-            raise DTypeError(
-                f"operands must have one real dtype, not {ordered.dtype} and {values.dtype}"
-            )
+        _check_search(ordered, values, self.side)
         return values.axes, dtypes.int64
 
     @override
     def reference(self, ordered: Array, values: Array) -> Any:
         return np.searchsorted(comparable(ordered), comparable(values), self.side).astype(np.int64)
 
+    @override
     def decompose(self, ordered: TensorOp, values: TensorOp) -> TensorOp:
-        """Search by bisection, for all elements at once."""
-        length = ordered.axes[0].length
-        found: TensorOp = broadcast(constant(0, dtype=dtypes.int64), values.axes)
-        step = 1 << length.bit_length() >> 1
-        while step:
-            beyond = found + step
-            probe = TakeOp(ordered, minimum(beyond, length) - 1, position=0)
-            is_before = self._is_before(probe, values)
-            found = where(less_equal(beyond, length) & is_before, beyond, found)
-            step //= 2
-        return found
+        def take(places: TensorOp) -> TensorOp:
+            return TakeOp(ordered, places, position=0)
 
-    def _is_before(self, x: TensorOp, y: TensorOp) -> TensorOp:
-        if self.side == "right":
-            return logical_not(_precedes(y, x))
-        return _precedes(x, y)
+        return _bisected(take, ordered.axes[0].length, values, self.side)
 
     @override
     def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> tuple[None, None]:
         return None, None
+
+
+def _check_search(ordered: TensorOp, values: TensorOp, side: Side) -> None:
+    if side not in ("left", "right"):
+        raise ArgumentError(f"side must be 'left' or 'right', not {side!r}")
+    if ordered.dtype != values.dtype or ordered.dtype.kind == "c":
+        raise DTypeError(
+            f"operands must have one real dtype, not {ordered.dtype} and {values.dtype}"
+        )
+
+
+def _bisected(
+    take: Callable[[TensorOp], TensorOp], length: Any, values: TensorOp, side: Side
+) -> TensorOp:
+    """Return the insertion indices of values, by bisection for all at once.
+
+    `take` returns the sorted elements at indices.
+    """
+    if not isinstance(length, int):
+        raise AxesError(f"a search in many rows needs their length, {length} is unknown now")
+    found: TensorOp = broadcast(constant(0, dtype=dtypes.int64), values.axes)
+    step = 1 << length.bit_length() >> 1
+    while step:
+        beyond = found + step
+        probe = take(minimum(beyond, length) - 1)
+        is_before = (
+            logical_not(_precedes(values, probe)) if side == "right" else _precedes(probe, values)
+        )
+        found = where(less_equal(beyond, length) & is_before, beyond, found)
+        step //= 2
+    return found
 
 
 def comparable(x: Array) -> Any:
@@ -290,14 +312,14 @@ def sort(
     return SortOp(x, position=place("sort", x, axis), descending=bool(descending))
 
 
-class TopK(NamedTuple):
-    """The largest or smallest elements, and their indices."""
+class Chosen(NamedTuple):
+    """Elements chosen along an axis, and their indices."""
 
     values: TensorOp
     indices: TensorOp
 
 
-def topk(x: TensorLike, k: int, axis: AxisKey = -1, largest: bool = True) -> TopK:
+def topk(x: TensorLike, k: int, axis: AxisKey = -1, largest: bool = True) -> Chosen:
     """Return the largest elements along an axis in descending order, and their indices.
 
     The first of equal elements are selected; NaN counts as the largest. The gradient goes to the
@@ -316,7 +338,7 @@ def topk(x: TensorLike, k: int, axis: AxisKey = -1, largest: bool = True) -> Top
 
     Returns
     -------
-    TopK
+    Chosen
         A named tuple of two tensors, which are `k` long along the axis: `values`, and `indices` as
         int64.
 
@@ -338,7 +360,110 @@ def topk(x: TensorLike, k: int, axis: AxisKey = -1, largest: bool = True) -> Top
     x = as_op(x)
     position, number = place("topk", x, axis), checked_integer("topk", "k", k, 0)
     indices = TopKIndicesOp(x, position=position, descending=bool(largest), k=number)
-    return TopK(TakeAlongAxisOp(x, indices, position=position), indices)
+    return Chosen(TakeAlongAxisOp(x, indices, position=position), indices)
+
+
+def kthvalue(x: TensorLike, k: int, axis: AxisKey = -1, keepdims: bool = False) -> Chosen:
+    """Return the k-th smallest element along an axis, and its index.
+
+    The first of equal elements comes first; NaN counts as the largest. The gradient goes to the
+    element.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    k
+        Which element, counted from 1, the smallest.
+    axis
+        The axis: a position, an axis or its name; by default the last.
+    keepdims
+        Whether the axis stays, with length 1.
+
+    Returns
+    -------
+    Chosen
+        A named tuple of two tensors without the axis: `values`, and `indices` as int64.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis.
+    ArgumentError
+        If `k` is no integer, less than 1, or more than the length of the axis.
+    DTypeError
+        If the operand is complex.
+
+    Examples
+    --------
+    >>> value, index = weft.jit(lambda x: weft.kthvalue(x, 2))(np.array([3.0, 1.0, 2.0]))
+    >>> value, index
+    (array(2.), array(2))
+    """
+    x = as_op(x)
+    position, number = place("kthvalue", x, axis), checked_integer("kthvalue", "k", k, 1)
+    first = TopKIndicesOp(x, position=position, descending=False, k=number)
+    bounds = [(0, axis.length, 1) for axis in first.axes]
+    bounds[position] = (number - 1, 1, 1)
+    return _chosen(x, SliceOp(first, bounds=tuple(bounds)), position, keepdims)
+
+
+def mode(x: TensorLike, axis: AxisKey = -1, keepdims: bool = False) -> Chosen:
+    """Return the most frequent element along an axis, and the index of its last occurrence.
+
+    It is the smallest of equally frequent ones. All NaNs count as one element, the largest. The
+    gradient goes to the last occurrence.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    axis
+        The axis: a position, an axis or its name; by default the last.
+    keepdims
+        Whether the axis stays, with length 1.
+
+    Returns
+    -------
+    Chosen
+        A named tuple of two tensors without the axis: `values`, and `indices` as int64.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis, or it is empty.
+    DTypeError
+        If the operand is complex.
+
+    Examples
+    --------
+    >>> value, index = weft.jit(weft.mode)(np.array([3, 1, 2, 1, 3]))
+    >>> value, index
+    (array(1), array(3))
+    """
+    x = as_op(x)
+    position = place("mode", x, axis)
+    order = ArgsortOp(x, position=position, descending=False)
+    ordered = TakeAlongAxisOp(x, order, position=position)
+    number = IotaOp(target_axes=x.axes, target_dtype=dtypes.int64, position=position)
+    widths = [(0, 0)] * x.rank
+    widths[position] = (1, 0)
+    bounds = tuple((0, axis.length, 1) for axis in x.axes)
+    before = SliceOp(pad(ordered, widths, 0), bounds=bounds)
+    first = where(same(before, ordered) & greater(number, 0), 0, number)
+    start = CummaxOp(first, position=position, reverse=False, exclusive=False)
+    # The first of the longest runs: they are counted up to each element, and reach it at their end.
+    longest = explained("mode", (x,), argmax, number - start, position, None, True)
+    return _chosen(x, TakeAlongAxisOp(order, longest, position=position), position, keepdims)
+
+
+def _chosen(x: TensorOp, indices: TensorOp, position: int, keepdims: bool) -> Chosen:
+    """Return the elements at indices, which are of length 1 along an axis."""
+    values = TakeAlongAxisOp(x, indices, position=position)
+    if keepdims:
+        return Chosen(values, indices)
+    kept = drop_axis(x.axes, position)
+    return Chosen(cast_axes(values, kept), cast_axes(indices, kept))
 
 
 def searchsorted(
@@ -347,23 +472,28 @@ def searchsorted(
     side: Side = "left",
     *,
     sorter: TensorLike | None = None,
+    axis: AxisKey = -1,
 ) -> TensorOp:
-    """Return the insertion index of each value in a sorted vector.
+    """Return the insertion index of each value in a sorted vector, or in the row of its own.
 
     NaN counts as the largest.
 
     Parameters
     ----------
     ordered
-        A vector in ascending order; of another the result is undefined.
+        A vector in ascending order, or many, along an axis; of another order the result is
+        undefined.
     values
-        What is inserted, of any shape.
+        What is inserted: of any shape into a vector; into rows, with the other axes of `ordered`,
+        and for positional axes one of its own in the place of the sorted one.
     side
         The index is the number of elements less than the value for ``"left"``, less or equal for
         ``"right"``.
     sorter
         Indices that bring `ordered` into ascending order, as `argsort` gives them; by default it is
         in order.
+    axis
+        The axis that is in order: a position, an axis or its name; by default the last.
 
     Returns
     -------
@@ -373,7 +503,7 @@ def searchsorted(
     Raises
     ------
     AxesError
-        If `ordered` is not a vector.
+        If `ordered` has no such axis, its rows no known length, or the values lack another axis.
     ArgumentError
         If there is no such side.
     DTypeError
@@ -383,12 +513,49 @@ def searchsorted(
     --------
     >>> weft.jit(weft.searchsorted)(np.array([1.0, 2.0, 3.0]), np.array([2.0, 2.5]))
     array([1, 2])
+    >>> rows, values = np.array([[1, 2, 3], [4, 5, 6]]), np.array([[2, 9], [2, 5]])
+    >>> weft.jit(weft.searchsorted)(rows, values)
+    array([[1, 3],
+           [0, 1]])
     """
+    ordered = as_op(ordered)
+    position = place("searchsorted", ordered, axis)
     if sorter is not None:
-        ordered = TakeOp(as_op(ordered), as_indices(sorter), position=0)
+        indices = as_indices(sorter)
+        take: Any = TakeOp if ordered.rank == 1 else TakeAlongAxisOp
+        ordered = take(ordered, indices, position=position)
     dtype = common_dtype((ordered, values))
     ordered, values = (cast(as_op(x), dtype) for x in (ordered, values))
-    return SearchSortedOp(ordered, values, side=side)
+    if ordered.rank == 1:
+        return SearchSortedOp(ordered, values, side=side)
+    return _searched_rows(ordered, position, values, side)
+
+
+def _searched_rows(ordered: TensorOp, position: int, values: TensorOp, side: Side) -> TensorOp:
+    """Search each value in its row; all rows are merged, and the axes of values beside them."""
+    explained("searchsorted", (ordered, values), _check_search, ordered, values, side)
+    rows = drop_axis(ordered.axes, position)
+    if ordered.axes.is_named:
+        is_fit = all(axis in values.axes for axis in rows)
+        places = tuple(values.axes.position(axis) for axis in rows) if is_fit else ()
+    else:
+        is_fit = values.rank == ordered.rank and drop_axis(values.axes, position) == rows
+        places = tuple(i for i in range(ordered.rank) if i != position)
+    if not is_fit:
+        problem = f"values need the axes {rows} of the sorted rows, not {values.axes}"
+        raise AxesError(explain("searchsorted", problem, (ordered, values)))
+    order = (*places, *(i for i in range(values.rank) if i not in places))
+    turned = transpose(values, order)
+    wanted = cast_axes(turned, (rows.size, turned.axes[len(rows) :].size))
+    length = ordered.axes[position].length
+    last = (*(i for i in range(ordered.rank) if i != position), position)
+    lines = cast_axes(transpose(ordered, last), (rows.size, length))
+
+    def take(places: TensorOp) -> TensorOp:
+        return TakeAlongAxisOp(lines, places, position=1)
+
+    found = explained("searchsorted", (ordered, values), _bisected, take, length, wanted, side)
+    return transpose(cast_axes(found, turned.axes), tuple(map(int, np.argsort(order))))
 
 
 def isin(x: TensorLike, values: TensorLike, *, invert: bool = False) -> TensorOp:
@@ -425,6 +592,13 @@ def isin(x: TensorLike, values: TensorLike, *, invert: bool = False) -> TensorOp
     found = less(searchsorted(ordered, x), searchsorted(ordered, x, "right"))
     found = found & equal(x, x) if dtypes.is_inexact(x.dtype) else found
     return logical_not(found) if invert else found
+
+
+def same(x: TensorOp, y: TensorOp) -> TensorOp:
+    """Return whether elements are equal, or both NaN."""
+    if not dtypes.is_float(x.dtype):
+        return equal(x, y)
+    return equal(x, y) | isnan(x) & isnan(y)
 
 
 def flat(x: TensorOp) -> TensorOp:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from weft.ir.dtypes import Array, DType, accumulator_dtype
 from weft.ir.op import explain
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
-from weft.ops.arguments import as_number
+from weft.ops.arguments import as_number, checked_number
 from weft.ops.control.effects import stop_gradient
 from weft.ops.indexing.slicing import slice_along_axis
 from weft.ops.keywords import also_takes
@@ -40,7 +39,6 @@ from weft.ops.reductions.reduction import (
     ReductionOp,
     SumOp,
     VarianceOp,
-    all,
     count_nonzero,
     max,
     min,
@@ -58,11 +56,8 @@ __all__ = [
     "StdOp",
     "logsumexp",
     "median",
-    "nanmax",
-    "nanmean",
-    "nanmin",
-    "nansum",
     "norm",
+    "percentile",
     "quantile",
     "squared_L2",
     "std",
@@ -227,12 +222,6 @@ class QuantileOp(ReductionOp, CompositeOp):
             raise AxesError(f"{x.axes} has no elements to compare along {self.positions}")
         return super().infer()
 
-    def neighbors(self, count: int) -> tuple[int, int, float]:
-        """Return the indices of two sorted elements, and the weight of the second."""
-        place = self.share * (count - 1)
-        low = math.floor(place)
-        return low, math.ceil(place), place - low
-
     @override
     def reference(self, x: Array) -> Any:
         kept = self.kept()
@@ -241,7 +230,7 @@ class QuantileOp(ReductionOp, CompositeOp):
         shape = (*(lengths[place] for place in kept), count)
         rows = np.transpose(np.asarray(x, accumulator_dtype(self.dtype)), (*kept, *self.positions))
         ordered = np.sort(np.reshape(rows, shape), axis=-1)
-        low, high, weight = self.neighbors(ordered.shape[-1])
+        low, high, weight = neighbors(self.share, ordered.shape[-1])
         result = ordered[..., low]
         if weight:
             result = result * (1 - weight) + ordered[..., high] * weight
@@ -255,13 +244,20 @@ class QuantileOp(ReductionOp, CompositeOp):
             problem = f"a quantile needs the number of elements, {count} is unknown until a call"
             raise AxesError(self.explain(problem))
         ordered = SortOp(rows, position=rows.rank - 1, descending=False)
-        low, high, weight = self.neighbors(count)
+        low, high, weight = neighbors(self.share, count)
         below, above, last = (
             cast(slice_along_axis(ordered, rows.rank - 1, place), accumulator_dtype(self.dtype))
             for place in (low, high, count - 1)
         )
         result = below * (1 - weight) + above * weight if weight else below
         return cast(where(isnan(last), last, result), self.dtype)
+
+
+def neighbors(share: float, count: int) -> tuple[int, int, float]:
+    """Return the indices of two sorted elements around a quantile, and the weight of the second."""
+    place = share * (count - 1)
+    low = math.floor(place)
+    return low, math.ceil(place), place - low
 
 
 @also_takes(axis="reduction_axes")
@@ -436,6 +432,54 @@ def quantile(
         problem = f"q must be a number from 0 to 1, not {q!r}"
         raise ArgumentError(explain("quantile", problem, (x,)))
     return reduce(QuantileOp, x, reduction_axes, out_axes, keepdims, share=as_number(q))
+
+
+@also_takes(axis="reduction_axes")
+def percentile(
+    x: TensorLike,
+    q: float,
+    reduction_axes: AxisKeys | None = None,
+    out_axes: OutAxes | None = None,
+    keepdims: bool = False,
+) -> TensorOp:
+    """Return the q-th percentile over axes, the `quantile` of q / 100.
+
+    Parameters
+    ----------
+    x
+        The operand.
+    q
+        The percentile, from 0 to 100.
+    reduction_axes, axis
+        The axes to reduce: positions, axes or names of axes. By default all, except for axes named
+        ``N`` (batch) and ``REC`` (recurrent).
+    out_axes
+        The axes to keep, in place of those to reduce: positions, or axes of a tensor with named
+        ones, which the result has in this order.
+    keepdims
+        Whether the reduced axes stay, with length 1.
+
+    Returns
+    -------
+    TensorOp
+        The percentiles. Integers give float32.
+
+    Raises
+    ------
+    AxesError
+        If the operand has no such axis, or a reduced axis is empty.
+    ArgumentError
+        If both `reduction_axes` and `out_axes` are given, or `q` is no number from 0 to 100.
+    DTypeError
+        If the operand is complex.
+
+    Examples
+    --------
+    >>> weft.jit(lambda x: weft.percentile(x, 25))(np.array([1.0, 2.0, 3.0, 4.0]))
+    array(1.75)
+    """
+    share = checked_number("percentile", "q", q, 0, 100) / 100
+    return quantile(x, share, reduction_axes, out_axes, keepdims)
 
 
 @also_takes(axis="reduction_axes")
@@ -716,189 +760,3 @@ def squared_L2(  # noqa: N802
         reduction_axes = range(x.rank)
     total = sum(square(cast(x, accumulator_dtype(x.dtype))), reduction_axes, out_axes)
     return cast(total, x.dtype) if dtypes.is_inexact(x.dtype) else total
-
-
-@also_takes(axis="reduction_axes")
-def nansum(
-    x: TensorLike,
-    reduction_axes: AxisKeys | None = None,
-    out_axes: OutAxes | None = None,
-    keepdims: bool = False,
-) -> TensorOp:
-    """Return the sum over axes of the elements that are not NaN.
-
-    Parameters
-    ----------
-    x
-        The operand.
-    reduction_axes, axis
-        The axes to reduce: positions, axes or names of axes. By default all, except for axes named
-        ``N`` (batch) and ``REC`` (recurrent).
-    out_axes
-        The axes to keep, in place of those to reduce: positions, or axes of a tensor with named
-        ones, which the result has in this order.
-    keepdims
-        Whether the reduced axes stay, with length 1.
-
-    Returns
-    -------
-    TensorOp
-        The sums. Integers keep their dtype, bool gives int32.
-
-    Raises
-    ------
-    AxesError
-        If the operand has no such axis.
-    ArgumentError
-        If both `reduction_axes` and `out_axes` are given.
-
-    Examples
-    --------
-    >>> weft.jit(weft.nansum)(np.array([1.0, np.nan, 3.0]))
-    array(4.)
-    """
-    return sum(where(isnan(x), 0, x), reduction_axes, out_axes, keepdims)
-
-
-@also_takes(axis="reduction_axes")
-def nanmean(
-    x: TensorLike,
-    reduction_axes: AxisKeys | None = None,
-    out_axes: OutAxes | None = None,
-    keepdims: bool = False,
-) -> TensorOp:
-    """Return the mean over axes of the elements that are not NaN.
-
-    Parameters
-    ----------
-    x
-        The operand.
-    reduction_axes, axis
-        The axes to reduce: positions, axes or names of axes. By default all, except for axes named
-        ``N`` (batch) and ``REC`` (recurrent).
-    out_axes
-        The axes to keep, in place of those to reduce: positions, or axes of a tensor with named
-        ones, which the result has in this order.
-    keepdims
-        Whether the reduced axes stay, with length 1.
-
-    Returns
-    -------
-    TensorOp
-        The means, NaN where there are no elements. Integers give float32.
-
-    Raises
-    ------
-    AxesError
-        If the operand has no such axis.
-    ArgumentError
-        If both `reduction_axes` and `out_axes` are given.
-
-    Examples
-    --------
-    >>> weft.jit(weft.nanmean)(np.array([1.0, np.nan, 3.0]))
-    array(2.)
-    """
-    (x,) = align(InexactOp, x)
-    wide = cast(x, accumulator_dtype(x.dtype))
-    total = nansum(wide, reduction_axes, out_axes, keepdims)
-    count = sum(~isnan(x), reduction_axes, out_axes, keepdims)
-    return cast(total / cast(count, wide.dtype), x.dtype)
-
-
-@also_takes(axis="reduction_axes")
-def nanmax(
-    x: TensorLike,
-    reduction_axes: AxisKeys | None = None,
-    out_axes: OutAxes | None = None,
-    keepdims: bool = False,
-) -> TensorOp:
-    """Return the maximum over axes of the elements that are not NaN; NaN if there are none.
-
-    Parameters
-    ----------
-    x
-        The operand.
-    reduction_axes, axis
-        The axes to reduce: positions, axes or names of axes. By default all, except for axes named
-        ``N`` (batch) and ``REC`` (recurrent).
-    out_axes
-        The axes to keep, in place of those to reduce: positions, or axes of a tensor with named
-        ones, which the result has in this order.
-    keepdims
-        Whether the reduced axes stay, with length 1.
-
-    Returns
-    -------
-    TensorOp
-        The extrema, in the dtype of the operand.
-
-    Raises
-    ------
-    AxesError
-        If the operand has no such axis, or a reduced axis is empty.
-    ArgumentError
-        If both `reduction_axes` and `out_axes` are given.
-    DTypeError
-        If the operand is complex.
-
-    Examples
-    --------
-    >>> weft.jit(weft.nanmax)(np.array([1.0, np.nan, 3.0]))
-    array(3.)
-    """
-    return _known_extremum(max, -math.inf, x, reduction_axes, out_axes, keepdims)
-
-
-@also_takes(axis="reduction_axes")
-def nanmin(
-    x: TensorLike,
-    reduction_axes: AxisKeys | None = None,
-    out_axes: OutAxes | None = None,
-    keepdims: bool = False,
-) -> TensorOp:
-    """Return the minimum over axes of the elements that are not NaN; NaN if there are none.
-
-    Parameters
-    ----------
-    x
-        The operand.
-    reduction_axes, axis
-        The axes to reduce: positions, axes or names of axes. By default all, except for axes named
-        ``N`` (batch) and ``REC`` (recurrent).
-    out_axes
-        The axes to keep, in place of those to reduce: positions, or axes of a tensor with named
-        ones, which the result has in this order.
-    keepdims
-        Whether the reduced axes stay, with length 1.
-
-    Returns
-    -------
-    TensorOp
-        The extrema, in the dtype of the operand.
-
-    Raises
-    ------
-    AxesError
-        If the operand has no such axis, or a reduced axis is empty.
-    ArgumentError
-        If both `reduction_axes` and `out_axes` are given.
-    DTypeError
-        If the operand is complex.
-
-    Examples
-    --------
-    >>> weft.jit(weft.nanmin)(np.array([1.0, np.nan, 3.0]))
-    array(1.)
-    """
-    return _known_extremum(min, math.inf, x, reduction_axes, out_axes, keepdims)
-
-
-def _known_extremum(
-    choose: Callable[..., TensorOp], instead: float, x: TensorLike, *arguments: Any
-) -> TensorOp:
-    x = as_op(x)
-    if not dtypes.is_float(x.dtype):
-        return choose(x, *arguments)
-    chosen = choose(where(isnan(x), instead, x), *arguments)
-    return where(all(isnan(x), *arguments), math.nan, chosen)

@@ -26,12 +26,17 @@ REFUSALS: tuple[Refusal, ...] = tuple(each for family in _FAMILIES for each in f
 """All wrong uses, refused while the graph is built."""
 
 
-_PACKAGES = ("weft.fft", "weft.ops.", "weft.nn.", "weft.ranks.", "weft.train.")
+_PACKAGES = (
+    "weft.fft", "weft.linalg.", "weft.ops.", "weft.nn.", "weft.ranks.", "weft.signal",
+    "weft.special", "weft.train.",
+)  # fmt: skip
 
 
 def public_functions() -> dict[str, Any]:
     """Return the functions of `weft` that build ops, by name."""
-    names = (*weft.__all__, *(f"fft.{name}" for name in weft.fft.__all__))
+    modules = (weft.fft, weft.linalg, weft.signal, weft.special)
+    inner = (f"{module.__name__}.{name}" for module in modules for name in module.__all__)
+    names = (*weft.__all__, *(name.removeprefix("weft.") for name in inner))
     found = ((name, attrgetter(name)(weft)) for name in names)
     return {
         name: value

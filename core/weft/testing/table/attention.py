@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError, IndexOutOfRange, StateError
-from weft.testing.table.rows import FIXED, Operand, Refusal, Row, Shapes, operands
+from weft.testing.table.rows import FIXED, NUMBERS, Operand, Refusal, Row, Shapes, operands
 
 
 def _attention(
@@ -173,8 +174,24 @@ def _distances(slopes: Any, queries: int, keys: int) -> Any:
 _SEQUENCES: Shapes = (((2, 3, 4),), ((3, 2),), ((1, 2, 1, 6),), ((2, 0, 4),), ((3, 0),))
 _NOTHING: Shapes = ((),)
 
-_INDEX = Operand("place", dtype="int32", differentiable=False)
+_PLACE = Operand("place", dtype="int32", differentiable=False)
 _V, _F, _T = weft.Axis(3, "V"), weft.Axis(2, "F"), weft.Axis(4, "T")
+_BAGGED: Shapes = (
+    ((3, 2), (2, 3)), ((3, 2), (2, 0)), ((3, 2), (0, 3)), ((3, 2), (1, 1)),
+    ((_V, _F), (weft.Axis(2, "N"), _T)),
+)  # fmt: skip
+
+_OFFSETS = weft.constant(np.array([0, 2, 2, 5]))
+
+
+def _bags(x: Any, indices: Any, over: Any) -> Any:
+    """Return what is over the rows of each bag but the last row of the table."""
+    starts = [*_OFFSETS.const, len(indices)]
+    bags = [indices[first:end] for first, end in itertools.pairwise(starts)]
+    rows = [x[bag[bag % len(x) != len(x) - 1]] for bag in bags]
+    return np.stack([over(each, axis=0) if len(each) else np.zeros(x.shape[1:]) for each in rows])
+
+
 _TABLES: Shapes = (
     ((3, 2), (2, 3)), ((3, 2), ()), ((4, 2, 2), (5,)), ((3,), (2, 2)), ((3, 0), (2,)),
     ((3, 2), (0,)), ((_V, _F), (_T,)), ((_V, _F), (weft.Axis(2, "N"), _T)),
@@ -215,9 +232,26 @@ _ATTENTION: tuple[Row, ...] = (
     Row("multi_head_attention", _plainly_projected, operands(*["any"] * 6),
         (((2, 1, 2), (2, 3, 1), (2, 2), (2, 1), (4, 1), (1, 4)),), case="no-biases",
         expected=_plainly_projected_arrays),
-    Row("embedding", weft.embedding, (Operand(), _INDEX), _TABLES, expected=lambda x, i: x[i]),
-    Row("embedding", lambda x, i: weft.square(weft.embedding(x, i, 1)), (FIXED, _INDEX), _TABLES,
+    Row("embedding", weft.embedding, (Operand(), _PLACE), _TABLES, expected=lambda x, i: x[i]),
+    Row("embedding", lambda x, i: weft.square(weft.embedding(x, i, 1)), (FIXED, _PLACE), _TABLES,
         expected=lambda x, i: x[i] ** 2, case="padding"),
+    *(
+        Row("embedding_bag", lambda x, i, m=mode: weft.square(weft.embedding_bag(x, i, None, m)),
+            (Operand(domain), _PLACE), _BAGGED, expected=lambda x, i, f=over: f(x[i], axis=1) ** 2,
+            case=mode, twice=True)
+        for mode, over, domain in (("sum", np.sum, "any"), ("mean", np.mean, "any"),
+                                   ("max", np.max, "distinct"))
+    ),
+    *(
+        Row("embedding_bag",
+            lambda x, i, m=mode: weft.embedding_bag(x, i, _OFFSETS, m, padding_index=-1),
+            (Operand("distinct"), _PLACE), (((3, 2), (6,)),), NUMBERS,
+            lambda x, i, f=over: _bags(x, i, f), f"{mode}-offsets")
+        for mode, over in (("sum", np.sum), ("mean", np.mean), ("max", np.max))
+    ),
+    Row("embedding_bag", lambda x, i, w: weft.embedding_bag(x, i, mode="sum", per_sample_weights=w),
+        (Operand(), _PLACE, Operand()), (((3, 2), (2, 4), (2, 4)),),
+        expected=lambda x, i, w: np.sum(x[i] * w[..., None], axis=1), case="weights", twice=True),
 )  # fmt: skip
 
 _POSITIONS: tuple[Row, ...] = (
@@ -319,6 +353,19 @@ REFUSALS: tuple[Refusal, ...] = (
             "index 2 .*is out of range"),
     Refusal("embedding", "padding", lambda: weft.embedding(_Q, _INTEGERS, 2), AxesError,
             "padding_index 2 is out of range"),
+    Refusal("embedding_bag", "mode", lambda: weft.embedding_bag(_Q, [[0]], mode="min"),
+            ArgumentError, "sum, mean, max"),
+    Refusal("embedding_bag", "weights",
+            lambda: weft.embedding_bag(_Q, [[0]], per_sample_weights=[[1.0]]), ArgumentError,
+            "factors in a 'sum'"),
+    Refusal("embedding_bag", "vector", lambda: weft.embedding_bag(_Q, [0]), AxesError,
+            "vector of offsets"),
+    Refusal("embedding_bag", "matrix", lambda: weft.embedding_bag(_Q, [[0]], [0]), AxesError,
+            "vector of offsets"),
+    Refusal("embedding_bag", "range", lambda: weft.embedding_bag(_Q, [[2]]), IndexOutOfRange,
+            "index 2 .*is out of range"),
+    Refusal("embedding_bag", "padding", lambda: weft.embedding_bag(_Q, [[0]], padding_index=2),
+            AxesError, "padding_index 2 is out of range"),
     Refusal("rotary_embedding", "odd", lambda: weft.rotary_embedding(weft.placeholder((2, 3))),
             AxesError, "even number that is known now, not 3"),
     Refusal("rotary_embedding", "rank", lambda: weft.rotary_embedding(weft.placeholder((2,))),

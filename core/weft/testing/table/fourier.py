@@ -17,6 +17,8 @@ _PAIRS: Shapes = tuple((shapes[0], shapes[0]) for shapes in _LINES)
 _HALVES: Shapes = (((2, 4), (2, 4)), ((5,), (5,)), ((2,), (2,)), ((C, W), (C, W)))
 _PLANES: Shapes = (((2, 3, 4),), ((4, 6),), ((1, 1),), ((H, W),))
 
+_ROWS: Shapes = (((2, 6),), ((5,),), ((C, W),))
+
 _MIXED = 2 + 3j
 """A factor that mixes the parts of a spectrum, so that both are seen in a real result."""
 
@@ -51,6 +53,34 @@ def _of_real(name: str, shapes: Shapes, **options: Any) -> Row:
 def _real(z: Any, library: Any) -> Any:
     z = z * _MIXED
     return library.real(z) + library.imag(z)
+
+
+def _cosine(name: str, type: int, shapes: Shapes, *, is_of_several: bool = False) -> Row:
+    """Return a row of a cosine or sine transform, which is a product with its definition."""
+    own = getattr(weft.fft, name)
+
+    def expected(x: Any) -> Any:
+        for axis in range(x.ndim) if is_of_several else [-1]:
+            moved = np.moveaxis(x, axis, -1) @ _matrix(name, type, x.shape[axis])
+            x = np.moveaxis(moved, -1, axis)
+        return x
+
+    return Row(
+        f"fft.{name}", partial(own, type=type), operands("unit"), shapes, FLOATS, expected,
+        str(type), twice=True, is_generic=False,
+    )  # fmt: skip
+
+
+def _matrix(name: str, type: int, n: int) -> Any:
+    """Return the matrix of a cosine or sine transform, from its definition."""
+    is_sine, is_first = "dst" in name, type == 1
+    shift = {1: (is_sine, is_sine), 2: (0.5, is_sine), 3: (is_sine, 0.5), 4: (0.5, 0.5)}[type]
+    period = n + (1 if is_sine else -1) * is_first
+    j, k = np.arange(n)[:, None] + shift[0], np.arange(n) + shift[1]
+    matrix = 2 * (np.sin if is_sine else np.cos)(np.pi * j * k / period)
+    halved = {(False, 1): [0, -1], (False, 3): [0], (True, 3): [-1]}.get((is_sine, type), [])
+    matrix[halved] /= 2
+    return np.linalg.inv(matrix) if name.startswith("i") else matrix
 
 
 def _shift(name: str) -> list[Row]:
@@ -116,6 +146,12 @@ ROWS: tuple[Row, ...] = (
         )
         for name in ("fftfreq", "rfftfreq")
     ),
+    *(_cosine(name, type, _ROWS) for name in ("dct", "dst") for type in (1, 2, 3, 4)),
+    *(_cosine(name, 2, _ROWS[:1]) for name in ("idct", "idst")),
+    *(
+        _cosine(name, 2, _PLANES[:1], is_of_several=True)
+        for name in ("dctn", "idctn", "dstn", "idstn")
+    ),
     *_shift("fftshift"),
     *_shift("ifftshift"),
 )
@@ -124,6 +160,8 @@ _X, _SCALAR = weft.placeholder((2, 3)), weft.placeholder(())
 _UNKNOWN = weft.placeholder((2, weft.symbol("n")))
 
 _ALONG_ONE = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
+_COSINES = ("dct", "idct", "dst", "idst")
+_COSINES_OF_SEVERAL = ("dctn", "idctn", "dstn", "idstn")
 _ALONG_SEVERAL = ("fftn", "ifftn", "rfftn", "irfftn", "fft2", "ifft2", "rfft2", "irfft2")
 
 REFUSALS: tuple[Refusal, ...] = (
@@ -134,6 +172,13 @@ REFUSALS: tuple[Refusal, ...] = (
     *_refused(_ALONG_ONE, "norm", ArgumentError, "'ortho'", _X, norm="no"),
     *_refused(("fft", "ifft", "rfft", "ihfft"), "empty", AxesError, "elements", _X[:, :0]),
     *_refused(("rfft", "ihfft"), "complex", DTypeError, "use fft", _X * 1j),
+    *_refused(_COSINES, "type", ArgumentError, "1, 2, 3 or 4, not 5", _X, 5),
+    *_refused(_COSINES, "norm", ArgumentError, "'ortho'", _X, norm="no"),
+    *_refused(_COSINES, "unknown", AxesError, "known length", _UNKNOWN),
+    *_refused(("dct", "idct"), "short", AxesError, "2 elements or more", _X[:, :1], 1),
+    *_refused(
+        _COSINES_OF_SEVERAL, "lengths", ArgumentError, "each of the axes", _X, 2, (4,), (0, 1)
+    ),
     *_refused(_ALONG_SEVERAL, "lengths", ArgumentError, "each of the axes", _X, (4,), (0, 1)),
     *_refused(("fftshift", "ifftshift"), "axes", AxesError, "out of", _X, axes=3),
     *_refused(("fftfreq", "rfftfreq"), "n", ArgumentError, "at least 1", 0),

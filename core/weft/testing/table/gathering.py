@@ -259,7 +259,7 @@ _WRONG: dict[str, dict[str, tuple[Callable[[], Any], type[WeftError], str]]] = {
         "wider": (lambda: weft.scatter_along_axis(_ROW, [[0], [1]], 1), AxesError,
                   "lacks"),
         "shape": (lambda: weft.scatter_along_axis(_MATRIX, [[0]], _COUNT), AxesError, "broadcast"),
-        "mode": (lambda: weft.scatter_along_axis(_MATRIX, [[0]], 0, 0, "mean"), ArgumentError,
+        "mode": (lambda: weft.scatter_along_axis(_MATRIX, [[0]], 0, 0, "sum"), ArgumentError,
                  "set, add"),
     },
     "scatter_nd": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -181,6 +182,13 @@ def _put(x: Any, index: Any, lengths: Index) -> Any:
     return result.reshape(*x.shape[:2], *lengths)
 
 
+def _adapted_maximum(x: Any, m: int, axis: int) -> Any:
+    """Return the maxima over the adaptive windows along one axis."""
+    n = x.shape[axis]
+    ends = [(i * n // m, math.ceil((i + 1) * n / m)) for i in range(m)]
+    return np.stack([np.take(x, range(*pair), axis).max(axis) for pair in ends], axis)
+
+
 _INDEX = weft.constant(np.array([[[[0, 3], [9, 11]], [[5, 2], [8, 10]]]]))
 _SAME = weft.constant(np.array([[[[0, 3, 3], [1, 0, 3], [0, 1, 2]], [[2] * 3, [1] * 3, [2] * 3]]]))
 
@@ -203,6 +211,13 @@ _WHOLE: list[Row] = [
         twice=True),
     Row("adaptive_avg_pool", lambda x: weft.adaptive_avg_pool(x, 3), operands("any"),
         (((2, 2, 2),),), NUMBERS, lambda x: np.einsum("nci,ai->nca", x, meaning(2, 3)), "more"),
+    Row("adaptive_max_pool", lambda x: weft.adaptive_max_pool(x, (2, 3)), operands("distinct"),
+        (((2, 2, 4, 3),),), NUMBERS, lambda x: x.reshape(2, 2, 2, 2, 3).max(axis=3), "even"),
+    Row("adaptive_max_pool", lambda x: weft.square(weft.adaptive_max_pool(x, (3, 2))),
+        operands("distinct"), (((1, 2, 5, 3),), ((0, 2, 2, 2),), ((1, 1, 1, 1),)), NUMBERS,
+        lambda x: _adapted_maximum(_adapted_maximum(x, 3, 2), 2, 3) ** 2, "uneven", twice=True),
+    Row("adaptive_max_pool", lambda x: weft.adaptive_max_pool(x, 3), operands("distinct"),
+        (((2, 2, 2),), ((N, C, H),)), NUMBERS, lambda x: _adapted_maximum(x, 3, 2), "more"),
     Row("max_unpool", lambda x: weft.max_unpool(x, _INDEX, (3, 4)), operands("any"),
         (((1, 2, 2, 2),),), NUMBERS, lambda x: _put(x, _INDEX.const, (3, 4)), twice=True),
     Row("max_unpool",
@@ -318,6 +333,13 @@ REFUSALS: tuple[Refusal, ...] = (
             AxesError, "must be known"),
     Refusal("adaptive_avg_pool", "named", lambda: weft.adaptive_avg_pool(_images(N, C), 2),
             AxesError, "no axis left for spatial: pass spatial="),
+    Refusal("adaptive_max_pool", "lengths",
+            lambda: weft.adaptive_max_pool(_images(1, 2, 4), (2, 2)), ArgumentError, "lengths"),
+    Refusal("adaptive_max_pool", "empty",
+            lambda: weft.adaptive_max_pool(_images(1, 2, 0), 2), AxesError, "must be known"),
+    Refusal("adaptive_max_pool", "complex",
+            lambda: weft.adaptive_max_pool(_images(1, 2, 5, dtype="complex64"), 2), DTypeError,
+            "no order"),
     Refusal("max_unpool", "axes",
             lambda: weft.max_unpool(_images(1, 2, 2), _images(1, 2, 3, dtype="int64"), 4),
             AxesError, "indices of the same axes"),

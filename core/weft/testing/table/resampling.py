@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,14 +58,17 @@ def _mixed(line: list[Any], place: float, mode: str, rounding: str, a: float, wi
     last = len(line) - 1
     if mode == "nearest":
         return line[min(max(_ROUNDED[rounding](place), 0), last)]
-    kernel = (lambda t: max(1 - abs(t), 0)) if mode == "linear" else (lambda t: _cubic(t, a))
-    if width > 1:
-        shares = [kernel((j - place) / width) for j in range(last + 1)]
-        return sum(share * x for share, x in zip(shares, line, strict=True)) / sum(shares)
-    total = 0.0
-    for j in range(math.floor(place) - 2, math.floor(place) + 4):
-        total = total + kernel(j - place) * line[min(max(j, 0), last)]
-    return total
+    kernel: Callable[[float], float] = {
+        "linear": lambda t: max(1 - abs(t), 0),
+        "cubic": lambda t: _cubic(t, a),
+        "lanczos3": lambda t: float(np.sinc(t) * np.sinc(t / 3)) if abs(t) < 3 else 0.0,
+    }[mode]
+    if width:
+        shares = {j: kernel((j - place) / width) for j in range(last + 1)}
+    else:
+        shares = {j: kernel(j - place) for j in range(math.floor(place) - 4, math.floor(place) + 6)}
+    total = sum(share * line[min(max(j, 0), last)] for j, share in shares.items())
+    return total / sum(shares.values())
 
 
 def _resized(
@@ -84,7 +87,8 @@ def _resized(
     factor = m / n if scale is None else scale
     line = [np.take(x, j, axis) for j in range(n)]
     places = [_place(i, n, m, factor, coordinates) for i in range(m)]
-    width = places[1] - places[0] if antialias and m > 1 else 1 / factor if antialias else 1
+    gap = places[1] - places[0] if m > 1 else 1 / factor
+    width = max(gap, 1) if antialias else 0
     return np.stack([_mixed(line, place, mode, rounding, a, width) for place in places], axis)
 
 
@@ -147,6 +151,11 @@ _RESIZE_OPTIONS = [
     _resize_row("antialias-cubic", {"lengths": 3, "antialias": True, "mode": "cubic"},
                 {"m": 3, "antialias": True, "mode": "cubic"}, (((2, 8),),)),
     _resize_row("antialias-up", {"lengths": 9, "antialias": True}, {"m": 9, "antialias": True}),
+    _resize_row("antialias-cubic-up", {"lengths": 9, "antialias": True, "mode": "cubic"},
+                {"m": 9, "antialias": True, "mode": "cubic"}),
+    _resize_row("lanczos", {"lengths": 7, "mode": "lanczos3"}, {"m": 7, "mode": "lanczos3"}),
+    _resize_row("antialias-lanczos", {"lengths": 3, "antialias": True, "mode": "lanczos3"},
+                {"m": 3, "antialias": True, "mode": "lanczos3"}, (((2, 8),),)),
     Row("resize", lambda x: weft.resize(x, (3, 5)), operands("any"), (((H, N, W),),), NUMBERS,
         lambda x: _resized(_resized(x, 0, 3), 2, 5), "named"),
     Row("resize", lambda x: weft.resize(x, 2, mode="nearest", axes="C"), operands("any"),
@@ -165,6 +174,18 @@ def _reflected(place: float, low: float, high: float) -> float:
     return place if high > low else 0.0
 
 
+def _padded(image: Any, index: Sequence[int], padding: str, align: bool) -> Any:
+    """Return the element of an image at an index that may be outside."""
+    found = []
+    for i, n in zip(index, image.shape[1:], strict=True):
+        if padding == "zeros" and not 0 <= i < n:
+            return np.zeros(image.shape[0])
+        if padding == "reflection":
+            i = round(_reflected(i, 0 if align else -0.5, n - 1 if align else n - 0.5))
+        found.append(min(max(i, 0), n - 1))
+    return image[(slice(None), *found)]
+
+
 def _at(image: Any, coordinates: Any, mode: str, padding: str, align: bool) -> Any:
     """Return an image (C, spatial) sampled at a point."""
     lengths = image.shape[1:]
@@ -173,8 +194,16 @@ def _at(image: Any, coordinates: Any, mode: str, padding: str, align: bool) -> A
         place = (g + 1) / 2 * (n - 1) if align else (g + 1) * n / 2 - 0.5
         if padding == "reflection":
             place = _reflected(place, 0 if align else -0.5, n - 1 if align else n - 0.5)
-        places.append(place if padding == "zeros" else min(max(place, 0), n - 1))
+        is_free = padding == "zeros" or mode == "bicubic"
+        places.append(place if is_free else min(max(place, 0), n - 1))
     total = np.zeros(image.shape[0])
+    if mode == "bicubic":
+        around = [range(math.floor(place) - 1, math.floor(place) + 3) for place in places]
+        for tap in itertools.product(*around):
+            pairs = zip(tap, places, strict=True)
+            share = math.prod(_cubic(i - place, -0.75) for i, place in pairs)
+            total += share * _padded(image, tap, padding, align)
+        return total
     for corner in itertools.product((0, 1), repeat=len(lengths)):
         index = [math.floor(place) + bit for place, bit in zip(places, corner, strict=True)]
         share = math.prod(1 - abs(i - place) for i, place in zip(index, places, strict=True))
@@ -228,6 +257,18 @@ _GRIDS = [
         _sampled, "line"),
     Row("grid_sample", weft.grid_sample, operands("any", "any"),
         (((1, 1, 2, 1, 2), (1, 1, 1, 2, 3)),), FLOATS, _sampled, "volume"),
+    *(
+        Row("grid_sample",
+            lambda x, g, p=padding, a=align: weft.grid_sample(x, g, "bicubic", p, a),
+            operands("any", "any"), (((2, 2, 4), (2, 3, 1)), ((1, 1, 1), (1, 2, 1))), FLOATS,
+            lambda x, g, p=padding, a=align: _sampled(x, g, "bicubic", p, a),
+            f"bicubic-{padding}-{'corners' if align else 'edges'}", twice=padding == "zeros")
+        for padding, align in (("zeros", False), ("border", True), ("reflection", False),
+                               ("reflection", True))
+    ),
+    Row("grid_sample", lambda x, g: weft.grid_sample(x, g, "bicubic"), operands("any", "any"),
+        (((1, 1, 3, 4), (1, 1, 2, 2)), ((0, 1, 2, 2), (0, 1, 1, 2))), FLOATS,
+        lambda x, g: _sampled(x, g, "bicubic"), "bicubic"),
     Row("grid_sample", lambda x, g: weft.grid_sample(x, g * 1e30), (FIXED, FIXED),
         (((1, 2, 3, 4), (1, 2, 2, 2)),), FLOATS, lambda x, g: np.zeros((1, 2, 2, 2)), "far",
         is_generic=False),
@@ -351,7 +392,7 @@ REFUSALS: tuple[Refusal, ...] = (
             AxesError, "not 0"),
     Refusal("grid_sample", "mode",
             lambda: weft.grid_sample(_images(1, 2, 3), _images(1, 3, 1), "cubic"),
-            ArgumentError, "mode must be one of bilinear, nearest"),
+            ArgumentError, "mode must be one of bilinear, bicubic, nearest"),
     Refusal("grid_sample", "padding",
             lambda: weft.grid_sample(_images(1, 2, 3), _images(1, 3, 1), padding=0),
             ArgumentError, "padding must be one of"),

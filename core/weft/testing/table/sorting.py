@@ -106,6 +106,44 @@ _LARGEST = [
     )
 ]  # fmt: skip
 
+
+def _mode(x: Any) -> Any:
+    """Return the most frequent element along the last axis, and where it occurs last."""
+    counts = np.sum(x[..., :, None] == x[..., None, :], axis=-1)
+    order = np.lexsort((-np.arange(x.shape[-1]) + 0 * x, x, -counts), axis=-1)
+    return np.take_along_axis(x, order, -1)[..., 0], order[..., 0]
+
+
+_NTH = [
+    *(
+        row
+        for case, shapes, k, axis in (
+            ("last", (((3, 4),), ((4,),)), 2, -1), ("first", CUBE, 2, 0), ("named", NAMED, 3, "C")
+        )
+        for at in [1 if axis == "C" else axis]
+        for row in (
+            Row("kthvalue", lambda x, k=k, a=axis: weft.kthvalue(x, k, a).values,
+                operands("distinct"), shapes, NUMBERS,
+                lambda x, k=k, a=at: np.take(_sorted(x, a), k - 1, a), f"values-{case}",
+                twice=True),
+            Row("kthvalue", lambda x, k=k, a=axis: weft.kthvalue(x, k, a, True).indices,
+                fixed("index"), shapes, ALL,
+                lambda x, k=k, a=at: np.take(_ordered(x, a), [k - 1], a), f"indices-{case}"),
+        )
+    ),
+    Row("kthvalue", lambda x: weft.kthvalue(_holes(weft.where, x), 5).values * 0, fixed("any"),
+        _LINES[:1], expected=lambda x: np.nan, case="nan"),
+    Row("mode", lambda x: weft.mode(x).values, fixed("index"), (((3, 9),), ((1,),), ((2, 1),)),
+        ALL, lambda x: _mode(x)[0], "values"),
+    Row("mode", lambda x: weft.mode(x).indices, fixed("index"), (((2, 2, 7),), ((H, C),)), ALL,
+        lambda x: _mode(x)[1], "indices"),
+    Row("mode", lambda x: weft.square(weft.mode(x, 0, True).values), operands("distinct"),
+        (((3, 2),), ((1, 2),)), expected=lambda x: np.min(x, 0, keepdims=True) ** 2, case="slope",
+        twice=True),
+    Row("mode", lambda x: weft.mode(_holes(weft.where, x)).indices, fixed("distinct"), _LINES[:1],
+        expected=lambda x: 3, case="nan"),
+]  # fmt: skip
+
 _PAIRS: Shapes = (
     ((7,), (3, 4)), ((8,), (5,)), ((1,), ()), ((0,), (3,)), ((5,), (0,)), ((4,), (N, C))
 )  # fmt: skip
@@ -131,6 +169,22 @@ _SEARCHED = [
     Row("searchsorted", lambda x, y: weft.searchsorted(x, y, sorter=weft.argsort(x)),
         fixed("any", "any"), (((5,), (3,)),), NUMBERS,
         lambda x, y: np.searchsorted(x, y, sorter=np.argsort(x)), "sorter"),
+    *(
+        Row("searchsorted", lambda x, y, s=side: weft.searchsorted(weft.sort(x), y, s),
+            fixed("index", "index"),
+            (((3, 5), (3, 4)), ((2, 2, 1), (2, 2, 3)), ((2, 0), (2, 3)), ((0, 3), (0, 2)),
+             ((N, C), (H, N))), ALL,
+            lambda x, y, s=side: np.stack(
+                [np.searchsorted(*row, s) for row in zip(np.sort(x), y, strict=True)]
+            ), f"rows-{side}")
+        for side in ("left", "right")
+    ),
+    Row("searchsorted",
+        lambda x, y: weft.searchsorted(x, y, sorter=weft.argsort(x, 0), axis=0),
+        fixed("index", "index"), (((5, 3), (4, 3)),), NUMBERS,
+        lambda x, y: np.stack(
+            [np.searchsorted(np.sort(a), b) for a, b in zip(x.T, y.T, strict=True)], axis=1
+        ), "rows-sorter"),
     Row("isin", weft.isin, fixed("index", "index"), (*_PAIRS, ((3, 4), (2, 2))), ALL,
         lambda x, y: np.isin(x, y), is_special=True),
 ]  # fmt: skip
@@ -211,7 +265,9 @@ _COUNTED = [
         (((4,),),), expected=lambda x: np.linspace(0, 1.5, 4), case="edges"),
 ]  # fmt: skip
 
-ROWS: tuple[Row, ...] = (*_SORTED, *_WITH_NAN, *_LARGEST, *_SEARCHED, *_SELECTED, *_COUNTED)
+ROWS: tuple[Row, ...] = (
+    *_SORTED, *_WITH_NAN, *_LARGEST, *_NTH, *_SEARCHED, *_SELECTED, *_COUNTED
+)  # fmt: skip
 
 
 def _x(*axes: Any, dtype: str = "float32") -> Any:
@@ -230,7 +286,30 @@ _MISTAKES: tuple[tuple[str, str, Callable[[], Any], type[WeftError], str], ...] 
     ("topk", "fraction", lambda: weft.topk(_x(3), 1.5), ArgumentError, "not 1.5"),
     ("topk", "list", lambda: weft.topk(_x(3), [1]), ArgumentError, r"not \[1\]"),
     ("topk", "axis", lambda: weft.topk(_x(3), 1, 1), AxesError, "out of range"),
-    ("searchsorted", "matrix", lambda: weft.searchsorted(_x(2, 2), 1), AxesError, "a vector"),
+    ("kthvalue", "too-many", lambda: weft.kthvalue(_x(2, 3), 4), ArgumentError, "from 0 to 3"),
+    ("kthvalue", "zero", lambda: weft.kthvalue(_x(3), 0), ArgumentError, "at least 1"),
+    ("kthvalue", "axis", lambda: weft.kthvalue(_x(3), 1, 1), AxesError, "out of range"),
+    ("kthvalue", "complex", lambda: weft.kthvalue(_x(2, dtype="c8"), 1), DTypeError, "no order"),
+    ("mode", "empty", lambda: weft.mode(_x(2, 0)), AxesError, "no elements"),
+    ("mode", "axis", lambda: weft.mode(_x(3), 1), AxesError, "out of range"),
+    ("mode", "complex", lambda: weft.mode(_x(2, dtype="c8")), DTypeError, "no order"),
+    ("searchsorted", "matrix", lambda: weft.searchsorted(_x(2, 2), 1), AxesError, "sorted rows"),
+    ("searchsorted", "rows", lambda: weft.searchsorted(_x(2, 2), _x(3, 2)), AxesError, "rows"),
+    (
+        "searchsorted",
+        "unknown",
+        lambda: weft.searchsorted(_x(2, weft.symbol("n")), _x(2, 2)),
+        AxesError,
+        "needs their length",
+    ),
+    ("searchsorted", "scalar", lambda: weft.searchsorted(_x(), 1), AxesError, "out of range"),
+    (
+        "searchsorted",
+        "rows-side",
+        lambda: weft.searchsorted(_x(2, 2), _x(2, 2), "up"),
+        ArgumentError,
+        "not 'up'",
+    ),
     ("searchsorted", "side", lambda: weft.searchsorted(_x(2), 1, "up"), ArgumentError, "not 'up'"),
     ("searchsorted", "complex", lambda: weft.searchsorted(_x(2), 1j), DTypeError, "real dtype"),
     ("isin", "complex", lambda: weft.isin(_x(2, dtype="c8"), 1), DTypeError, "real dtype"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal, SupportsIndex
 
 import numpy as np
@@ -288,7 +289,7 @@ def fftn(
     array([[10.+0.j, -2.+0.j],
            [-4.+0.j,  0.+0.j]])
     """
-    return _along_several("fftn", fft, fft, x, s, axes, norm)
+    return along_several("fftn", fft, fft, x, s, axes, norm)
 
 
 def ifftn(
@@ -322,7 +323,7 @@ def ifftn(
     array([[1.+0.j, 2.+0.j],
            [3.+0.j, 4.+0.j]])
     """
-    return _along_several("ifftn", ifft, ifft, x, s, axes, norm)
+    return along_several("ifftn", ifft, ifft, x, s, axes, norm)
 
 
 def rfftn(
@@ -360,7 +361,7 @@ def rfftn(
     array([[8.+0.j, 0.+0.j, 0.+0.j],
            [0.+0.j, 0.+0.j, 0.+0.j]])
     """
-    return _along_several("rfftn", fft, rfft, x, s, axes, norm)
+    return along_several("rfftn", fft, rfft, x, s, axes, norm)
 
 
 def irfftn(
@@ -398,7 +399,7 @@ def irfftn(
     array([[1., 1., 1., 1.],
            [1., 1., 1., 1.]])
     """
-    return _along_several("irfftn", ifft, irfft, x, s, axes, norm)
+    return along_several("irfftn", ifft, irfft, x, s, axes, norm)
 
 
 def fft2(
@@ -425,7 +426,7 @@ def fft2(
     array([[4.+0.j, 0.+0.j],
            [0.+0.j, 0.+0.j]])
     """
-    return _along_several("fft2", fft, fft, x, s, axes, norm)
+    return along_several("fft2", fft, fft, x, s, axes, norm)
 
 
 def ifft2(
@@ -452,7 +453,7 @@ def ifft2(
     array([[1.+0.j, 1.+0.j],
            [1.+0.j, 1.+0.j]])
     """
-    return _along_several("ifft2", ifft, ifft, x, s, axes, norm)
+    return along_several("ifft2", ifft, ifft, x, s, axes, norm)
 
 
 def rfft2(
@@ -479,7 +480,7 @@ def rfft2(
     array([[4.+0.j, 0.+0.j],
            [0.+0.j, 0.+0.j]])
     """
-    return _along_several("rfft2", fft, rfft, x, s, axes, norm)
+    return along_several("rfft2", fft, rfft, x, s, axes, norm)
 
 
 def irfft2(
@@ -506,7 +507,7 @@ def irfft2(
     array([[1., 1.],
            [1., 1.]])
     """
-    return _along_several("irfft2", ifft, irfft, x, s, axes, norm)
+    return along_several("irfft2", ifft, irfft, x, s, axes, norm)
 
 
 @also_takes(device=None)
@@ -615,7 +616,8 @@ def ifftshift(x: TensorLike, axes: AxisKeys | None = None) -> TensorOp:
     return _shifted("ifftshift", x, axes, lambda length: -(length // 2))
 
 
-Transform = Callable[[TensorOp, int | None, int], tuple[TensorOp, int]]
+Transform = Callable[[TensorOp, int | None, int, Callable[[int], float]], TensorOp]
+"""Returns a transform, given an operand, its length or None, a sign, and a length's factor."""
 
 
 def _along(
@@ -631,40 +633,38 @@ def _along(
     op: TensorOp = as_op(x)
     place = explained(function, (op,), op.axes.position, axis)
     length = None if n is None else checked_integer(function, "n", n, 1)
-    plain = _positional(op)
-    found, count = explained(function, (op,), transform, moveaxis(plain, place, -1), length, sign)
-    scaled = found * _scale(function, norm, count, is_inverse=function.startswith("i"))
-    moved = moveaxis(scaled, -1, place)
-    return moved if moved.axes == op.axes else ReshapeOp(moved, target_axes=_named(moved, op.axes))
+    plain, factor = positional(op), partial(scale, function, norm)
+    found = explained(function, (op,), transform, moveaxis(plain, place, -1), length, sign, factor)
+    return named(moveaxis(found, -1, place), op.axes)
 
 
-def _complex(x: TensorOp, n: int | None, sign: int) -> tuple[TensorOp, int]:
-    """Return the transform of complex numbers, and its length."""
-    x = _of_length(x, n)
-    pairs = ViewAsRealOp(cast(x, dtypes.promote(_inexact(x), dtypes.complex64)))
-    return ViewAsComplexOp(FourierOp(pairs, sign=sign)), _length(x)
+def _complex(x: TensorOp, n: int | None, sign: int, factor: Callable[[int], float]) -> TensorOp:
+    """Return the transform of complex numbers."""
+    x = of_length(x, n)
+    pairs = ViewAsRealOp(cast(x, dtypes.promote(inexact(x), dtypes.complex64)))
+    return ViewAsComplexOp(FourierOp(pairs, sign=sign, scale=factor(_length(x))))
 
 
-def _of_real(x: TensorOp, n: int | None, sign: int) -> tuple[TensorOp, int]:
-    """Return half of the transform of real numbers, and its length."""
+def _of_real(x: TensorOp, n: int | None, sign: int, factor: Callable[[int], float]) -> TensorOp:
+    """Return half of the transform of real numbers."""
     if x.dtype.kind == "c":
         raise DTypeError(f"x must be real, not {x.dtype}: use fft")
-    x = _of_length(x, n)
-    return ViewAsComplexOp(RealFourierOp(cast(x, _inexact(x)))), _length(x)
+    x = of_length(x, n)
+    return ViewAsComplexOp(RealFourierOp(cast(x, inexact(x)), scale=factor(_length(x))))
 
 
-def _to_real(x: TensorOp, n: int | None, sign: int) -> tuple[TensorOp, int]:
-    """Return the real numbers of half of a transform, and their number."""
+def _to_real(x: TensorOp, n: int | None, sign: int, factor: Callable[[int], float]) -> TensorOp:
+    """Return the real numbers of half of a transform."""
     count = 2 * (_length(x) - 1) if n is None else n
     if count < 1:
         problem = f"{x.axes} has no even length: give n"
         raise AxesError(problem)
-    x = _of_length(x, count // 2 + 1)
-    pairs = ViewAsRealOp(cast(x, dtypes.promote(_inexact(x), dtypes.complex64)))
-    return InverseRealFourierOp(pairs, length=count), count
+    x = of_length(x, count // 2 + 1)
+    pairs = ViewAsRealOp(cast(x, dtypes.promote(inexact(x), dtypes.complex64)))
+    return InverseRealFourierOp(pairs, length=count, scale=factor(count))
 
 
-def _inexact(x: TensorOp) -> DType:
+def inexact(x: TensorOp) -> DType:
     """Return the dtype to compute with: float32 for what is no float of 32 or 64 bits."""
     is_wide = x.dtype in (dtypes.float64, dtypes.complex64, dtypes.complex128)
     return x.dtype if is_wide else dtypes.float32
@@ -679,7 +679,7 @@ def _length(x: TensorOp) -> int:
     return length
 
 
-def _of_length(x: TensorOp, n: int | None) -> TensorOp:
+def of_length(x: TensorOp, n: int | None) -> TensorOp:
     """Return x cut to a length along the last axis, or followed by zeros."""
     length = _length(x)
     if n is None or n == length:
@@ -687,25 +687,29 @@ def _of_length(x: TensorOp, n: int | None) -> TensorOp:
     return x[..., :n] if n < length else pad(x, [(0, 0)] * (x.rank - 1) + [(0, n - length)])
 
 
-def _scale(function: str, norm: Norm, count: int, *, is_inverse: bool) -> float:
+def scale(function: str, norm: Norm, count: int) -> float:
+    """Return the factor of a transform, which is an inverse if its name begins with i."""
     if norm not in ("backward", "ortho", "forward"):
         problem = f"norm must be 'backward', 'ortho' or 'forward', not {norm!r}"
         raise ArgumentError(explain(function, problem, ()))
     if norm == "ortho":
         return 1 / math.sqrt(count)
-    return 1 / count if is_inverse == (norm == "backward") else 1
+    is_inverse = function.startswith("i")
+    return 1 / count if is_inverse == (norm == "backward") else 1.0
 
 
-def _positional(x: TensorOp) -> TensorOp:
+def positional(x: TensorOp) -> TensorOp:
+    """Return a tensor without the names of its axes."""
     axes = Axes(map(Axis, x.axes.lengths))
     return x if x.axes == axes else ReshapeOp(x, target_axes=axes)
 
 
-def _named(x: TensorOp, axes: Axes) -> Axes:
-    return with_lengths(axes, x.axes.lengths)
+def named(x: TensorOp, axes: Axes) -> TensorOp:
+    """Return a tensor under the names of other axes."""
+    return x if x.axes == axes else ReshapeOp(x, target_axes=with_lengths(axes, x.axes.lengths))
 
 
-def _along_several(
+def along_several(
     function: str,
     others: Callable[..., TensorOp],
     last: Callable[..., TensorOp],

@@ -1,0 +1,118 @@
+"""Algorithms on stacks of matrices that NumPy lacks: LU and LDL with pivots, the exponential."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from weft.ir.dtypes import Array
+
+_ALPHA = (1 + math.sqrt(17)) / 8
+"""The bound of Bunch and Kaufman (1977) on the growth of elements."""
+
+_THETA = 5.371920351148152
+"""The largest norm for which the approximant of degree 13 is exact in float64 (Higham, 2005)."""
+
+_PADE = (
+    64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800, 129060195264000,
+    10559470521600, 670442572800, 33522128640, 1323241920, 40840800, 960960, 16380, 182, 1,
+)  # fmt: skip
+
+
+def lu(a: Array) -> tuple[Array, Array]:
+    """Return the packed factors L and U of matrices (stack, m, n), m >= n, and the order of rows.
+
+    The columns are halved (Toledo, Locality of reference in LU decomposition, 1997), so that most
+    of the work is products. Pivots are those of LAPACK.
+    """
+    count, m, n = a.shape
+    order = np.broadcast_to(np.arange(m), (count, m)).copy()
+    if n == 0:
+        return a, order
+    if n == 1:
+        pivot, each = np.argmax(sizes(a[..., 0]), -1), np.arange(count)
+        order[each, pivot], order[:, 0] = 0, pivot
+        a = rows(a, order)
+        first = a[:, :1]
+        return np.concatenate([first, a[:, 1:] / np.where(first == 0, 1, first)], 1), order
+    half = n // 2
+    left, order = lu(a[..., :half])
+    right = rows(a[..., half:], order)
+    corner = np.tril(left[:, :half], -1) + np.eye(half, dtype=a.dtype)
+    above = np.linalg.solve(corner, right[:, :half])
+    below, later = lu(right[:, half:] - left[:, half:] @ above)
+    left = np.concatenate([left[:, :half], rows(left[:, half:], later)], 1)
+    order[:, half:] = np.take_along_axis(order[:, half:], later, 1)
+    return np.concatenate([left, np.concatenate([above, below], 1)], 2), order
+
+
+def rows(a: Array, order: Array) -> Array:
+    """Return the rows of each matrix in an order of its own."""
+    return np.take_along_axis(a, order[..., None], 1)
+
+
+def sizes(a: Array) -> Array:
+    """Return the numbers by which LAPACK compares elements."""
+    return np.asarray(np.abs(a.real) + np.abs(a.imag))
+
+
+def ldl(a: Array) -> tuple[Array, Array, Array]:
+    """Return L, D and the order with a[order][:, order] = L D Lᴴ, of one Hermitian matrix.
+
+    D has blocks of order 1 and 2 on the diagonal (Bunch and Kaufman, 1977).
+    """
+    n = len(a)
+    a, lower, middle, order = a.copy(), np.eye(n, dtype=a.dtype), np.zeros_like(a), np.arange(n)
+    k = 0
+    while k < n:
+        step, swapped = _pivot(a, k)
+        last = k + step
+        pair, other = [last - 1, swapped], [swapped, last - 1]
+        a[pair], order[pair], lower[pair, :k] = a[other], order[other], lower[other, :k]
+        a[:, pair] = a[:, other]
+        block, column = a[k:last, k:last], a[last:, k:last].copy()
+        middle[k:last, k:last] = block
+        if block.any():
+            lower[last:, k:last] = np.linalg.solve(block.T, column.T).T
+            a[last:, last:] -= lower[last:, k:last] @ column.conj().T
+        k = last
+    return lower, middle, order
+
+
+def _pivot(a: Array, k: int) -> tuple[int, int]:
+    """Return the order of the next block, and the row to be swapped with the last of the block."""
+    size = sizes(a[k:, k:])
+    if len(size) == 1:
+        return 1, k
+    largest = 1 + int(np.argmax(size[1:, 0]))
+    below, other = size[largest, 0], np.delete(size[largest], largest).max()
+    if below == 0 or size[0, 0] >= _ALPHA * below or size[0, 0] * other >= _ALPHA * below**2:
+        return 1, k
+    return (1 if size[largest, largest] >= _ALPHA * other else 2), k + largest
+
+
+def expm(a: Array) -> Array:
+    """Return the exponentials of matrices (stack, n, n), by scaling and squaring (Higham, 2005).
+
+    The Padé approximant has degree 13.
+    """
+    wide = a.astype(np.result_type(a, np.float64))
+    norms = np.abs(wide).sum(-2).max(-1, initial=0)
+    squarings = np.ceil(np.log2(np.maximum(norms / _THETA, 1))).astype(int)
+    x = wide * np.exp2(-squarings.astype(float))[:, None, None]
+    powers: list[Any] = [np.broadcast_to(np.eye(a.shape[-1], dtype=wide.dtype), x.shape), x @ x]
+    powers += [powers[1] @ powers[1]]
+    powers += [powers[1] @ powers[2]]
+    sums = []
+    for first in (1, 0):
+        low = sum(_PADE[first + 2 * n] * powers[n] for n in range(4))
+        high = sum(_PADE[first + 6 + 2 * n] * powers[n] for n in range(1, 4))
+        sums.append(powers[3] @ high + low)
+    odd, even = x @ sums[0], sums[1]
+    found = np.linalg.solve(even - odd, even + odd)
+    for done in range(squarings.max(initial=0)):
+        more = squarings > done
+        found[more] = found[more] @ found[more]
+    return found.astype(a.dtype)

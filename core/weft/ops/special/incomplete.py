@@ -1,0 +1,238 @@
+"""The incomplete gamma and beta functions.
+
+Each is a density times an integral of which the integrand decreases from 1 on. It is cut where the
+integrand is below the precision, and computed by the rule of Gauss and Legendre, whose number of
+points depends on the precision alone. So it is a fixed number of elementwise ops for all operands.
+The derivatives by the parameters are those of the ops.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from weft.ir import dtypes
+from weft.ir.tensor import TensorOp
+from weft.ops.pointwise.comparison import equal, less, less_equal, minimum, where
+from weft.ops.pointwise.elementwise import absolute, square
+from weft.ops.pointwise.math import exp, expm1, log, log1p, sqrt
+from weft.ops.pointwise.polynomials import Approximation, polynomial
+from weft.ops.pointwise.special import lgamma, xlogy
+from weft.ops.special.base import SpecialOp
+from weft.ops.special.logarithms import xlog1py
+from weft.support.backports import override
+
+# log(Γ(1 + a)) / (a (a - 1)) for a between 0 and 1, fitted as in `weft.ops.special.bessel`.
+_LOG_GAMMA = Approximation(
+    double=(
+        (
+            2.86330230591567481e-4, 0.0133523202857731702, 0.157043002509692467,
+            0.732511506857864549, 1.57339694949304699, 1.55967170575221558, 0.577215664901532859,
+        ),
+        (
+            6.19781527236404643e-5, 5.11052494027796583e-3, 0.0938006445948848339,
+            0.666295171959718327, 2.23475871492620165, 3.7851551293303727, 3.12694748951883854,
+            1.0,
+        ),
+    ),
+    single=(
+        (2.353911342e-3, 0.1421699638, 0.6216809926, 0.5772156632),
+        (0.06046238537, 0.6151719854, 1.501920754, 1.0),
+    ),
+)  # fmt: skip
+
+# The points of the rule of Gauss and Legendre on the first half of (0, 1), and their weights.
+_LONG = (
+    (
+        1.5532579626752299e-3, 8.165938360126395e-3, 0.019989067515846244, 0.036899976285362837,
+        0.058719732103973659, 0.085217118808615801, 0.1161112839475869, 0.1510747526033421,
+        0.18973690850537857, 0.23168792592899005, 0.27648311523095541, 0.32364763723456094,
+        0.37268153691605508, 0.42306504319570823, 0.47426407872234115,
+    ),
+    (
+        3.9840962480833028e-3, 9.2332341555454796e-3, 0.014392353941661685,
+        0.019399596284813525, 0.024201336415297026, 0.028746578108809533, 0.032987114941090248,
+        0.036877987368852603, 0.040377947614710108, 0.04344989360054149, 0.046061261118893064,
+        0.04818436858732213, 0.049796710293397634, 0.050881194874202752, 0.05142632644677942,
+    ),
+)  # fmt: skip
+_SHORT = (
+    (9.21968288e-3, 0.0479413718, 0.115048663, 0.206341023, 0.316084251, 0.437383296),
+    (0.0235876682, 0.053469663, 0.0800391643, 0.101583713, 0.116746268, 0.124573523),
+)  # fmt: skip
+
+_LARGE = 8
+"""Smaller parameters are raised by as much, for Stirling's series."""
+_STEPS = 4
+"""Integrals from 0 are those for a parameter increased by as much, and terms of a series before.
+
+For a small parameter itself, the integrand has two scales.
+"""
+_STIRLING = (1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
+"""Of the logarithm of gamma; the factors of odd powers of 1 / a (Abramowitz and Stegun, 6.1.41)."""
+
+
+def _depth(x: TensorOp) -> float:
+    """Return how far the exponent of an integrand falls before it is cut."""
+    return 38.0 if x.dtype == dtypes.float64 else 18.0
+
+
+def _integral(exponent: Callable[[TensorOp], TensorOp], end: TensorOp) -> TensorOp:
+    """Return the integral of the exponential of a function from 0 to an end."""
+    points, weights = _LONG if end.dtype == dtypes.float64 else _SHORT
+    total: Any = 0.0
+    for point, weight in zip(points, weights, strict=True):
+        lower, upper = (exp(exponent(end * place)) for place in (point, 1 - point))
+        total = (lower + upper) * weight + total
+    area: TensorOp = end * total
+    return area
+
+
+def _falling_end(a: TensorOp, steepness: TensorOp, depth: Any) -> TensorOp:
+    """Return a y where a y - x (1 - exp(-y)) is at least a depth, for a steepness of a - x.
+
+    It is the depth for (a - x) y + x y² / (2 + y), which is smaller.
+    """
+    middle = depth - steepness * 2
+    root = sqrt(square(middle) + a * depth * 8)
+    is_flat = less(0, middle)
+    return where(is_flat, (root + middle) / (a * 2), depth * 4 / (root - where(is_flat, 0, middle)))
+
+
+def _raised(a: TensorOp) -> tuple[TensorOp, TensorOp]:
+    """Return whether a parameter is small, and one from `_LARGE` on."""
+    is_small = less(a, _LARGE)
+    return is_small, where(is_small, a + _LARGE, a)
+
+
+def _stirling(a: TensorOp) -> TensorOp:
+    """Return log(Γ(a) sqrt(a / 2 π) (e / a)^a)."""
+    inverse = 1 / a
+    return polynomial(square(inverse), _STIRLING) * inverse
+
+
+def _log(share: TensorOp, ratio: TensorOp) -> TensorOp:
+    """Return the logarithm of a ratio, of which the share is the ratio less 1."""
+    is_near = less(absolute(share), 0.5)
+    return where(is_near, log1p(where(is_near, share, 0)), log(where(is_near, 1, ratio)))
+
+
+class GammaincOp(SpecialOp):
+    """The regularized incomplete gamma function of a and x.
+
+    Attributes
+    ----------
+    upper
+        Whether it is the integral from x to infinity, else that from 0 to x.
+    """
+
+    upper: bool
+
+    @override
+    def formula(self, a: TensorOp, x: TensorOp) -> TensorOp:
+        is_inner = less(0, a) & less(0, x) & less(a, math.inf) & less(x, math.inf)
+        shape, place = where(is_inner, a, 1), where(is_inner, x, 1)
+        is_small, is_below = less(shape, 1) & less(place, 1), less(place, shape)
+        part = _gamma_part(where(is_small, 1, shape), where(is_small, 1, place), is_below)
+        value = where(is_below, 1 - part, part) if self.upper else where(is_below, part, 1 - part)
+        small = self._small(where(is_small, shape, 0.5), where(is_small, place, 0.5))
+        value = where(is_small, small, value)
+        # The limits: all is below infinity or above 0, unless the parameter is there as well.
+        is_zero, is_infinite = equal(x, 0), equal(a, math.inf)
+        end = where(is_zero | is_infinite, float(self.upper), float(not self.upper))
+        both = is_zero & equal(a, 0) | is_infinite & equal(x, math.inf)
+        is_known = less_equal(0, a) & less_equal(0, x) & ~both
+        return where(is_inner, value, where(is_known, end, math.nan))
+
+    def _small(self, a: TensorOp, x: TensorOp) -> TensorOp:
+        """Return it for parameters below 1, by a power series (Abramowitz and Stegun, 6.5.29)."""
+        count = 19 if x.dtype == dtypes.float64 else 11
+        power, total = -x, -x / (a + 1)
+        for n in range(2, count):
+            power = power * x * (-1 / n)
+            total = total + power / (a + n)
+        exponent = a * (log(x) - (a - 1) * _LOG_GAMMA(a))
+        if self.upper:
+            return -expm1(exponent) - exp(exponent) * a * total
+        return exp(exponent) * (a * total + 1)
+
+    def slopes(self, a: TensorOp, x: TensorOp) -> tuple[None, TensorOp]:
+        """Return that of the formula by a, and the density at x."""
+        density = exp(xlogy(a - 1, x) - x - lgamma(a))
+        return None, -density if self.upper else density
+
+
+def _gamma_part(a: TensorOp, x: TensorOp, is_below: TensorOp) -> TensorOp:
+    """Return the integral of the density below x, or above x."""
+    is_small, large = _raised(a)
+    scale = sqrt(large) * (1 / math.sqrt(2 * math.pi))
+    for k in range(_LARGE):
+        scale = scale * where(is_small, (a + k) / large, 1)
+    exponent = a * _log((x - large) / large, x / large) + (large - x)
+    density = scale * exp(exponent - _stirling(large))
+    shape = where(is_below, a + _STEPS, a)
+    depth, steepness = _depth(x), absolute(x - shape)
+    rising = depth * 2 / (steepness + sqrt(square(steepness) + x * (2 * depth)))
+    rising = minimum(rising, log1p(rising + depth / x))
+    end = where(is_below, _falling_end(shape, steepness, depth), rising)
+    sign = where(is_below, -1, 1)
+    area = _integral(lambda y: shape * (y * sign) - x * expm1(y * sign), end)
+    total = x * area + 1
+    for k in range(_STEPS - 1, 0, -1):
+        total = total * (x / (a + k)) + 1
+    return density * where(is_below, total / a, area)
+
+
+class BetaincOp(SpecialOp):
+    """The regularized incomplete beta function of a, b and x."""
+
+    @override
+    def formula(self, a: TensorOp, b: TensorOp, x: TensorOp) -> TensorOp:
+        is_inner = less(0, x) & less(x, 1)
+        for parameter in (a, b):
+            is_inner = is_inner & less(0, parameter) & less(parameter, math.inf)
+        first, second = where(is_inner, a, 1), where(is_inner, b, 1)
+        below = where(is_inner, x, 0.5)
+        above = 1 - below
+        is_below = less(below * (second + 1), above * (first + 1))
+        part = _beta_part(
+            where(is_below, first, second), where(is_below, second, first),
+            where(is_below, below, above), where(is_below, above, below),
+        )  # fmt: skip
+        value = where(is_below, part, 1 - part)
+        # The limits: all is at 0 for a = 0 or an infinite b, and at 1 for the opposite.
+        at_zero, at_one = equal(a, 0) | equal(b, math.inf), equal(b, 0) | equal(a, math.inf)
+        is_known = less_equal(0, x) & less_equal(x, 1) & less_equal(0, a) & less_equal(0, b)
+        is_known = is_known & ~(at_zero & at_one)
+        end = where(equal(x, 0), 0.0, where(equal(x, 1) | at_zero, 1.0, 0.0))
+        return where(is_inner, value, where(is_known, end, math.nan))
+
+    def slopes(self, a: TensorOp, b: TensorOp, x: TensorOp) -> tuple[None, None, TensorOp]:
+        """Return those of the formula by a and b, and the density at x."""
+        scale = lgamma(a + b) - lgamma(a) - lgamma(b)
+        return None, None, exp(xlogy(a - 1, x) + xlog1py(b - 1, -x) + scale)
+
+
+def _beta_part(a: TensorOp, b: TensorOp, x: TensorOp, above: TensorOp) -> TensorOp:
+    """Return the integral of the density below x, which is about the mean or less."""
+    (a_is_small, p), (b_is_small, q) = _raised(a), _raised(b)
+    n, count = p + q, a + b
+    scale = sqrt(p / n * q) * (1 / math.sqrt(2 * math.pi))
+    for k in range(_LARGE):
+        scale = scale * where(a_is_small, (a + k) / p / ((count + k) / n), 1)
+    count = where(a_is_small, count + _LARGE, count)
+    for k in range(_LARGE):
+        scale = scale * where(b_is_small, (b + k) / q / ((count + k) / n), 1)
+    # The error of this difference cancels, as both logarithms have it.
+    apart = x * q - above * p
+    exponent = a * _log(apart / p, x * (n / p)) + b * _log(-apart / q, above * (n / q))
+    density = scale * exp(exponent + _stirling(n) - _stirling(p) - _stirling(q))
+    # 1 - x + x exp(-y) is at least exp(-x y), so the integrand falls as that of gamma.
+    count, shape = a + b, a + _STEPS
+    end = _falling_end(shape, shape * above - b * x, above * _depth(x)) / above
+    area = _integral(lambda y: -shape * y - (count + _STEPS) * log1p(x * expm1(-y)), end)
+    total = (count + (_STEPS - 1)) * x * area + 1
+    for k in range(_STEPS - 1, 0, -1):
+        total = total * (x * (count + (k - 1)) / (a + k)) + 1
+    return density * total / a
