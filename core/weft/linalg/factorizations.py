@@ -118,7 +118,7 @@ def qr(x: TensorLike, *, mode: str = "reduced") -> QR:
     if mode not in ("reduced", "complete"):
         problem = f"mode must be 'reduced' or 'complete', not {mode!r}"
         raise ArgumentError(explain("qr", problem, ()))
-    x, dtype, (m, n) = _matrices("qr", x)
+    x, dtype, (m, n) = known_matrices("qr", x)
     tall = x[..., :m] if m < n else x
     q = factorized(OrthogonalFactorOp, tall, complete=False)
     r = triu(hermitian(q) @ x)
@@ -171,7 +171,7 @@ def svd(x: TensorLike, *, full_matrices: bool = True) -> SVD:
     (array([4., 3.]), (3, 2))
     """
     require_bool("svd", full_matrices=full_matrices)
-    x, dtype, (m, n) = _matrices("svd", x)
+    x, dtype, (m, n) = known_matrices("svd", x)
     packed = factorized(SingularValuesOp, x, vectors=True)
     u, v = packed[..., 1 : m + 1, :], packed[..., m + 1 :, :]
     if full_matrices and m > n:
@@ -192,7 +192,7 @@ def svdvals(x: TensorLike) -> TensorOp:
     >>> weft.jit(weft.linalg.svdvals)(np.array([[0.0, 3.0], [-4.0, 0.0]]))
     array([4., 3.])
     """
-    x, dtype, _ = _matrices("svdvals", x)
+    x, dtype, _ = known_matrices("svdvals", x)
     return _values(factorized(SingularValuesOp, x, vectors=False), dtype)
 
 
@@ -212,7 +212,7 @@ def eigh(x: TensorLike) -> Eigen:
     (array([1., 3.]), array([[0.5, 0.5],
            [0.5, 0.5]]))
     """
-    x, dtype, _ = _matrices("eigh", x)
+    x, dtype, _ = known_matrices("eigh", x)
     packed = factorized(HermitianEigenOp, x, vectors=True)
     return Eigen(_values(packed, dtype), cast(packed[..., 1:, :], dtype))
 
@@ -228,7 +228,7 @@ def eigvalsh(x: TensorLike) -> TensorOp:
     >>> weft.jit(weft.linalg.eigvalsh)(np.array([[2.0, 1.0], [1.0, 2.0]]))
     array([1., 3.])
     """
-    x, dtype, _ = _matrices("eigvalsh", x)
+    x, dtype, _ = known_matrices("eigvalsh", x)
     return _values(factorized(HermitianEigenOp, x, vectors=False), dtype)
 
 
@@ -245,7 +245,7 @@ def eig(x: TensorLike) -> Eigen:
     >>> np.sort(found.eigenvalues.real)
     array([-2.,  2.])
     """
-    x, _, _ = _matrices("eig", x)
+    x, _, _ = known_matrices("eig", x)
     packed = factorized(EigenOp, x, vectors=True)
     return Eigen(packed[..., 0, :], packed[..., 1:, :])
 
@@ -261,7 +261,7 @@ def eigvals(x: TensorLike) -> TensorOp:
     >>> np.sort(found.imag)
     array([-1.,  1.])
     """
-    x, _, _ = _matrices("eigvals", x)
+    x, _, _ = known_matrices("eigvals", x)
     return factorized(EigenOp, x, vectors=False)[..., 0, :]
 
 
@@ -279,7 +279,7 @@ def lu_factor(x: TensorLike) -> LUFactors:
     (array([[2. , 4. ],
            [0.5, 2. ]]), array([1, 0]))
     """
-    x, dtype, (m, n) = _matrices("lu_factor", x)
+    x, dtype, (m, n) = known_matrices("lu_factor", x)
     packed = factorized(LUOp, x[..., :m] if m < n else x)
     factors, order = packed[..., :-1], permutation_of(packed)
     if m < n:
@@ -331,14 +331,14 @@ def ldl(x: TensorLike) -> LDL:
            [0.5, 1. ]]), array([[4., 0.],
            [0., 2.]]))
     """
-    x, dtype, (n, _) = _matrices("ldl", x)
+    x, dtype, (n, _) = known_matrices("ldl", x)
     packed = factorized(LDLOp, x)
     order = permutation_of(packed)
     lower = in_order(packed[..., :n], argsort(order))
     return LDL(cast(lower, dtype), cast(packed[..., n : 2 * n], dtype), order)
 
 
-def _matrices(kind: str, x: TensorLike) -> tuple[TensorOp, DType, Lengths]:
+def known_matrices(kind: str, x: TensorLike) -> tuple[TensorOp, DType, Lengths]:
     """Return matrices in a dtype of the solvers, the dtype of the results, and their lengths."""
     (found,), dtype = solver_operands(kind, x)
     m, n = found.axes.lengths[-2:]

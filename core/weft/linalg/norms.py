@@ -12,10 +12,10 @@ from weft.ir.axes import Axes, AxisKeys
 from weft.ir.op import explain
 from weft.ir.storage import as_op
 from weft.ir.tensor import TensorLike, TensorOp
-from weft.linalg.factorizations import svdvals
+from weft.linalg.factorizations import known_matrices, svdvals
 from weft.ops.pointwise.comparison import greater
 from weft.ops.pointwise.elementwise import absolute, cast
-from weft.ops.products.decompositions import inv, solver_operands
+from weft.ops.products.decompositions import inv
 from weft.ops.products.linalg import require_matrices
 from weft.ops.reductions.reduction import max, min, sum
 from weft.ops.reductions.statistics import norm
@@ -139,9 +139,9 @@ def matrix_rank(x: TensorLike, *, rtol: TensorLike | None = None) -> TensorOp:
     >>> weft.jit(weft.linalg.matrix_rank)(np.array([[1.0, 2.0], [2.0, 4.0]]))
     array(1)
     """
-    (x,), _ = solver_operands("matrix_rank", x)
-    values = svdvals(x)
-    bound = as_op(default_rtol(x) if rtol is None else rtol)
+    found, _, _ = known_matrices("matrix_rank", x)
+    values = svdvals(found)
+    bound = as_op(default_rtol(found) if rtol is None else rtol)
     bound = values[..., :1] * cast(expand_dims(bound, dim=bound.rank), values.dtype)
     return sum(cast(greater(values, bound), dtypes.int64), -1)
 

@@ -9,10 +9,10 @@ import numpy as np
 from weft.errors import ArgumentError
 from weft.ir.axes import Axes
 from weft.ir.dtypes import Array, DType
-from weft.ir.op import explain
+from weft.ir.op import explain, explained
 from weft.ir.storage import as_op
 from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
-from weft.linalg.factorizations import svdvals
+from weft.linalg.factorizations import known_matrices, svdvals
 from weft.linalg.norms import default_rtol, matrix_rank
 from weft.ops.pointwise.comparison import greater, where
 from weft.ops.pointwise.complex_parts import conj, real
@@ -118,7 +118,7 @@ def pinv(x: TensorLike, *, rtol: TensorLike | None = None) -> TensorOp:
     array([[0.5, 0. ],
            [0. , 0. ]])
     """
-    (x,), dtype = solver_operands("pinv", x)
+    x, dtype, _ = known_matrices("pinv", x)
     bound = cast(default_rtol(x) if rtol is None else as_op(rtol), real_dtype(x.dtype))
     return cast(PseudoInverseOp(x, broadcast(bound, x.axes[:-2])), dtype)
 
@@ -267,7 +267,7 @@ def lu_solve(
     (lu, b), dtype = solver_operands(kind, lu, b)
     place, order = _place_of(kind, trans), as_op(permutation)
     sides = expand_dims(b, dim=1) if b.rank == 1 else b
-    sides = broadcast(sides, Axes((*lu.axes[:-2], *sides.axes[-2:])))
+    sides = explained(kind, (lu, b), broadcast, sides, Axes((*lu.axes[:-1], sides.axes[-1])))
     lower, upper = with_unit_diagonal(lu), lu
     if place == 0:
         inner = TriangularSolveOp(lower, in_order(sides, order), lower=True)

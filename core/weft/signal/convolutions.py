@@ -81,10 +81,16 @@ def convolve(
     >>> convolve(np.array([1.0, 2.0, 3.0]), np.array([1.0, 1.0]))
     array([1., 3., 5., 3.])
     """
-    first, second = _operands("convolve", in1, in2, mode)
+    return _convolved("convolve", in1, in2, mode, method)
+
+
+def _convolved(
+    function: str, in1: TensorLike, in2: TensorLike, mode: Mode, method: Method
+) -> TensorOp:
+    first, second = _operands(function, in1, in2, mode)
     if method not in ("auto", "direct", "fft"):
         problem = f"method must be 'auto', 'direct' or 'fft', not {method!r}"
-        raise ArgumentError(explain("convolve", problem, (first, second)))
+        raise ArgumentError(explain(function, problem, (first, second)))
     if method == "auto":
         method = "fft" if _is_quicker_by_transforms(first, second) else "direct"
     if method == "fft":
@@ -92,7 +98,7 @@ def convolve(
         found = fftconvolve(first, second, mode)
         found = cast(found if dtype.kind in "fc" else round(found), dtype)
     else:
-        found = _direct(first, second, mode)
+        found = _direct(function, first, second, mode)
     return named(found, as_op(in1).axes)
 
 
@@ -128,7 +134,7 @@ def correlate(
     array([1., 2., 3., 0.])
     """
     second: TensorOp = as_op(in2)
-    return convolve(in1, conj(flip(second, range(second.rank))), mode, method)
+    return _convolved("correlate", in1, conj(flip(second, range(second.rank))), mode, method)
 
 
 def fftconvolve(
@@ -245,13 +251,13 @@ def _is_quicker_by_transforms(first: TensorOp, second: TensorOp) -> bool:
     return first.rank > len(SPATIAL) or products > work
 
 
-def _direct(first: TensorOp, second: TensorOp, mode: Mode) -> TensorOp:
+def _direct(function: str, first: TensorOp, second: TensorOp, mode: Mode) -> TensorOp:
     """Return the convolution as that of one image with a filter of the shorter operand."""
     if not first.rank:
         return first * second
     if first.rank > len(SPATIAL):
         problem = f"the direct method takes up to {len(SPATIAL)} axes, not {first.rank}: use 'fft'"
-        raise ArgumentError(explain("convolve", problem, (first, second)))
+        raise ArgumentError(explain(function, problem, (first, second)))
     if mode == "full" and int(second.axes.size) > int(first.axes.size):
         first, second = second, first
     lengths = second.axes.lengths

@@ -258,7 +258,7 @@ def istft(
     step = size - _overlap(function, noverlap, size, 2)
     _choice(function, "scaling", scaling, ("spectrum", "psd"))
     rate = checked_number(function, "fs", fs, TINY)
-    segments = _Segments(rate, weights, size, step, length, input_onesided, places[1])
+    segments = _Segments(function, rate, weights, size, step, length, input_onesided, places[1])
     _require_nonzero_overlap(segments)
     inverse = irfft if input_onesided else ifft
     frames = inverse(moved, length)[..., :size] / segments.root_of_scale(scaling)
@@ -283,6 +283,8 @@ class _Segments:
 
     Attributes
     ----------
+    function
+        The name of the function that takes them, for errors.
     fs
         The sampling frequency.
     window
@@ -295,6 +297,7 @@ class _Segments:
         The place of the axis of time, and of frequencies.
     """
 
+    function: str
     fs: float
     window: TensorOp
     size: int
@@ -320,15 +323,19 @@ class _Segments:
         self, op: TensorOp, detrend: Detrend, boundary: Boundary, padded: bool, scale: TensorOp
     ) -> tuple[TensorOp, TensorOp, TensorOp]:
         """Return frequencies, times, and the transforms of the weighted segments."""
+        ends = ("zeros", "constant", "even", "odd")
+        _choice(self.function, "boundary", boundary or "zeros", ends)
+        _choice(self.function, "detrend", detrend or "constant", ("constant", "linear"))
         moved = moveaxis(cast(positional(op), inexact(op)), self.place, -1)
-        extended = explained("stft", (op,), _extended, moved, boundary, self.size // 2)
+        extended = explained(self.function, (op,), _extended, moved, boundary, self.size // 2)
         total = extended.axes.lengths[-1]
         if padded:
             extended = _padded(extended, 0, (self.size - total) % self.step)
             total = extended.axes.lengths[-1]
         count = (total - self.size) // self.step + 1
         span = (count, self.step, self.size, 1)
-        frames = _detrended(windows_at(extended, {moved.rank - 1: span}), detrend)
+        frames = windows_at(extended, {moved.rank - 1: span})
+        frames = _detrended(frames, detrend)
         transform = rfft if self.is_onesided else fft
         found = transform(frames * self.window, self.length) * scale
         result = moveaxis(found, -1, self.place)
@@ -362,7 +369,7 @@ def _segments(
     length = size if nfft is None else checked_integer(function, "nfft", nfft, size)
     rate = checked_number(function, "fs", fs, TINY)
     is_onesided = onesided and op.dtype.kind != "c"
-    return _Segments(rate, weights, size, step, length, is_onesided, place)
+    return _Segments(function, rate, weights, size, step, length, is_onesided, place)
 
 
 def _window(
@@ -417,7 +424,6 @@ def _known(function: str, op: TensorOp, place: int) -> int:
 
 def _extended(x: TensorOp, boundary: Boundary, count: int) -> TensorOp:
     """Return a signal with samples before and after it."""
-    _choice("stft", "boundary", boundary or "zeros", ("zeros", "constant", "even", "odd"))
     if boundary is None:
         return x
     if boundary != "odd":
@@ -432,7 +438,6 @@ def _padded(x: TensorOp, before: int, after: int, mode: str | None = None) -> Te
 
 def _detrended(frames: TensorOp, detrend: Detrend) -> TensorOp:
     """Return segments without their projections on a constant, and on a line."""
-    _choice("stft", "detrend", detrend or "constant", ("constant", "linear"))
     size = frames.axes.lengths[-1]
     line = np.arange(size) - (size - 1) / 2
     removed = [np.ones(size), line] if detrend == "linear" else [np.ones(size)]

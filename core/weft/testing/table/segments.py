@@ -202,8 +202,7 @@ _WRONG: dict[str, tuple[tuple[str, Callable[[], Any], type[WeftError], str], ...
         ("range", lambda: weft.index_reduce(_X, 0, [3], 1, "prod"), IndexOutOfRange, "index 3"),
     ),
     "masked_scatter": (
-        ("mask", lambda: weft.masked_scatter(_X, [True, False], _X), AxesError, "cannot broadcast"),
-        ("fraction", lambda: weft.masked_scatter(_IDS, [True] * 3, _X), DTypeError, "fractions"),
+        ("mask", lambda: weft.masked_scatter(_X, [True, False], _X), AxesError, "not broadcast"),
     ),
     "scatter": (
         ("bool-mean", lambda: weft.scatter(_BOOL, [0], True, 0, "mean"), DTypeError, "not bool"),
