@@ -45,8 +45,8 @@ STATELESS = {
     *("dropout-everything", "dropout-not-training", "dropout-nothing", "sequential-value"),
 }
 """Rows of these functions that have no state."""
-WITHOUT_GRADIENT = {"while_loop"}
-"""Functions of floats, with floats as results, that have no gradient."""
+WITHOUT_GRADIENT = {"while_loop", "linalg.qr-complete", "linalg.svd-whole"}
+"""Rows of floats, with floats as results, that have no gradient."""
 COARSE = {"cast-float32"}
 """Rows whose result is rounded too much for central differences."""
 OVERFLOWING = {"sigmoid_focal_loss-certain"}
@@ -162,10 +162,10 @@ def test_only_floats_with_a_gradient_are_differentiated(row: Row) -> None:
         for axes, each in zip(subject.axes, subject.dtypes, strict=True)
     ]
     gradient = weft.grad(total(subject), subject.floats)
-    if dtypes.is_inexact(subject(*args).dtype) and row.function not in WITHOUT_GRADIENT:
+    if dtypes.is_inexact(subject(*args).dtype) and row.name not in WITHOUT_GRADIENT:
         assert len(gradient(*args)) == len(subject.floats)
         return
-    with pytest.raises(GradientError, match=r"needs a scalar float|has no gradient"):
+    with pytest.raises(GradientError, match=r"needs a scalar float|ha(s|ve) no gradient"):
         gradient(*args)
 
 

@@ -16,7 +16,7 @@ typedef unsigned int uint;
 typedef unsigned long ulong;
 #define VECTOR(type, n) typedef type type##n __attribute__((vector_size(n * sizeof(type))));
 #define VECTORS(type) VECTOR(type, 2) VECTOR(type, 4) VECTOR(type, 8) VECTOR(type, 16)
-VECTORS(float) VECTORS(int) VECTORS(uint) VECTORS(char) VECTORS(uchar)
+VECTORS(float) VECTORS(double) VECTORS(int) VECTORS(uint) VECTORS(char) VECTORS(uchar)
 
 INLINE ulong get_global_id(int) { return (ulong)emulator_group.x * emulator_items.x + emulator_item.x; }
 INLINE ulong get_global_size(int) { return (ulong)emulator_groups.x * emulator_items.x; }
