@@ -25,6 +25,7 @@ from weft.ir.target import Target
 from weft.ir.tensor import TensorOp
 from weft.ops.pointwise.complex_parts import ComplexOp, PartOp
 from weft.passes.unsupported import has_dtype
+from weft.runtime.transformer import Transformer
 from weft.testing.reference import evaluate_ops
 from weft.testing.samples import sample, special
 from weft.testing.table.rows import Operand, Row
@@ -267,7 +268,7 @@ class Finding:
 
 
 def run_cases(
-    transformer: Any, cases: Sequence[Case], lacking: set[str] | None = None
+    transformer: Transformer, cases: Sequence[Case], lacking: set[str] | None = None
 ) -> list[str]:
     """Compute cases in one computation; return a line for each wrong result.
 
@@ -280,7 +281,7 @@ def run_cases(
     return [problem for finding in findings for problem in finding.problems]
 
 
-def examine(transformer: Any, cases: Sequence[Case]) -> list[Finding]:
+def examine(transformer: Transformer, cases: Sequence[Case]) -> list[Finding]:
     """Compute cases in one computation; return the outcome of each.
 
     On an error the cases are bisected, so that no case hides another. Cases with a dtype that the
@@ -333,7 +334,7 @@ def _are_there(graph: weft.Graph, target: Target) -> bool:
     )
 
 
-def _problems(transformer: Any, cases: Sequence[Case]) -> list[list[str]]:
+def _problems(transformer: Transformer, cases: Sequence[Case]) -> list[list[str]]:
     """Compute cases in one computation; return for each the lines of its wrong results."""
     placeholders = [x for case in cases for x in case.placeholders]
     arrays = [array for case in cases for array in case.arrays]

@@ -11,6 +11,7 @@ from typing import Any
 
 import weft
 from weft.errors import StateError
+from weft.runtime.transformer import Transformer
 
 
 def numbers(results: Iterable[Any]) -> list[float | None]:
@@ -31,14 +32,14 @@ def _three_calls(computation: Any) -> list[float | None]:
     return numbers(computation() for _ in range(3))
 
 
-def read_after_write(transformer: Any) -> Any:
+def read_after_write(transformer: Transformer) -> Any:
     """An op built after an assignment reads the new value."""
     x = weft.placeholder((), initial_value=0)
     weft.assign(x, 5)
     return transformer.computation(x + 1)().item()
 
 
-def read_before_write(transformer: Any) -> Any:
+def read_before_write(transformer: Transformer) -> Any:
     """An op built before an assignment reads the old value."""
     x = weft.placeholder((), initial_value=0)
     z = x + 1
@@ -46,7 +47,7 @@ def read_before_write(transformer: Any) -> Any:
     return transformer.computation(z)().item()
 
 
-def both_versions(transformer: Any) -> Any:
+def both_versions(transformer: Transformer) -> Any:
     """Each op of a computation reads the version of the state at its construction."""
     x = weft.placeholder((), initial_value=0)
     before = x + 1
@@ -54,21 +55,21 @@ def both_versions(transformer: Any) -> Any:
     return numbers(transformer.computation([before, x + 1])())
 
 
-def plain_assign(transformer: Any) -> Any:
+def plain_assign(transformer: Transformer) -> Any:
     """A computation of a state runs the writes made so far."""
     w = _counter()
     weft.assign(w, w + 1)
     return _three_calls(transformer.computation(w))
 
 
-def guarded_assign(transformer: Any) -> Any:
+def guarded_assign(transformer: Transformer) -> Any:
     """A write in its own scope is not part of other computations."""
     w = _counter()
     _guarded(w)
     return _three_calls(transformer.computation(w))
 
 
-def named_update(transformer: Any) -> Any:
+def named_update(transformer: Transformer) -> Any:
     """A scoped write runs if it is a result; a state among the results is read after all writes."""
     w = _counter()
     update = _guarded(w)
@@ -76,7 +77,7 @@ def named_update(transformer: Any) -> Any:
     return [numbers(computation()) for _ in range(3)]
 
 
-def update_first(transformer: Any) -> Any:
+def update_first(transformer: Transformer) -> Any:
     """The order of results does not matter."""
     w = _counter()
     update = _guarded(w)
@@ -84,7 +85,7 @@ def update_first(transformer: Any) -> Any:
     return [numbers(computation()) for _ in range(2)]
 
 
-def computation_first(transformer: Any) -> Any:
+def computation_first(transformer: Transformer) -> Any:
     """A write built after the computation is not part of it."""
     w = _counter()
     computation = transformer.computation(w)
@@ -92,7 +93,7 @@ def computation_first(transformer: Any) -> Any:
     return _three_calls(computation)
 
 
-def computation_in_scope(transformer: Any) -> Any:
+def computation_in_scope(transformer: Transformer) -> Any:
     """A computation made inside a scope includes its writes; the state is shared."""
     w = _counter()
     with weft.saved_user_deps():
@@ -102,7 +103,7 @@ def computation_in_scope(transformer: Any) -> Any:
     return numbers(call() for call in (outer, inner, outer, inner, outer))
 
 
-def scope_entered_again(transformer: Any) -> Any:
+def scope_entered_again(transformer: Transformer) -> Any:
     """A scope can be entered again, and its writes are seen there."""
     w = weft.variable((), initial_value=2)
     with weft.saved_user_deps() as inner:
@@ -112,7 +113,7 @@ def scope_entered_again(transformer: Any) -> Any:
     return numbers([transformer.computation(z)(), transformer.computation(w + 10)()])
 
 
-def chain_of_writes(transformer: Any) -> Any:
+def chain_of_writes(transformer: Transformer) -> Any:
     """Writes happen in the order in which they were built."""
     w = weft.variable((), initial_value=1)
     weft.assign(w, w * 2)
@@ -120,21 +121,21 @@ def chain_of_writes(transformer: Any) -> Any:
     return transformer.computation(w * 10)().item()
 
 
-def read_and_pruned(transformer: Any) -> Any:
+def read_and_pruned(transformer: Transformer) -> Any:
     """An expression that simplifies to a read of a state is not a state, and causes no cycle."""
     w = weft.variable((), initial_value=0)
     weft.assign(w, w + 1)
     return transformer.computation(w + 0 * w)().item()
 
 
-def final_and_read(transformer: Any) -> Any:
+def final_and_read(transformer: Transformer) -> Any:
     """A state as a result is its final value; an expression reads its version, even if pruned."""
     w = _counter()
     update = _guarded(w)
     return numbers(transformer.computation([w, w + 0, update])())
 
 
-def interleaved_updates(transformer: Any) -> Any:
+def interleaved_updates(transformer: Transformer) -> Any:
     """A gradient reads the same version as the forward computation, regardless of later writes."""
     p, q = weft.variable((), initial_value=2), weft.variable((), initial_value=3)
     product = p * q
@@ -143,7 +144,7 @@ def interleaved_updates(transformer: Any) -> Any:
     return numbers(transformer.computation([p, q])())
 
 
-def old_value_kept(transformer: Any) -> Any:
+def old_value_kept(transformer: Transformer) -> Any:
     """A value built after a scoped write can be combined with the state outside."""
     w = _counter()
     with weft.saved_user_deps():
@@ -153,7 +154,7 @@ def old_value_kept(transformer: Any) -> Any:
     return numbers(computation() for _ in range(2))
 
 
-def root_scope_is_shared(transformer: Any) -> Any:
+def root_scope_is_shared(transformer: Transformer) -> Any:
     """A computation made in another thread sees the plain writes."""
     w = _counter()
     weft.assign(w, w + 1)
@@ -164,7 +165,7 @@ def root_scope_is_shared(transformer: Any) -> Any:
     return _three_calls(made[0])
 
 
-def fork_is_refused(transformer: Any) -> Any:
+def fork_is_refused(transformer: Transformer) -> Any:
     """Two writes of one version are ambiguous."""
     w = _counter()
     weft.assign(w, w + 1)
@@ -176,7 +177,7 @@ def fork_is_refused(transformer: Any) -> Any:
     return "accepted"
 
 
-def swap(transformer: Any) -> Any:
+def swap(transformer: Transformer) -> Any:
     """Two states are swapped through a saved value."""
     a, b = weft.variable((2,), initial_value=[1, 2]), weft.variable((2,), initial_value=[3, 4])
     old = weft.value_of(a)
@@ -188,7 +189,7 @@ def swap(transformer: Any) -> Any:
     return [array.tolist() for array in computation()]
 
 
-def reversed_in_place(transformer: Any) -> Any:
+def reversed_in_place(transformer: Transformer) -> Any:
     """A write of a state from a view of itself reads the whole view first."""
     w = weft.variable((5,), initial_value=[1, 2, 3, 4, 5])
     weft.assign(w, w[::-1])
@@ -196,21 +197,21 @@ def reversed_in_place(transformer: Any) -> Any:
     return [computation().tolist(), computation().tolist()]
 
 
-def shifted_in_place(transformer: Any) -> Any:
+def shifted_in_place(transformer: Transformer) -> Any:
     """A write of a slice from an overlapping slice reads the whole slice first."""
     w = weft.variable((5,), initial_value=[1, 2, 3, 4, 5])
     w[1:] = w[:-1]
     return transformer.computation(w)().tolist()
 
 
-def transposed_in_place(transformer: Any) -> Any:
+def transposed_in_place(transformer: Transformer) -> Any:
     """A write of a state from its transpose reads the whole transpose first."""
     w = weft.variable((2, 2), initial_value=[[1, 2], [3, 4]])
     weft.assign(w, weft.transpose(w) + w)
     return transformer.computation(w)().tolist()
 
 
-def sequence(transformer: Any) -> Any:
+def sequence(transformer: Transformer) -> Any:
     """The members of a sequence run in order; the value is the last one's."""
     w = _counter()
     with weft.saved_user_deps():
@@ -219,7 +220,7 @@ def sequence(transformer: Any) -> Any:
     return [computation().item(), computation().item(), transformer.get_value(w).item()]
 
 
-def group(transformer: Any) -> Any:
+def group(transformer: Transformer) -> Any:
     """A group runs all its writes and yields nothing."""
     v, w = _counter(), _counter()
     both = weft.doall([_guarded(v), _guarded(w)])
@@ -228,7 +229,7 @@ def group(transformer: Any) -> Any:
     return numbers(computation())
 
 
-def initialized_from_another(transformer: Any) -> Any:
+def initialized_from_another(transformer: Transformer) -> Any:
     """An initial value may be an op on another state; initializers run once."""
     v = weft.variable((), initial_value=4)
     w = weft.variable((), initial_value=v * 2)
@@ -237,7 +238,7 @@ def initialized_from_another(transformer: Any) -> Any:
     return [first().item(), *numbers(second())]
 
 
-def unset_states(transformer: Any) -> Any:
+def unset_states(transformer: Transformer) -> Any:
     """A state is read once it has a value; a placeholder that is not a parameter is a state."""
     w, x = weft.variable((2,), initial_value=0), weft.placeholder((2,))
     computation = transformer.computation(w + x + 1)

@@ -21,6 +21,7 @@ from weft.errors import (
     WeftError,
 )
 from weft.ops.random.philox import RandomBitsOp
+from weft.runtime.transformer import Transformer
 from weft.testing.levels import BEHAVIOR, THREADS, level
 from weft.testing.programs import PROGRAMS, numbers
 from weft.testing.reference import evaluate
@@ -33,7 +34,9 @@ WORKERS, CALLS = 8, 25
 @pytest.mark.parametrize(
     ("program", "expected"), [pytest.param(*rest, id=name) for name, *rest in PROGRAMS]
 )
-def test_state_and_order(transformer: Any, program: Callable[[Any], Any], expected: Any) -> None:
+def test_state_and_order(
+    transformer: Transformer, program: Callable[[Any], Any], expected: Any
+) -> None:
     """Each program of reads and writes has the results implied by the order of its ops."""
     assert program(transformer) == expected
 
@@ -46,12 +49,12 @@ def _layer() -> tuple[Any, Any]:
     return x, weft.softmax(hidden * x + weft.transpose(weft.transpose(hidden))) * hidden
 
 
-def _close(transformer: Any, got: Any, want: Any) -> None:
+def _close(transformer: Transformer, got: Any, want: Any) -> None:
     relative, absolute = transformer.target.tolerance(np.asarray(got).dtype)
     np.testing.assert_allclose(got, want, rtol=relative, atol=absolute)
 
 
-def test_two_transformers_share_a_graph(transformer: Any, backend: str) -> None:
+def test_two_transformers_share_a_graph(transformer: Transformer, backend: str) -> None:
     """Each has its own state, and does not change the user's ops."""
     w = weft.variable((), initial_value=0)
     weft.assign(w, w + 1)
@@ -60,7 +63,7 @@ def test_two_transformers_share_a_graph(transformer: Any, backend: str) -> None:
         assert numbers([ours(), ours(), theirs(), ours(), theirs()]) == [1, 2, 1, 3, 2]
 
 
-def test_computation_made_after_a_call_sees_the_state(transformer: Any) -> None:
+def test_computation_made_after_a_call_sees_the_state(transformer: Transformer) -> None:
     """Computations can be built at any time."""
     w = weft.variable((3,), initial_value=[1, 2, 3])
     double = weft.assign(w, w * 2)
@@ -70,7 +73,7 @@ def test_computation_made_after_a_call_sees_the_state(transformer: Any) -> None:
     assert transformer.get_value(w).tolist() == [4, 8, 12]
 
 
-def test_state_can_be_read_and_set(transformer: Any) -> None:
+def test_state_can_be_read_and_set(transformer: Transformer) -> None:
     """get_value returns a copy; the next call sees set_value."""
     w = weft.variable((2, 3), initial_value=0)
     total = transformer.computation(weft.sum(w + 0, reduction_axes=0))
@@ -111,7 +114,7 @@ of_any_memory = pytest.mark.parametrize(
 
 
 @of_any_memory
-def test_an_update_leaves_its_operand(transformer: Any, make: Callable[[], Any]) -> None:
+def test_an_update_leaves_its_operand(transformer: Transformer, make: Callable[[], Any]) -> None:
     """The operand of a slice update keeps its value, wherever it is stored."""
     parameters, source = make()
     for whole in (source, weft.tanh(source)):
@@ -125,7 +128,7 @@ def test_an_update_leaves_its_operand(transformer: Any, make: Callable[[], Any])
 
 
 @of_any_memory
-def test_results_belong_to_the_caller(transformer: Any, make: Callable[[], Any]) -> None:
+def test_results_belong_to_the_caller(transformer: Transformer, make: Callable[[], Any]) -> None:
     """No result shares memory with an argument, a state, a constant or another result."""
     parameters, result = make()
     computation = transformer.computation([result, result], *parameters)
@@ -141,7 +144,7 @@ def test_results_belong_to_the_caller(transformer: Any, make: Callable[[], Any])
     np.testing.assert_array_equal(third, kept if parameters or result.is_constant else kept + 1)
 
 
-def test_arguments_are_not_written(transformer: Any) -> None:
+def test_arguments_are_not_written(transformer: Transformer) -> None:
     """An argument may be read-only, and is unchanged after the call."""
     x, y = _layer()
     state = weft.variable((4, 6), initial_value=0)
@@ -169,7 +172,7 @@ ARGUMENTS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("kind", ARGUMENTS)
-def test_arguments_of_any_layout(transformer: Any, kind: str) -> None:
+def test_arguments_of_any_layout(transformer: Transformer, kind: str) -> None:
     """An argument need not be contiguous, aligned, or of the same dtype as the parameter."""
     x, y = _layer()
     computation = transformer.computation(y, x)
@@ -178,7 +181,7 @@ def test_arguments_of_any_layout(transformer: Any, kind: str) -> None:
     _close(transformer, computation(argument), want)
 
 
-def test_results_have_the_structure_asked_for(transformer: Any) -> None:
+def test_results_have_the_structure_asked_for(transformer: Transformer) -> None:
     """An op gives a value, a sequence a tuple, a set and a mapping a dict, None nothing."""
     x = weft.placeholder((), initial_value=2)
     y, z = x + 1, x * 3
@@ -195,7 +198,7 @@ def test_results_have_the_structure_asked_for(transformer: Any) -> None:
     assert make([])() == ()
 
 
-def test_results_can_go_to_given_arrays(transformer: Any) -> None:
+def test_results_can_go_to_given_arrays(transformer: Transformer) -> None:
     """With out=, the given arrays are filled and returned."""
     x, y = _layer()
     computation = transformer.computation(y, x)
@@ -228,7 +231,7 @@ WRONG_CALLS: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception]]] = [
 
 @pytest.mark.parametrize(("args", "options", "error"), WRONG_CALLS)
 def test_wrong_arguments_are_refused(
-    transformer: Any, args: Any, options: Any, error: type[Exception]
+    transformer: Transformer, args: Any, options: Any, error: type[Exception]
 ) -> None:
     """Wrong arguments raise an error, and the computation works afterwards."""
     x, y = weft.placeholder((2, 3)), weft.placeholder((), "int32")
@@ -239,14 +242,14 @@ def test_wrong_arguments_are_refused(
     assert computation(np.ones((2, 3)), feed_dict={y: 2}).item() == 8
 
 
-def test_only_placeholders_are_parameters(transformer: Any) -> None:
+def test_only_placeholders_are_parameters(transformer: Transformer) -> None:
     """A variable cannot be listed as a parameter."""
     w = weft.variable(())
     with pytest.raises(ArgumentError):
         transformer.computation(w + 1, w)
 
 
-def test_unknown_lengths_are_solved_at_the_call(transformer: Any) -> None:
+def test_unknown_lengths_are_solved_at_the_call(transformer: Transformer) -> None:
     """A computation takes any batch size; states that do not depend on it are kept."""
     batch, c = weft.make_axis(None, "N"), weft.make_axis(3, "C")
     x = weft.placeholder((c, batch))
@@ -264,7 +267,7 @@ def test_unknown_lengths_are_solved_at_the_call(transformer: Any) -> None:
         assert count.item() == total
 
 
-def test_unknown_lengths_may_be_positional_and_empty(transformer: Any) -> None:
+def test_unknown_lengths_may_be_positional_and_empty(transformer: Transformer) -> None:
     """A symbol has one length everywhere, which may be 0."""
     n = weft.symbol("n")
     x, y = weft.placeholder((n, 2)), weft.placeholder((n,))
@@ -276,7 +279,7 @@ def test_unknown_lengths_may_be_positional_and_empty(transformer: Any) -> None:
         computation(np.zeros((3, 2)), np.zeros(4))
 
 
-def test_unknown_lengths_can_be_given(transformer: Any) -> None:
+def test_unknown_lengths_can_be_given(transformer: Transformer) -> None:
     """A length that no argument determines is given when the computation is built."""
     batch = weft.make_axis(None, "N")
     ones = weft.broadcast(weft.constant(1), (batch,))
@@ -286,7 +289,7 @@ def test_unknown_lengths_can_be_given(transformer: Any) -> None:
         transformer.computation(results)()
 
 
-def test_gradient_step_lowers_a_loss(transformer: Any) -> None:
+def test_gradient_step_lowers_a_loss(transformer: Transformer) -> None:
     """Two parameters fit a line; each step reads both before it writes them."""
     x = np.linspace(-1, 1, 16, dtype=np.float32)
     slope, offset = weft.variable((), initial_value=0), weft.variable((), initial_value=0)
@@ -302,7 +305,7 @@ def test_gradient_step_lowers_a_loss(transformer: Any) -> None:
 
 @pytest.mark.parametrize("shape", [(1,), (3, 5), (70001,)])
 def test_random_numbers_are_fresh_and_repeatable(
-    transformer: Any, backend: str, shape: tuple[int, ...]
+    transformer: Transformer, backend: str, shape: tuple[int, ...]
 ) -> None:
     """Each call draws new numbers, equal to the reference; another transformer starts again."""
     bits = weft.random_bits(shape, seed=1, stream=0)
@@ -317,7 +320,7 @@ def test_random_numbers_are_fresh_and_repeatable(
         np.testing.assert_array_equal(other.computation(bits)(), drawn[0])
 
 
-def test_long_chain(transformer: Any) -> None:
+def test_long_chain(transformer: Transformer) -> None:
     """A graph may be thousands of ops deep."""
     x = weft.placeholder((2,))
     y = x
@@ -329,7 +332,7 @@ def test_long_chain(transformer: Any) -> None:
     np.testing.assert_allclose(got, want, rtol=50 * relative)
 
 
-def test_print_op_prints(transformer: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_op_prints(transformer: Transformer, capsys: pytest.CaptureFixture[str]) -> None:
     """The value is printed with its prefix at every call, even if it is unused."""
     x = weft.placeholder((2,))
     computation = transformer.computation([weft.print_op(x, "x is"), x + 1], x)
@@ -338,7 +341,7 @@ def test_print_op_prints(transformer: Any, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize("index", [[0, 3], [-4, 1]])
-def test_an_index_out_of_range_ends_the_call(transformer: Any, index: list[int]) -> None:
+def test_an_index_out_of_range_ends_the_call(transformer: Transformer, index: list[int]) -> None:
     """The error has the op and the line; no state is written, and the next call works."""
     x, at = weft.placeholder((3,)), weft.placeholder((2,), "int32")
     calls = weft.variable((), initial_value=0)
@@ -362,7 +365,7 @@ CHECKS: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", CHECKS)
-def test_a_failed_check_ends_the_call(transformer: Any, name: str) -> None:
+def test_a_failed_check_ends_the_call(transformer: Transformer, name: str) -> None:
     """The error has the positions; no state is written, and the next call works."""
     build, words = CHECKS[name]
     x, calls = weft.placeholder((3,)), weft.variable((), initial_value=0)
@@ -400,7 +403,7 @@ RANDOM_WORDS = [
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_random_numbers_are_the_same_to_the_bit(transformer: Any, dtype: str) -> None:
+def test_random_numbers_are_the_same_to_the_bit(transformer: Transformer, dtype: str) -> None:
     """Random integers, and uniform numbers computed from them, do not depend on the backend."""
     if not {dtype, "uint32"} <= transformer.target.dtypes:
         pytest.skip(f"{transformer.target.name} does not compute with {dtype} and uint32")
@@ -413,7 +416,7 @@ def test_random_numbers_are_the_same_to_the_bit(transformer: Any, dtype: str) ->
         assert uniform.reshape(-1).tolist() == [(word >> 8) * 2.0**-24 for word in words]
 
 
-def test_random_numbers_of_several_keys_are_those_of_each(transformer: Any) -> None:
+def test_random_numbers_of_several_keys_are_those_of_each(transformer: Transformer) -> None:
     """Keys are operands, with axes in front that the result has too, and counters by key."""
     if not {"uint32", "uint64"} <= transformer.target.dtypes:
         pytest.skip(f"{transformer.target.name} does not compute with uint32 and uint64")
@@ -441,7 +444,7 @@ def _in_threads(work: Callable[[int], Any]) -> list[Any]:
 
 
 @level(THREADS)
-def test_threads_may_call_one_computation(transformer: Any) -> None:
+def test_threads_may_call_one_computation(transformer: Transformer) -> None:
     """Concurrent calls without state do not disturb each other."""
     x, y = _layer()
     computation = transformer.computation(y, x)
@@ -458,7 +461,7 @@ def test_threads_may_call_one_computation(transformer: Any) -> None:
 
 
 @level(THREADS)
-def test_threads_see_each_others_writes(transformer: Any) -> None:
+def test_threads_see_each_others_writes(transformer: Transformer) -> None:
     """Concurrent calls that write a state are serialized."""
     w = weft.variable((100,), initial_value=0)
     weft.assign(w, w + 1)
@@ -470,7 +473,7 @@ def test_threads_see_each_others_writes(transformer: Any) -> None:
 
 
 @level(THREADS)
-def test_threads_may_specialize_at_once(transformer: Any) -> None:
+def test_threads_may_specialize_at_once(transformer: Transformer) -> None:
     """Concurrent first calls with different lengths compile a specialization each."""
     n = weft.symbol("n")
     x = weft.placeholder((n,))

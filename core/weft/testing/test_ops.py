@@ -10,6 +10,7 @@ import pytest
 
 import weft
 from weft.ir import dtypes
+from weft.runtime.transformer import Transformer
 from weft.testing.cases import Case, make_case, make_cases, run_cases, seeded
 from weft.testing.levels import DTYPES, GRADIENTS, VALUES, includes, level
 from weft.testing.numeric import ACCURACY, numeric_derivative
@@ -97,7 +98,9 @@ PARTS = 4
 @level(DTYPES)
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("dtype", [*NARROW, *INTEGERS])
-def test_rows_in_a_rarer_dtype(transformer: Any, dtype: str, part: int, is_brief: bool) -> None:
+def test_rows_in_a_rarer_dtype(
+    transformer: Transformer, dtype: str, part: int, is_brief: bool
+) -> None:
     """Rows of floats or integers have the right values in a rarer dtype, for their first shapes."""
     if dtype not in transformer.target.dtypes:
         pytest.skip(f"{transformer.target.name} does not compute with {dtype}")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 import weft
+from weft.runtime.transformer import Transformer
 from weft.testing.levels import BEHAVIOR, level
 from weft.testing.reference import evaluate
 
@@ -24,7 +23,7 @@ PRODUCTS = {
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
-def test_what_follows_a_product(transformer: Any, name: str) -> None:
+def test_what_follows_a_product(transformer: Transformer, name: str) -> None:
     """Bias, activation, residual and cast have the right values, fused into the product or not."""
     x, y = map(weft.placeholder, PRODUCTS[name])
     product = weft.matmul(x, y)

@@ -16,6 +16,7 @@ import pytest
 import weft
 from weft.ir.dtypes import as_dtype
 from weft.ir.target import Target
+from weft.runtime.transformer import Transformer
 from weft.testing.levels import VALUES, level
 
 pytestmark = level(VALUES)
@@ -147,7 +148,9 @@ def problems(
     return lines
 
 
-def compute(transformer: Any, cases: Sequence[Case], arrays: Sequence[Any]) -> Sequence[Any]:
+def compute(
+    transformer: Transformer, cases: Sequence[Case], arrays: Sequence[Any]
+) -> Sequence[Any]:
     """Return the results of all cases, in one program."""
     parameters = [weft.placeholder(each.shape, dtype=each.dtype) for each in arrays]
     results = [case.build(x) for case, x in zip(cases, parameters, strict=True)]
@@ -155,7 +158,10 @@ def compute(transformer: Any, cases: Sequence[Case], arrays: Sequence[Any]) -> S
 
 
 def check(
-    transformer: Any, cases: Sequence[Case], dtype: str, draw: Callable[[tuple[int, ...]], Any]
+    transformer: Transformer,
+    cases: Sequence[Case],
+    dtype: str,
+    draw: Callable[[tuple[int, ...]], Any],
 ) -> None:
     """Compute cases on random arrays, and compare."""
     if dtype not in transformer.target.dtypes:
@@ -187,25 +193,25 @@ def far_from_zero(shape: tuple[int, ...]) -> Any:
 @pytest.mark.share(6)
 @pytest.mark.parametrize("draw", [even, uneven])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
-def test_long_sums(transformer: Any, dtype: str, draw: Any) -> None:
+def test_long_sums(transformer: Transformer, dtype: str, draw: Any) -> None:
     """Sums of rows, columns and other layouts, and functions of them, are accurate."""
     check(transformer, SUMS if dtype == "complex64" else (*SUMS, *REAL), dtype, draw)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_long_sums_of_16_bits(transformer: Any, dtype: str) -> None:
+def test_long_sums_of_16_bits(transformer: Transformer, dtype: str) -> None:
     """Sums of 16-bit floats are computed in float32, and rounded once."""
     names = ("a mean", "short rows", "columns", "many columns")
     check(transformer, [case for case in SUMS if case.name in names], dtype, even)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
-def test_long_products(transformer: Any, dtype: str) -> None:
+def test_long_products(transformer: Transformer, dtype: str) -> None:
     """Products are accurate, though each multiplication rounds."""
     check(transformer, PRODUCTS, dtype, near_one)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_variances_far_from_zero(transformer: Any, dtype: str) -> None:
+def test_variances_far_from_zero(transformer: Transformer, dtype: str) -> None:
     """Variances are accurate, though the rounding error of the mean is not negligible."""
     check(transformer, FAR, dtype, far_from_zero)

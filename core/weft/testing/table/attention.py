@@ -9,6 +9,7 @@ import numpy as np
 
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError, IndexOutOfRange, StateError
+from weft.ir.dtypes import Array
 from weft.testing.table.rows import FIXED, NUMBERS, Operand, Refusal, Row, Shapes, operands
 
 
@@ -109,7 +110,7 @@ def _cached(x: Any) -> Any:
         return first + weft.update_cache(cache, x[:1], weft.constant(1, dtype="int64"))
 
 
-def _cached_arrays(x: Any) -> Any:
+def _cached_arrays(x: Array) -> Any:
     first = np.concatenate([np.ones((2, 2)), x])
     second = first.copy()
     second[1] = x[0]
@@ -126,7 +127,7 @@ def _projected(x: Any, *rest: Any) -> Any:
     return weft.multi_head_attention(x, x, x, weights, 2, biases, key_heads=1, is_causal=True)
 
 
-def _projected_arrays(x: Any, *rest: Any) -> Any:
+def _projected_arrays(x: Array, *rest: Any) -> Any:
     (wq, wk, wv, wo), (bq, bk, bo) = rest[:4], rest[4:]
     query = np.stack(np.split(x @ wq.T + bq, 2, axis=-1))
     key, value = (x @ wk.T + bk)[None], (x @ wv.T)[None]
@@ -138,7 +139,9 @@ def _plainly_projected(x: Any, y: Any, wq: Any, wk: Any, wv: Any, wo: Any) -> An
     return weft.multi_head_attention(x, y, y, (wq, wk, wv, wo), 2)
 
 
-def _plainly_projected_arrays(x: Any, y: Any, wq: Any, wk: Any, wv: Any, wo: Any) -> Any:
+def _plainly_projected_arrays(
+    x: Array, y: Array, wq: Array, wk: Array, wv: Array, wo: Array
+) -> Any:
     query, key, value = (
         np.stack(np.split(z, 2, axis=-1), axis=-3) for z in (x @ wq.T, y @ wk.T, y @ wv.T)
     )

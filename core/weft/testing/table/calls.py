@@ -8,6 +8,7 @@ import numpy as np
 
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.ir.dtypes import Array
 from weft.ops.control.calls import call_op
 from weft.testing.table.rows import FLOATS, Refusal, Row, fixed, operands
 
@@ -26,7 +27,7 @@ def _layer(x: Any, y: Any) -> weft.Graph:
     return weft.capture([weft.tanh(second), weft.tanh(b * 0.5 + first)], [a, b], "layer")
 
 
-def _layer_in_numpy(a: Any, b: Any) -> Any:
+def _layer_in_numpy(a: Array, b: Array) -> Any:
     first = np.tanh(a * b) + np.sin(a) * np.cos(b) - np.square(b) * 0.5
     second = np.tanh(first + b) * np.sin(b - a) + np.cos(first) * 0.25
     return np.tanh(second), np.tanh(b * 0.5 + first)
@@ -38,7 +39,7 @@ def _called_twice(x: Any, y: Any) -> Any:
     return one * other
 
 
-def _called_twice_in_numpy(x: Any, y: Any) -> Any:
+def _called_twice_in_numpy(x: Array, y: Array) -> Any:
     one, other = _layer_in_numpy(*_layer_in_numpy(x, y))
     return one * other
 
@@ -48,7 +49,7 @@ def _rounds(x: Any, y: Any) -> Any:
     return one + other
 
 
-def _rounds_in_numpy(x: Any, y: Any) -> Any:
+def _rounds_in_numpy(x: Array, y: Array) -> Any:
     for _ in range(3):
         x, y = _layer_in_numpy(x, y)
     return x + y
@@ -63,7 +64,7 @@ def _chosen(x: Any, y: Any) -> Any:
     return one * two + three * four
 
 
-def _chosen_in_numpy(x: Any, y: Any) -> Any:
+def _chosen_in_numpy(x: Array, y: Array) -> Any:
     one, two = _layer_in_numpy(x, y)
     return one * two + (y * 3 + x) * np.sin(y - x)
 

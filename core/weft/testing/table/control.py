@@ -8,6 +8,7 @@ import numpy as np
 
 import weft
 from weft.errors import ArgumentError, DTypeError
+from weft.ir.dtypes import Array
 from weft.testing.table.rows import ALL, FLOATS, NUMBERS, ONE, Refusal, Row, operands
 
 _X = weft.placeholder((2, 3))
@@ -20,7 +21,7 @@ def _layers(x: Any, y: Any) -> Any:
     return weft.checkpoint(weft.tanh(second) * first * x)
 
 
-def _layers_in_numpy(x: Any, y: Any) -> Any:
+def _layers_in_numpy(x: Array, y: Array) -> Any:
     first = np.tanh(x) * y
     powers = np.exp(first - first.max(axis=-1, keepdims=True))
     second = np.sin(first) + powers / powers.sum(axis=-1, keepdims=True)

@@ -13,6 +13,7 @@ import numpy as np
 
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError, GradientError
+from weft.ir.dtypes import Array
 from weft.testing.table.rows import C, H, Operand, Refusal, Row, Shapes, fixed, operands
 
 _SHAPES: Shapes = (((2, 3), (2, 3)), ((), ()), ((1,), (1,)), ((H, C), (C, H)), ((2, 0), (2, 0)))
@@ -39,7 +40,7 @@ def _descended(value: Any, factor: Any) -> Any:
     return weft.sequential([*writes, step, first - second])
 
 
-def _descended_arrays(value: Any, factor: Any) -> Any:
+def _descended_arrays(value: Array, factor: Any) -> Any:
     first = value - 0.5 * np.cos(value) * (value + 1) * factor
     return first - (value + 1 - 0.5 * np.sin(value) * factor)
 

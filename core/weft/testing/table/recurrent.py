@@ -9,6 +9,7 @@ import numpy as np
 
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.ir.dtypes import Array
 from weft.testing.table.rows import FIXED, Refusal, Row, Shapes, operands
 
 
@@ -16,12 +17,12 @@ def _logistic(x: Any) -> Any:
     return 1 / (1 + np.exp(-x))
 
 
-def _rnn_step(x: Any, states: Any, w: Any, u: Any, b: Any = 0.0, c: Any = 0.0,
+def _rnn_step(x: Array, states: Any, w: Array, u: Array, b: Any = 0.0, c: Any = 0.0,
               activation: Any = np.tanh) -> Any:  # fmt: skip
     return (activation(x @ w.T + b + states[0] @ u.T + c),)
 
 
-def _gru_step(x: Any, states: Any, w: Any, u: Any, b: Any = 0.0, c: Any = 0.0,
+def _gru_step(x: Array, states: Any, w: Array, u: Array, b: Any = 0.0, c: Any = 0.0,
               linear_before_reset: bool = True) -> Any:  # fmt: skip
     (h,) = states
     (wr, wz, wn), (ur, uz, un) = np.split(w, 3), np.split(u, 3)
@@ -34,7 +35,7 @@ def _gru_step(x: Any, states: Any, w: Any, u: Any, b: Any = 0.0, c: Any = 0.0,
     return ((1 - z) * np.tanh(x @ wn.T + bn + inner) + z * h,)
 
 
-def _lstm_step(x: Any, states: Any, w: Any, u: Any, b: Any = 0.0, c: Any = 0.0) -> Any:
+def _lstm_step(x: Array, states: Any, w: Array, u: Array, b: Any = 0.0, c: Any = 0.0) -> Any:
     hidden, cell = states
     i, f, g, o = np.split(x @ w.T + b + hidden @ u.T + c, 4, axis=-1)
     cell = _logistic(f) * cell + _logistic(i) * np.tanh(g)
@@ -122,14 +123,14 @@ def _layer_rows(name: str) -> list[Row]:
     def plain(x: Any, *rest: Any) -> Any:
         return _flat_tensor(function(x, rest[states:], given(rest[:states])))
 
-    def plain_arrays(x: Any, *rest: Any) -> Any:
+    def plain_arrays(x: Array, *rest: Any) -> Any:
         outputs, last = _along(step, x, [state[0] for state in rest[:states]], *rest[states:])
         return _flat([outputs, *last])
 
     def backwards(x: Any, *weights: Any) -> Any:
         return _flat_tensor(function(x, weights, reverse=True, batch_first=True))
 
-    def backwards_arrays(x: Any, *weights: Any) -> Any:
+    def backwards_arrays(x: Array, *weights: Any) -> Any:
         zeros = [np.zeros((x.shape[0], 1))] * states
         turned = np.swapaxes(x, 0, 1)
         outputs, last = _along(step, turned, zeros, *weights, reverse=True)
@@ -138,7 +139,7 @@ def _layer_rows(name: str) -> list[Row]:
     def alone(x: Any, *weights: Any) -> Any:
         return _flat_tensor(function(x, weights))
 
-    def alone_arrays(x: Any, *weights: Any) -> Any:
+    def alone_arrays(x: Array, *weights: Any) -> Any:
         outputs, last = _along(step, x, [np.zeros(1)] * states, *weights)
         return _flat([outputs, *last])
 
@@ -146,7 +147,7 @@ def _layer_rows(name: str) -> list[Row]:
         sets = [weights[at : at + 2] for at in range(0, 8, 2)]
         return _flat_tensor(function(x, sets, bidirectional=True))
 
-    def deep_arrays(x: Any, *weights: Any) -> Any:
+    def deep_arrays(x: Array, *weights: Any) -> Any:
         lasts = []
         for layer in (weights[:4], weights[4:]):
             zeros = [np.zeros((x.shape[1], 1))] * states
