@@ -64,7 +64,7 @@ class ArrayTensor(DeviceTensor):
         return self.storage.value
 
     @override
-    def get(self, out: Any = None) -> np.ndarray[Any, Any]:
+    def get(self, out: Array | None = None) -> np.ndarray[Any, Any]:
         host = self.storage.transformer.library.to_host(self.array)
         if out is None:
             return np.array(host)

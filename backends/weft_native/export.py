@@ -16,6 +16,8 @@ from weft.errors import ArgumentError, BackendError
 from weft.files import replacing
 from weft.ir.graph import Graph
 from weft.ir.guards import NUMBER_IN_TEXT
+from weft.ir.op import Op
+from weft.ir.tensor import TensorOp
 from weft.ops.pointwise.elementwise import real_dtype
 from weft.plan.plan import ARENA, CONSTANT, Buffer
 from weft.runtime.program import Program
@@ -348,7 +350,7 @@ class ExportedFunction:
         )
 
 
-def _name(op: Any) -> str:
+def _name(op: Op) -> str:
     """Return the name that the user gave an op, else what it is."""
     return op.label or type(op).__name__
 
@@ -361,12 +363,12 @@ def _result_names(computation: NativeComputation) -> list[str]:
     return [keys.get(id(op)) or _name(op) for op in results if op.is_tensor]
 
 
-def _elements(op: Any) -> str:
+def _elements(op: TensorOp) -> str:
     """Return the dtype; complex numbers are in memory as their parts, one after the other."""
     return f"{op.dtype} (pairs of {_ctype(op)})" if op.dtype.kind == "c" else str(op.dtype)
 
 
-def _ctype(op: Any) -> str:
+def _ctype(op: TensorOp) -> str:
     return _TYPES[ctype(real_dtype(op.dtype))]
 
 

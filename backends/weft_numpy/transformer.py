@@ -14,6 +14,7 @@ import numpy as np
 from weft.cache.serialization import Deserializer, Serializer
 from weft.errors import HostMemoryError
 from weft.ir.description import TensorDescription
+from weft.ir.dtypes import Array
 from weft.ir.graph import called_graphs
 from weft.ir.op import Op
 from weft.ir.target import Target
@@ -64,11 +65,11 @@ class NumPyDeviceTensor(DeviceTensor):
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     @override
-    def get(self, out: Any = None) -> np.ndarray[Any, Any]:
+    def get(self, out: Array | None = None) -> np.ndarray[Any, Any]:
         if out is None:
             return self.array.copy()
         np.copyto(out, self.array)
-        return out  # type: ignore[no-any-return]
+        return out
 
     def __getitem__(self, key: Any) -> np.ndarray[Any, Any]:
         return np.array(self.array[key])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 from weft.ir.description import TensorDescription
 from weft.ir.op import Op
+from weft.ir.tensor import TensorOp
 from weft.kernels.fused_op import FusedOp
 from weft.kernels.fusion import Group
 from weft.kernels.indexing_maps import VIEWS
@@ -139,6 +139,6 @@ def fused_scratch(op: FusedOp, processor: Processor) -> int:
 
 
 @needs_scratch(ReductionOp)
-def reduction_scratch(op: Any, processor: Processor) -> int:
+def reduction_scratch(op: TensorOp, processor: Processor) -> int:
     """Return the bytes for the accumulators of splits."""
     return split_scratch(single_op_kernel(op)[0], processor) if prod(op.args[0].axes.shape) else 0

@@ -743,7 +743,7 @@ class Graph:
             ]
         )
 
-    def _tensor_of(self, op: Any, name: str) -> Tensor:
+    def _tensor_of(self, op: TensorOp, name: str) -> Tensor:
         """Return the tensor of an op of the captured graph; creates it if there is none."""
         captured = self.captured()
         found = captured.tensor_of.get(op)

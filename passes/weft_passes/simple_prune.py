@@ -122,7 +122,7 @@ class SimplePrune(PeepholeGraphPass):
             self.replace_op(op, composite)
 
     @visit.on_type(SumOp)
-    def prune_sum(self, op: Any) -> None:
+    def prune_sum(self, op: SumOp) -> None:
         """Take the sum of a repeated scalar constant for its product with the size."""
         (x,) = op.args
         if not op.positions:
@@ -154,7 +154,7 @@ class SimplePrune(PeepholeGraphPass):
         self.replace_op(op, op.args[0])
 
     @visit.on_type(TransposeOp, ReshapeOp)
-    def prune_movement(self, op: Any) -> None:
+    def prune_movement(self, op: TransposeOp | ReshapeOp) -> None:
         """Drop a move that changes nothing, and join two in a row."""
         (x,) = op.args
         if isinstance(op, ReshapeOp):

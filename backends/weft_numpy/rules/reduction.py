@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.ir import dtypes
 from weft.ir.description import TensorDescription
-from weft.ir.dtypes import DType
+from weft.ir.dtypes import Array, DType
 from weft.ir.op import Op
 from weft.ops.reductions import reduction
 from weft_numpy.emitter import Emitter
@@ -64,7 +64,7 @@ def _is_innermost(shape: Sequence[int], strides: Sequence[int], axis: int) -> bo
     return 0 < abs(strides[axis]) == min(steps, default=0)
 
 
-def pairwise_sum(x: Any, axes: Sequence[int], dtype: Any, out: Any) -> None:
+def pairwise_sum(x: Array, axes: Sequence[int], dtype: Any, out: Array) -> None:
     """Sum along increasing axes in blocks into `out`, with or without these axes."""
     for axis in reversed(axes):
         while x.shape[axis] > BLOCK and not _is_innermost(x.shape, x.strides, axis):
@@ -121,7 +121,7 @@ def write_reduction(
 
 
 @rules.on_type(reduction.ArgmaxOp, reduction.ArgminOp)
-def arg_rule(op: Any, emit: Emitter) -> None:
+def arg_rule(op: reduction.ArgmaxOp | reduction.ArgminOp, emit: Emitter) -> None:
     """Call the array's own method."""
     method = "argmax" if isinstance(op, reduction.ArgmaxOp) else "argmin"
     emit.line(f"{emit.args[0]}.{method}({op.positions[0]}, {emit.out})")

@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.errors import StateError
 from weft.ir.description import TensorDescription
+from weft.ir.dtypes import Array
 from weft.runtime.device import DeviceBufferStorage, DeviceTensor, host_view
 from weft.support.backports import override
 from weft_c.runtime.device import DeviceMemory
@@ -102,12 +103,12 @@ class CopiedTensor(DeviceTensor):
         return start, bytes_, view(self.description, bytes_, start)
 
     @override
-    def get(self, out: Any = None) -> np.ndarray[Any, Any]:
+    def get(self, out: Array | None = None) -> np.ndarray[Any, Any]:
         _, _, array = self._read()
         if out is None:
             return array.copy()
         np.copyto(out, array)
-        return out  # type: ignore[no-any-return]
+        return out
 
     def __getitem__(self, key: Any) -> np.ndarray[Any, Any]:
         return np.array(self._read()[2][key])

@@ -31,7 +31,7 @@ def batched_broadcast(op: BroadcastOp, batch: Batch, x: TensorOp) -> TensorOp:
 
 
 @batching_rule_of(SliceOp, UpdateSliceOp)
-def batched_slice(op: Any, batch: Batch, *args: TensorOp) -> Any:
+def batched_slice(op: SliceOp | UpdateSliceOp, batch: Batch, *args: TensorOp) -> Any:
     """Slice the other axes."""
     return type(op)(*batch.spread(args), bounds=((0, batch.size, 1), *op.bounds))
 

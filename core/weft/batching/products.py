@@ -49,7 +49,7 @@ def batched_dot(op: DotOp, batch: Batch, x: TensorOp, y: TensorOp) -> TensorOp:
 
 
 @batching_rule_of(SolveOp, TriangularSolveOp)
-def batched_solve(op: Any, batch: Batch, a: TensorOp, b: TensorOp) -> Any:
+def batched_solve(op: SolveOp | TriangularSolveOp, batch: Batch, a: TensorOp, b: TensorOp) -> Any:
     """Solve for all right-hand sides at once where the matrices are the same for all."""
     fields = op.attributes()
     if batch.operands[0]:

@@ -24,6 +24,7 @@ from weft.cache.structure import (
 from weft.errors import NeedsMemory
 from weft.ir import dtypes, scope
 from weft.ir.description import TensorDescription, contiguous
+from weft.ir.dtypes import Array
 from weft.ir.folded_constants import source_of
 from weft.ir.graph import Graph
 from weft.ir.guards import TracedLength, with_numbers
@@ -122,7 +123,7 @@ class Serializer:
         """Return the number of the user's op with a position in program order; -1 for none."""
         return self._origins.get(order, -1)
 
-    def array(self, array: Any) -> int:
+    def array(self, array: Array) -> int:
         """Return the number of an array in the cache entry."""
         return self._arrays.setdefault(id(array), (len(self._arrays), array))[0]
 

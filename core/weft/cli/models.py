@@ -16,6 +16,7 @@ from weft.cli.run import LENGTH, computation_of, given_arrays, plan_of, read_gra
 from weft.cli.tables import plain, show, show_json, show_table
 from weft.ir.op import Op
 from weft.ir.storage import ParameterOp, ReadOp
+from weft.ir.tensor import TensorOp
 from weft.plan.plan import Plan
 from weft.report.progress import Stage
 from weft.runtime.computation import Computation
@@ -175,7 +176,7 @@ def _arguments(graph: ImportedGraph, inputs: list[str] | None) -> list[Any]:
     return graph.arguments(given)
 
 
-def _random(random: np.random.Generator, op: Any) -> Any:
+def _random(random: np.random.Generator, op: TensorOp) -> Any:
     """Return random numbers for an input: floats near 0, or zeros for integers."""
     shape = op.axes.shape
     if op.dtype.kind == "f":

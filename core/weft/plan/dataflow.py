@@ -18,7 +18,7 @@ from weft.ir.graph import Graph
 from weft.ir.guards import untraced
 from weft.ir.op import Op
 from weft.ir.results import ResultOp, TupleOp
-from weft.ir.storage import ReadOp
+from weft.ir.storage import AssignableTensorOp, ReadOp
 from weft.ir.target import Target
 from weft.plan.buffers import ARENA, CONSTANT, INPUT, RESULT, STATES, Buffer, kind_of
 from weft.plan.callee_memory import workspace_of
@@ -296,7 +296,7 @@ class Dataflow:
         producer = producer_of(value)
         return read is not None and self._may_overwrite(value, producer, self.buffers[read])
 
-    def _update(self, state: Any, value: Op) -> Update:
+    def _update(self, state: AssignableTensorOp, value: Op) -> Update:
         producer = buffer_owner(value)
         assert producer is not None, "every update has a producer of its own"
         (node,) = self._sources[producer]

@@ -138,7 +138,7 @@ class _Document:
 
     # Tables
 
-    def type_of(self, op: Any) -> int:
+    def type_of(self, op: Op) -> int:
         text = type_text(op.axes, op.dtype.name) if op.is_tensor else ""
         return self.types.setdefault(text, len(self.types))
 

@@ -20,6 +20,7 @@ from weft.communicators.interface import Communicator
 from weft.errors import CommunicationError
 from weft.ir import scope
 from weft.ir.graph import Graph, exchanges
+from weft.ir.storage import AssignableTensorOp
 from weft.ops.control.effects import sequential
 from weft.ranks.collectives import communications, communicators_of
 from weft.runtime.graph_comparison import comparable, graph_digest, listing
@@ -138,7 +139,7 @@ def _parts(program: Program, were_set: Container[Any]) -> list[tuple[str, Graph 
     return parts
 
 
-def _initial_value(state: Any) -> Graph:
+def _initial_value(state: AssignableTensorOp) -> Graph:
     """Return the graph that gives a state its initial value; an empty one if it has none."""
     writes = initializers_of([state], ())
     with scope.saved_user_deps():

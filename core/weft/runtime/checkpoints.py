@@ -21,6 +21,7 @@ from weft.communicators.choice import connected
 from weft.communicators.interface import Collective
 from weft.errors import ArgumentError, CheckpointError
 from weft.files import replacing
+from weft.ir.storage import AssignableTensorOp
 from weft.ranks.sharding import shard_axis
 from weft.runtime.safetensors_content import arrays_in, content_of
 from weft.support.digest import digest_of
@@ -174,13 +175,13 @@ def _problems(
     return sorted(problems)
 
 
-def _type(transformer: Transformer, state: Any) -> tuple[Any, tuple[int, ...]]:
+def _type(transformer: Transformer, state: AssignableTensorOp) -> tuple[Any, tuple[int, ...]]:
     """Return the dtype and the shape of a state in files, where a shard is stored whole."""
     tensor, axis = transformer.state_tensor(state), shard_axis(state)
     return tensor.dtype, tensor.shape if axis is None else axis.axes.shape
 
 
-def _part(state: Any, whole: Array) -> Array:
+def _part(state: AssignableTensorOp, whole: Array) -> Array:
     """Return this rank's part of the value of a state in files."""
     axis = shard_axis(state)
     if axis is None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.errors import ArgumentError, StateError
 from weft.ir.description import TensorDescription
+from weft.ir.dtypes import Array
 from weft.ops.arguments import checked_integer
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ class DeviceTensor(ABC):
         """
 
     @abstractmethod
-    def get(self, out: Any = None) -> np.ndarray[Any, Any]:
+    def get(self, out: Array | None = None) -> np.ndarray[Any, Any]:
         """Copy the elements into `out`, or into a new array, and return it."""
 
     @abstractmethod

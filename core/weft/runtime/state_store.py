@@ -20,7 +20,7 @@ from weft.ir.axes import Axes
 from weft.ir.description import contiguous
 from weft.ir.graph import Graph
 from weft.ir.op import Op
-from weft.ir.storage import ReadOp, host_value
+from weft.ir.storage import AssignableTensorOp, ReadOp, host_value
 from weft.plan.plan import ARENA, CONSTANT, STATE, Buffer
 from weft.runtime.device import DeviceBufferStorage, DeviceTensor
 from weft.runtime.exchanges import are_shared
@@ -192,7 +192,7 @@ class StateStore(BackendInterface):
             return self._state_tensor(buffer.owner, buffer.nbytes, solved[buffer.owner]).storage
         return self.constant_storage(buffer.owner) if buffer.kind == CONSTANT else None
 
-    def _state_tensor(self, state: Any, nbytes: int, axes: Axes) -> DeviceTensor:
+    def _state_tensor(self, state: AssignableTensorOp, nbytes: int, axes: Axes) -> DeviceTensor:
         tensor = self.state_tensors.get(state)
         if tensor is None:
             storage = self.device_buffer_storage(nbytes, state.name)
@@ -254,7 +254,7 @@ class StateStore(BackendInterface):
         for state, op in self.initial_constants.items():
             self.set_initial(self.state_tensors[state], op)
 
-    def _waits_for_ranks(self, state: Any) -> bool:
+    def _waits_for_ranks(self, state: AssignableTensorOp) -> bool:
         """Whether a state has no memory so far, since other ranks take part in its first value.
 
         They do so when they compile what uses it. A value that it is given waits for that.

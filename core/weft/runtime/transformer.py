@@ -428,7 +428,7 @@ class Transformer(StateStore):
             self.written.add(state)
             return tensor
 
-    def _tensor_of(self, state: Any) -> DeviceTensor:
+    def _tensor_of(self, state: AssignableTensorOp) -> DeviceTensor:
         self._require_states([state])
         if state not in self.state_tensors:
             self._make_states([state], f"value_of_{state.name}")

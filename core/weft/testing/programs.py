@@ -11,6 +11,7 @@ from typing import Any
 
 import weft
 from weft.errors import StateError
+from weft.ir.storage import AssignableTensorOp
 from weft.runtime.transformer import Transformer
 
 
@@ -23,7 +24,7 @@ def _counter() -> Any:
     return weft.variable((), initial_value=0)
 
 
-def _guarded(state: Any) -> Any:
+def _guarded(state: AssignableTensorOp) -> Any:
     with weft.saved_user_deps():
         return weft.assign(state, state + 1)
 

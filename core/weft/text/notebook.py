@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.errors import GraphError
 from weft.ir import upcalls
+from weft.ir.dtypes import Array
 from weft.ir.graph import Graph
 from weft.ir.op import Op, type_of
 from weft.ir.results import TupleOp
@@ -84,7 +85,7 @@ def _types(op: Op) -> str:
     return type_of(op)
 
 
-def _value(array: Any) -> str:
+def _value(array: Array) -> str:
     return np.array2string(np.asarray(array), threshold=10, edgeitems=2).replace("\n", "")
 
 

@@ -46,6 +46,7 @@ import numpy as np
 
 from weft.ir import lengths, upcalls
 from weft.ir.axes import Axes, Axis, FlattenedAxis, ShardAxis
+from weft.ir.dtypes import Array
 from weft.ir.graph import Graph, called_graphs
 from weft.ir.op import Op
 from weft.ir.storage import ParameterOp, ReadOp
@@ -91,7 +92,7 @@ class Listings:
         renamed = new_names(graph.symbols)
         return {each: str(renamed.get(each, each)) for each in graph.symbols}
 
-    def stored(self, array: Any) -> str:
+    def stored(self, array: Array) -> str:
         """Return the name of an array in the table."""
         name = self._names.setdefault(id(array), f"c{len(self._names)}")
         self.constants[name] = array
@@ -179,7 +180,7 @@ class _Printer:
         lines.append(f"    store({', '.join(f'p{number}' for number in kernel.outputs)})")
         return lines
 
-    def array(self, array: Any) -> str:
+    def array(self, array: Array) -> str:
         if (text := short_text(array)) is not None:
             return text
         if self.listings is not None:

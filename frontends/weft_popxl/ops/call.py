@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import weft
+from weft.ir.tensor import TensorOp
 from weft.ops.control.calls import call_op
 from weft_popxl.arguments import mapping, whole
 from weft_popxl.building import announced, recorded
@@ -147,7 +148,7 @@ class CallSiteInfo:
         )
 
 
-def write_back(record: Record, tensor: Tensor, op: Any) -> None:
+def write_back(record: Record, tensor: Tensor, op: TensorOp) -> None:
     """Replace the value of a tensor by its value after a call."""
     if isinstance(tensor, Constant):
         raise popart_exception(f"{tensor!r} is a constant, which a call cannot change")

@@ -17,6 +17,7 @@ from weft.ir.dtypes import is_inexact
 from weft.ir.graph import called_graphs
 from weft.ir.results import ResultOp
 from weft.ir.storage import ParameterOp
+from weft.ir.tensor import TensorOp
 from weft.ir.traversal import postorder
 from weft.ops.control.graph_ops import CallOp, CondOp, LoopOp
 from weft.ops.control.scans import ScanOp
@@ -157,7 +158,7 @@ class Differentiation:
             if not inputs & seeds
         ]
 
-    def tensor(self, forward: Graph, op: Any) -> Tensor:
+    def tensor(self, forward: Graph, op: TensorOp) -> Tensor:
         """Return the tensor of a forward op, which is an input or becomes an output."""
         if self.is_integer:
             core, captured = self.core(forward), forward.captured().graph

@@ -13,6 +13,7 @@ from weft.errors import WeftError
 from weft.ir import dtypes, scope
 from weft.ir.op import Op, are_same
 from weft.ir.storage import ParameterOp
+from weft.ir.tensor import TensorOp
 from weft.ops.pointwise.elementwise import AbsoluteOp, CastOp, FloorDivideOp, MultiplyOp, SignOp
 from weft.ops.shape.movement import BroadcastOp
 
@@ -42,7 +43,7 @@ def floating(graph: weft.Graph) -> weft.Graph:
     return found
 
 
-def _floated(op: Any, new: Mapping[Op, Any]) -> Any:
+def _floated(op: Op, new: Mapping[Op, Any]) -> Any:
     """Return an op rebuilt on operands some of which became floats."""
     args = tuple([new[arg] for arg in op.args])
     if isinstance(op, ParameterOp):
@@ -63,7 +64,7 @@ def _floated(op: Any, new: Mapping[Op, Any]) -> Any:
     return weft.stop_gradient(made) + (quotient - weft.stop_gradient(quotient))
 
 
-def _on_floats(op: Any, args: Sequence[Any]) -> Any:
+def _on_floats(op: Op, args: Sequence[Any]) -> Any:
     fields = op.attributes()
     if op.graphs:
         names = [name for name, value in fields.items() if isinstance(value, weft.Graph)]
@@ -97,7 +98,7 @@ def _operand_of(kind: type[Op], op: Any) -> Any:
     return op.args[0] if isinstance(op, kind) else None
 
 
-def _as_float(op: Any) -> Any:
+def _as_float(op: TensorOp) -> Any:
     return weft.cast(op, weft.float32) if dtypes.is_integer(op.dtype) else op
 
 
