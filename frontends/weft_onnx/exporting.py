@@ -165,12 +165,14 @@ class Exporter:
         self._nodes: list[onnx.NodeProto] = []
         self._constants: dict[str, onnx.TensorProto] = {}
         self._names: dict[Op, str] = dict(zip(graph.inputs, inputs, strict=True))
+        self._scope = ""
 
     def model(self) -> onnx.ModelProto:
         """Return the checked model."""
         ends: list[tuple[int, Op]] = []
         for op in self.graph.ops:
             if op not in self._names:
+                self._scope = op.name_scope
                 self._names[op] = self._value(op)
                 ends.append((len(self._nodes), op))
         for name, op in zip(self._outputs, self.graph.outputs, strict=True):
@@ -216,10 +218,12 @@ class Exporter:
         return self.constant(np.array(values, np.int64))
 
     def node(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node, and return the name of its result."""
-        name = f"v{len(self._nodes)}"
-        self._nodes.append(helper.make_node(kind, list(inputs), [name], **attributes))
-        return name
+        """Add a node, whose name begins with the scope of its op; return the name of its result."""
+        number = len(self._nodes)
+        name = "/".join(filter(None, (self._scope, f"{kind}_{number}")))
+        made = helper.make_node(kind, list(inputs), [f"v{number}"], name, **attributes)
+        self._nodes.append(made)
+        return made.output[0]
 
 
 def _declared(name: str, op: Op) -> onnx.ValueInfoProto:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
@@ -238,7 +239,7 @@ class Tracer:
     def step(self, frame: Frame) -> None:
         """Lower the next node of a frame."""
         node = self.node(frame)
-        with naming(node.proto, node.version):
+        with naming(node.proto, node.version), _scope_of(node.proto):
             results = self.lowered(node)
         if results is not CALLED:
             self.finish(frame, results)
@@ -359,6 +360,12 @@ CALLED = object()
 
 def _returned(tracer: Tracer, caller: Frame, results: list[Value]) -> None:
     tracer.finish(caller, tuple(results))
+
+
+def _scope_of(proto: onnx.NodeProto) -> AbstractContextManager[object]:
+    """Return the name scope of a node: exporters name nodes `/layers/6/self_attn/Softmax`."""
+    path = "/".join(filter(None, proto.name.split("/")[:-1]))
+    return scope.name_scope(path) if path else nullcontext()
 
 
 def require_possible(node: Node, results: Any) -> None:

@@ -26,12 +26,21 @@ from weft.plan.plan import Plan
 from weft.plan.steps import plan_of
 from weft.report.changes import changes
 from weft.report.memory import memory_of
-from weft.report.outline import Box, boxed, drawn_as, is_gradient, kind_of, parts_of, summary
+from weft.report.outline import (
+    Box,
+    boxed,
+    drawn_as,
+    is_gradient,
+    kind_of,
+    kinds_computed,
+    parts_of,
+    summary,
+)
 from weft.report.profile import Profile
 from weft.support.source import Location, function_around
 from weft.text.printer import short_text, type_text, value_text
 
-VERSION = 2
+VERSION = 3
 """Changes whenever a document changes its meaning."""
 
 MOST_OPS = 30_000
@@ -101,7 +110,7 @@ class _Document:
         self.listed = 0
         self.heads: dict[tuple[tuple[str, Any], ...], int] = {}
         self.orders: dict[float, int] = {}
-        self.parts: dict[Op, tuple[tuple[str, int], ...]] = {}
+        self.parts: dict[Op, tuple[tuple[str, int, tuple[str, ...]], ...]] = {}
         self.types: dict[str, int] = {}
         self.files: dict[str, int] = {}
         self.locations: dict[Location, int] = {}
@@ -273,7 +282,9 @@ class _Document:
         text = "" if is_given else ", ".join(f"{k}={value_text(v)}" for k, v in fields.items())
         if isinstance(op, CompositeOp):
             if op not in self.parts:
-                self.parts[op] = tuple([(kind_of(x), self.type_of(x)) for x in parts_of(op)])
+                self.parts[op] = tuple(
+                    [(kind_of(x), self.type_of(x), tuple(kinds_computed(x))) for x in parts_of(op)]
+                )
             made_of = self.parts[op]
         else:
             made_of = ()

@@ -202,6 +202,15 @@ def parts_of(op: CompositeOp) -> list[Op]:
     return [each for each, moved in zip(ops, moves, strict=True) if not moved and each not in given]
 
 
+def kinds_computed(op: Op) -> Iterator[str]:
+    """Return the kinds of the ops that compute an op once all composites are decomposed."""
+    parts = parts_of(op) if isinstance(op, CompositeOp) else []
+    if not parts:
+        yield kind_of(op)
+    for part in parts:
+        yield from kinds_computed(part)
+
+
 def drawn_as(op: Op) -> Op:
     """Return the op that a drawing shows for an op: one result of several, or a copy, is that."""
     while isinstance(op, ResultOp | IdentityOp):

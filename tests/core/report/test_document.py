@@ -163,7 +163,9 @@ def test_an_op_is_found_in_every_graph(transformer: weft.Transformer) -> None:
         assert op.get("scope") == scope
         assert places[op["id"]] & steps
     softmax = next(op for op in captured if op["kind"] == "Softmax")
-    assert [kind for kind, _ in softmax["parts"]] == ["Max", "Subtract", "Exp", "Sum", "Divide"]
+    parts = ["Max", "Subtract", "Exp", "Sum", "Divide"]
+    assert [kind for kind, *_ in softmax["parts"]] == parts
+    assert [kinds for *_, kinds in softmax["parts"]] == [[kind] for kind in parts]
     assert found["locations"][softmax["line"]][2] == "training_step"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from graphlib import TopologicalSorter
@@ -16,7 +17,15 @@ from hypothesis import strategies as st
 
 import weft
 from weft.ir.graph import Graph
-from weft.report.outline import SCOPE, Box, boxed, drawn_as, is_gradient, parts_of
+from weft.report.outline import (
+    SCOPE,
+    Box,
+    boxed,
+    drawn_as,
+    is_gradient,
+    kinds_computed,
+    parts_of,
+)
 from weft.runtime.reporting import pass_histories
 from weft.support.source import function_around
 
@@ -225,3 +234,12 @@ def test_there_is_no_function_in_what_is_not_python(text: str, tmp_path: Path) -
     path.write_text(text)
     assert function_around((str(path), 1)) == ""
     assert function_around((str(tmp_path / "missing.py"), 1)) == ""
+
+
+def test_kinds_computed_are_those_of_primitives() -> None:
+    x = weft.placeholder((2, 4, 8))
+    found = list(kinds_computed(weft.attention(x, x, x)))
+    assert Counter(found) == Counter(
+        ["Multiply", "Matmul", "Max", "Subtract", "Exp", "Sum", "Divide", "Matmul"]
+    )
+    assert list(kinds_computed(weft.tanh(x))) == ["Tanh"]

@@ -479,7 +479,7 @@ def test_five_questions_take_a_click_each(graph: Page) -> None:
     graph.keys("/")
     graph.keys("softmax 6/")
     found = [each for each in graph.all(".result.op") if "∇" not in each.text]
-    assert "Sequential/6/self_attn" in found[0].text
+    assert found[0].text.startswith("Softmax in Attention\nSequential/6/self_attn")
     found[0].click()  # where
     (picked,) = graph.all(".node.picked")
     assert is_in_view(graph, picked)
@@ -487,8 +487,11 @@ def test_five_questions_take_a_click_each(graph: Page) -> None:
     assert "Sequential/6/self_attn" in about
     assert "Softmax\nfloat32(2, 2, 8, 8)" in about  # its shape
     kernels = [each.text for each in graph.all(".about .steps li > :first-child")]
-    assert any("exp" in each and "sum" in each for each in kernels)  # which kernels run it
-    assert re.search(r"time\n[\d.]+ .?s, [\d.]+ % of the call", about)  # its share
+    assert any("exp" in each and "sum" in each for each in kernels)
+    (kernel,) = [each.text for each in graph.all(".steps > li") if "\nSoftmax\n" in each.text]
+    assert "exp" in kernel.split("\n")[0]  # which kernel runs it
+    assert re.search(r"\n[\d.]+ .?s, [\d.]+ %\n", kernel)  # its share
+    assert re.search(r"time\n[\d.]+ .?s, [\d.]+ % of the call", about)
     assert "y = NET(params, x)" in about  # its line
     graph.click(".about .steps .link", "exp")
     assert graph.one(".stage[aria-selected=true] .name").text == "planned"
@@ -513,6 +516,45 @@ def test_search_finds_scopes_functions_and_gradients(graph: Page, words: str, te
     assert text in graph.all(".result.op")[0].text
     graph.keys(Keys.ENTER)
     assert len(graph.all(".node.picked")) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "scopes"),
+    [
+        ("sequential/6", ["Sequential/6"]),
+        ("/6/", ["Sequential/6", "adam/6"]),
+        ("self_attn", [f"Sequential/{layer}/self_attn" for layer in range(LAYERS)]),
+        ("gelu 6/", []),
+    ],
+)
+def test_search_finds_the_outermost_scopes(graph: Page, words: str, scopes: list[str]) -> None:
+    graph.keys("/")
+    graph.keys(words)
+    found = [each.text.split("\n")[0] for each in graph.all(".result.scope")]
+    assert found[: len(scopes)] == scopes
+    count = int(re.match(r"[\d,]+", graph.one(".found .hint").text)[0].replace(",", ""))  # type: ignore[index]
+    shown = len(graph.all(".result"))
+    assert count == shown or (count > shown and f"{shown} are shown" in graph.text(".found .hint"))
+    if scopes:
+        graph.click(".result.scope")
+        about = graph.one(".graphs .about").text
+        assert f"scope\n{scopes[0]}\n" in about
+        assert re.search(r"time\n[\d.]+ .?s, [\d.]+ % of the call", about)
+        assert len(graph.all(".node.picked")) == 1
+
+
+def test_edges_of_what_is_in_open_boxes_are_drawn_once_it_is_selected(graph: Page) -> None:
+    graph.keys("/")
+    graph.keys("gelu 6/")
+    graph.click(".result.op")
+    edges = graph.browser.execute_script(
+        "return [...document.querySelectorAll('.edge')]"
+        ".map((each) => [...each.classList, getComputedStyle(each).display])"
+    )
+    shown = {("inner" in each, "near" in each, each[-1] != "none") for each in edges}
+    assert shown == {
+        (False, False, True), (False, True, True), (True, False, False), (True, True, True),
+    }  # fmt: skip
 
 
 def test_what_a_stage_lacks_is_found_in_another(graph: Page) -> None:

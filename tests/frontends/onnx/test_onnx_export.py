@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from weft.errors import ArgumentError, WeftError
 from weft.testing.cases import make_case
 from weft.testing.table import TABLE
 from weft.testing.table.rows import INTEGERS, NARROW
+from weft.transforms.capture import capture
 
 RNG = np.random.default_rng(3)
 
@@ -112,6 +114,22 @@ def test_an_op_with_an_equivalent_becomes_one_node(name: str):
     (found,) = ReferenceEvaluator(model).run(None, {"x": given})
     np.testing.assert_allclose(found, expected, 1e-5, 1e-5)
     np.testing.assert_allclose(weft_onnx.load(model).run({"x": given})["y"], expected, 1e-5, 1e-5)
+
+
+def test_scopes_begin_the_names_of_nodes_and_come_back():
+    x = weft.placeholder((4, 6), name="x")
+    with weft.name_scope("net"), weft.name_scope("6"):
+        inside = weft.softmax(dense(x))
+    model = weft_onnx.export({"y": weft.tanh(inside)}, {"x": x})
+    names = {each.op_type: each.name for each in model.graph.node}
+    assert re.fullmatch(r"net/6/Softmax_\d+", names["Softmax"])
+    assert re.fullmatch(r"Tanh_\d+", names["Tanh"])
+    assert len({each.name for each in model.graph.node}) == len(model.graph.node)
+    for node in model.graph.node:
+        node.name = f"/{node.name}"  # as the exporter of PyTorch writes them
+    graph = capture([weft_onnx.load(model).build({"x": x})["y"]])
+    scopes = {type(op).__name__: op.name_scope for op in graph.ops}
+    assert (scopes["SoftmaxOp"], scopes["TanhOp"]) == ("net/6", "")
 
 
 def test_variables_become_constants_with_their_present_values():

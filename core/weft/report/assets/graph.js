@@ -43,6 +43,12 @@ class DrawnNode {
     else for (const child of this.children) yield* child.ops();
   }
 
+  /* The boxes of scopes that hold it, the outermost first, and itself if it is one. */
+  get scopes() {
+    const above = this.parent ? this.parent.scopes : [];
+    return this.item?.kind === "scope" ? [...above, this] : above;
+  }
+
   get title() {
     return (this.isGradient ? "∇ " : "") + this.name;
   }
@@ -343,19 +349,25 @@ class Drawing {
         this.place(child, child.children, x0, y0, boxes, edges, nodes);
       }
     }
+    const between = new Map();
     for (const [from, to] of this.edgesIn(children)) {
       const [a, b] = [from, to].map((node) => ancestorIn(node, own));
       if (!a || !b || a === b) continue;
-      let path;
-      if (a === from && b === to) {
-        path = curve(graph.edge(a.id, b.id).points.map(({ x, y }) => [left + x, top + y]));
-      } else {
-        path = straight(this.positions.get(from), this.positions.get(to));
-      }
-      const line = shape("path", { d: path, class: "edge", "marker-end": "url(#tip)" });
-      this.edges.push({ from, to, line });
-      edges.append(line);
+      between.set(`${a.id}>${b.id}`, [a, b]);
+      if (a === from && b === to) continue;
+      const path = straight(this.positions.get(from), this.positions.get(to));
+      edges.append(this.edge(from, to, path, "edge inner"));
     }
+    for (const [a, b] of between.values()) {
+      const { points } = graph.edge(a.id, b.id);
+      edges.append(this.edge(a, b, curve(points.map(({ x, y }) => [left + x, top + y])), "edge"));
+    }
+  }
+
+  edge(from, to, path, name) {
+    const line = shape("path", { d: path, class: name, "marker-end": "url(#tip)" });
+    this.edges.push({ from, to, line });
+    return line;
   }
 
   closedNode(node, { x, y, width, height }) {
@@ -499,9 +511,10 @@ class Drawing {
     if (this.elements) this.show();
   }
 
-  /* Select an op and bring it into view; boxes around it open. */
-  reveal(place) {
-    this.revealNode(this.frame.nodes.get(drawnAs(data.graphs[this.number], place)));
+  /* Select an op, or the box of its scope of a depth, and bring it into view; boxes around it open. */
+  reveal(place, depth) {
+    const node = this.frame.nodes.get(drawnAs(data.graphs[this.number], place));
+    this.revealNode(node && (node.scopes[depth] || node));
   }
 
   revealNode(node) {
@@ -517,7 +530,8 @@ class Drawing {
       this.draw();
     }
     this.pick(node);
-    this.center(node);
+    if (node.isOpen) this.bringIntoView(this.positions.get(node));
+    else this.center(node);
   }
 
   center(node) {

@@ -185,7 +185,30 @@ function timeText(steps) {
 }
 
 function shareText(seconds) {
-  return `${(100 * seconds / data.profile.wall).toFixed(1)} % of the call`;
+  const share = 100 * seconds / data.profile.wall;
+  return `${share.toFixed(share < 1 ? 2 : 1)} % of the call`;
+}
+
+/* What an op computes, for each of its steps, and what no step does: one that was removed, or one
+   that its backend does not take apart. Each step has the parts of the kinds that it computes. */
+function partsOf(op, steps) {
+  const waiting = steps.map(({ graph, place }) => {
+    const step = data.graphs[graph].ops[place];
+    return (step.body ? step.body.ops : [step]).filter(({ id }) => id === op.id).map(({ kind }) => kind);
+  });
+  const computed = steps.map(() => []), others = [];
+  for (const part of op.parts || []) {
+    const numbers = new Set();
+    for (const kind of part[2]) {
+      const number = waiting.findIndex((kinds) => kinds.includes(kind));
+      if (number < 0) continue;
+      waiting[number].splice(waiting[number].indexOf(kind), 1);
+      numbers.add(number);
+    }
+    if (!numbers.size) others.push(part);
+    for (const number of numbers) computed[number].push(part);
+  }
+  return { computed, others };
 }
 
 /* The places of the ops that a drawing of a graph has. */
@@ -199,9 +222,28 @@ function drawnIn(number) {
   return found;
 }
 
-/* What a search finds among the ops of the first of some graphs that has any, and the user's lines:
-   by words of scopes, names, kinds, types and functions, or by line. */
-function searched(words, numbers, most = 60) {
+/* The outermost scopes of a graph whose paths have all of some words, each with the number of its
+   ops, and the place of one: one that is not of a gradient, if there is any. */
+function scopesWith(terms, graph) {
+  const { ops } = data.graphs[graph], scopes = new Map();
+  const isFound = (path) => terms.every((term) => `${path}/`.toLowerCase().includes(term));
+  const isBackward = (place) => ops[place].of >= 0;
+  const places = drawnIn(graph).filter((place) => ops[place].scope && !ops[place].role);
+  places.sort((one, other) => isBackward(one) - isBackward(other) || one - other);
+  for (const place of places) {
+    const names = ops[place].scope.split("/");
+    const paths = names.map((_, depth) => names.slice(0, depth + 1).join("/"));
+    const scope = paths.find(isFound);
+    if (scope === undefined) continue;
+    if (!scopes.has(scope)) scopes.set(scope, { graph, place, scope, depth: paths.indexOf(scope), count: 0 });
+    scopes.get(scope).count++;
+  }
+  return [...scopes.values()];
+}
+
+/* What a search finds: scopes and ops of the first of some graphs that has any, and the user's
+   lines. Ops are found by words of scopes, names, kinds, types and functions, or by line. */
+function searched(words, numbers) {
   const wanted = words.toLowerCase().trim();
   if (!wanted) return [];
   const terms = wanted.split(/\s+/);
@@ -212,7 +254,8 @@ function searched(words, numbers, most = 60) {
     return own === Number(line[2]) &&
       (!line[1] || data.files[file].name.toLowerCase().includes(line[1]));
   };
-  const isNamed = ({ op }) => terms.some((term) => opTitle(op).toLowerCase().includes(term));
+  const isAsked = (text) => terms.some((term) => text.toLowerCase().includes(term));
+  const isNamed = ({ op }) => isAsked(opTitle(op));
   const opsIn = (graph) => drawnIn(graph)
     .map((place) => ({ graph, place, op: data.graphs[graph].ops[place] }))
     .filter(({ op }) => {
@@ -221,15 +264,16 @@ function searched(words, numbers, most = 60) {
         functionText(op.line), op.of >= 0 ? "gradient" : ""].join(" ").toLowerCase();
       return terms.every((term) => text.includes(term)) || locationsOf(op).some(atLine);
     })
+    .map((found) => isNamed(found) ? found
+      : { ...found, part: ((found.op.parts || []).find(([kind]) => isAsked(kind)) || [])[0] })
     .sort((one, other) => (one.op.of >= 0) - (other.op.of >= 0) ||
       isNamed(other) - isNamed(one) || one.place - other.place);
   let found = [];
-  for (const number of numbers) if (!found.length) found = opsIn(number);
+  for (const number of numbers) {
+    if (!found.length) found = [...scopesWith(terms, number), ...opsIn(number)];
+  }
   const lines = data.locations.map((_, location) => location).filter((location) =>
     atLine(location) || placeText(location).toLowerCase().includes(wanted) ||
     lineText(location).toLowerCase().includes(wanted));
-  return [
-    ...found.slice(0, most),
-    ...lines.slice(0, 20).map((location) => ({ location })),
-  ];
+  return [...found, ...lines.map((location) => ({ location }))];
 }

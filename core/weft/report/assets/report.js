@@ -162,16 +162,18 @@ class GraphView {
   }
 
   /* Show an op, in the stage that is shown if that has its graph, else in one that has. */
-  reveal(graph, place) {
+  reveal(graph, place, depth) {
     if (this.stages[this.stage].graph !== graph) {
       const at = pipelines.findIndex((each) => each.stages.some((stage) => stage.graph === graph));
       if (at < 0) return;
       if (at !== this.pipeline) this.choose(at);
       this.show(this.stages.findIndex((stage) => stage.graph === graph));
     }
-    if (this.drawing) this.drawing.reveal(place);
+    if (this.drawing) this.drawing.reveal(place, depth);
   }
 }
+
+const MOST_FOUND = 80; // The most results of a search that are listed.
 
 class Report {
   constructor(root) {
@@ -250,15 +252,20 @@ class Report {
     const shown = [stages[stage], stages[0], stages[stages.length - 1], ...stages].map((each) => each.graph);
     const results = searched(this.field.value, new Set(shown));
     this.found.hidden = !this.field.value.trim();
-    this.found.replaceChildren(...results.map((result) => result.op
-      ? this.result((result.op.of >= 0 ? "∇ " : "") + opCalled(result.graph, result.place),
-        `${whereText(result.op)} · ${placeText(result.op.line)}`, "op",
-        () => this.showOp(result.graph, result.place), typeText(result.op.type))
-      : this.result(lineText(result.location), placeText(result.location), "line", () => this.showCode(result.location))));
-    if (!results.length) this.found.append(element("p", { class: "hint" }, "Nothing has this scope, name, function or line."));
+    this.found.replaceChildren(element("p", { class: "hint" },
+      results.length ? `${counted(results.length, "result")}${results.length > MOST_FOUND ? `, of which ${MOST_FOUND} are shown` : ""}`
+        : "Nothing has this scope, name, function or line."),
+    ...results.slice(0, MOST_FOUND).map((result) => this.result(result)));
   }
 
-  result(title, sub, kind, onclick, hint) {
+  result({ graph, place, scope, depth, count, op, part, location }) {
+    if (scope) return this.resultButton(scope, counted(count, "op"), "scope", () => this.showOp(graph, place, depth));
+    if (!op) return this.resultButton(lineText(location), placeText(location), "line", () => this.showCode(location));
+    const title = (part ? `${part} in ` : "") + (op.of >= 0 ? "∇ " : "") + opCalled(graph, place);
+    return this.resultButton(title, `${whereText(op)} · ${placeText(op.line)}`, "op", () => this.showOp(graph, place), typeText(op.type));
+  }
+
+  resultButton(title, sub, kind, onclick, hint) {
     return element("button", {
       type: "button", role: "option", class: `result ${kind}`, title: hint,
       onclick: () => { this.found.hidden = true; onclick(); },
@@ -301,8 +308,9 @@ class Report {
     return view;
   }
 
-  showOp(graph, place) {
-    this.open("graph").reveal(graph, place);
+  /* Show an op, or the box of its scope of a depth. */
+  showOp(graph, place, depth) {
+    this.open("graph").reveal(graph, place, depth);
   }
 
   showCode(location) {
@@ -363,6 +371,7 @@ class Report {
     if (node.item) {
       const nodes = [...node.ops()];
       about.replaceChildren(titled(shortened(node.title, 80), facts([
+        ["scope", node.item.kind === "scope" && node.scopes.map((box) => box.name).join("/")],
         ["holds", counted(node.count, "op")],
         ["lines", node.lines],
         ["time", timeText(nodes.flatMap(({ op, place }) => stepsOf(node.frame.graph, op, place)))],
@@ -374,6 +383,7 @@ class Report {
     const types = op.type !== undefined && typeText(op.type)
       ? typeText(op.type) : this.resultTypes(frame, place);
     const steps = frame.kernel ? [] : stepsOf(frame.graph, op, place);
+    const { computed, others } = partsOf(op, steps);
     const parts = [facts([
       ["kind", op.kind],
       ["scope", op.scope],
@@ -386,11 +396,11 @@ class Report {
       ["gives", marks.join(", ")],
       ["time", timeText(steps)],
     ])];
-    if (steps.length) parts.push(titled("Runs in", this.stepList(steps)));
+    if (steps.length) parts.push(titled("Runs in", this.stepList(steps, computed)));
     parts.push(this.linesOf(op));
-    if (op.parts) {
-      parts.push(titled("Computes", element("ul", { class: "ops" }, op.parts.map(([kind, type]) =>
-        element("li", {}, element("span", {}, kind), element("small", {}, typeText(type)))))));
+    if (others.length) {
+      const title = computed.some((each) => each.length) ? "Merged, folded or rewritten" : "Computes";
+      parts.push(titled(title, this.partList(others)));
     }
     parts.push(this.pairOf(node));
     if (node.opens) {
@@ -423,15 +433,21 @@ class Report {
         element("small", {}, each.sub)))));
   }
 
-  /* The steps that compute an op, each with its time. */
-  stepList(steps) {
-    return element("ul", { class: "ops steps" }, steps.slice(0, 12).map((step) => {
+  /* The steps that compute an op, each with its time and what it computes of that. */
+  stepList(steps, computed) {
+    return element("ul", { class: "ops steps" }, steps.slice(0, 12).map((step, number) => {
       const rows = rowsOf(step.graph, step.place);
       return element("li", {},
         button(opCalled(step.graph, step.place), () => this.showOp(step.graph, step.place), { class: "link" }),
         rows.map((row) => button(timeText([step]).replace(" of the call", ""),
-          () => this.open("profile").pick(row), { class: "link time", title: "Show it in the profile" })));
+          () => this.open("profile").pick(row), { class: "link time", title: "Show it in the profile" })),
+        computed[number].length ? this.partList(computed[number]) : null);
     }));
+  }
+
+  partList(parts) {
+    return element("ul", { class: "ops parts" }, parts.map(([kind, type]) =>
+      element("li", {}, element("span", {}, kind), element("small", {}, typeText(type)))));
   }
 
   resultTypes(frame, place) {
