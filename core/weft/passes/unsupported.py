@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from weft.errors import UnsupportedOpError
 from weft.ir.graph import Graph
@@ -25,7 +25,7 @@ def require_supported(graph: Graph, target: Target) -> None:
     the user's line.
     """
     missing = unsupported(graph.ops, target)
-    unknown = [op for op in graph.ops if op.is_tensor and not has_dtype(op, target)]
+    unknown = {op for op in graph.ops if op.is_tensor and not has_dtype(op, target)}
     if not missing and not unknown:
         return
     lines = [f"backend {target.name} cannot run these ops, nothing was compiled:"]
@@ -34,10 +34,7 @@ def require_supported(graph: Graph, target: Target) -> None:
         reason = target.lacks.get(name) or target.refusal(op)
         why = f" ({reason})" if reason else ""
         lines.append(f"  {name} on {op.dtype} {op.axes}{why}, {op.file_info}")
-    lines.extend(
-        f"  {type(op).__name__}: it does not compute with {op.dtype}, {op.file_info}"
-        for op in unknown
-    )
+    lines.extend(dict.fromkeys(_without_dtype(graph, unknown)))
     kinds = list(dict.fromkeys(type(op) for op in missing))
     foreign = [kind for kind in kinds if kind.__module__.partition(".")[0] != "weft"]
     if unknown or len(foreign) < len(kinds):
@@ -45,6 +42,17 @@ def require_supported(graph: Graph, target: Target) -> None:
     for kind in foreign:
         lines.extend(_ways_out(kind, target))
     raise UnsupportedOpError("\n".join(lines), tuple([kind.__name__ for kind in kinds]))
+
+
+def _without_dtype(graph: Graph, unknown: Collection[Op]) -> Iterator[str]:
+    """Yield a line for each op with a dtype that the target lacks; constants are their readers'."""
+    results = {*graph.outputs}
+    for op in graph.ops:
+        own = [] if op.is_constant and op not in results else [op]
+        for each in [*own, *(arg for arg in op.args if arg.is_constant)]:
+            if each in unknown:
+                name = type(op).__name__
+                yield f"  {name}: it does not compute with {each.dtype}, {op.file_info}"
 
 
 def _ways_out(kind: type[Op], target: Target) -> Iterator[str]:
