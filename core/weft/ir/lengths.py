@@ -1,11 +1,13 @@
 """Symbolic lengths: sizes that are unknown while a graph is built and known at a call.
 
 A length is an ``int``, or a `Length`: a polynomial with integer coefficients over symbols and
-floor divisions. Equal polynomials are equal lengths, so ``n + 2 - 2`` is ``n``.
+floor divisions. Equal polynomials are equal lengths, so ``n + 2 - 2`` is ``n``, and
+``(n - 2) // 2 + 1`` is ``n // 2``.
 """
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any
@@ -213,6 +215,11 @@ def _atom_key(atom: Atom) -> tuple[str, int]:
     return (repr(atom), id(atom) if isinstance(atom, Symbol) else 0)
 
 
+def _monomial_key(atoms: Monomial) -> tuple[bool, list[tuple[str, int]]]:
+    is_quotient = _quotient_by_integer(atoms) is not None
+    return is_quotient, [_atom_key(atom) for atom in atoms]
+
+
 def _terms(length: int | Length) -> Mapping[Monomial, int]:
     return length.terms if isinstance(length, Length) else {(): int(length)}
 
@@ -259,39 +266,79 @@ def symbol(name: str, max: int | None = None) -> Length:
 
 
 def floor_divide(numerator: int | Length, denominator: int | Length) -> int | Length:
-    """Return the quotient rounded down, exact where every coefficient divides."""
-    if isinstance(numerator, int):
-        if isinstance(denominator, int):
-            return numerator // denominator
-        if not numerator:
-            return 0
-        numerator = Length({(): numerator})
+    """Return the quotient rounded down; terms that divide come out of the floor.
+
+    Quotients by integers have a normal form, so that equal lengths of a network are found equal:
+    no factor is common to numerator and denominator, coefficients are from 0 to below the
+    denominator, and a quotient of a quotient is one quotient.
+    """
+    if isinstance(numerator, int) and isinstance(denominator, int):
+        return numerator // denominator
     if numerator == denominator:
         return 1
-    if isinstance(denominator, int):
-        if all(factor % denominator == 0 for factor in numerator.terms.values()):
-            return _simplified({a: f // denominator for a, f in numerator.terms.items()})
-    elif (exact := _exact_quotient(numerator, denominator)) is not None:
-        return exact
-    return Length({(FloorDivision(numerator, denominator),): 1})
+    if isinstance(denominator, Length):
+        whole, rest = _divided(_terms(numerator), denominator)
+        return whole + _floor(rest, denominator) if rest else whole
+    if denominator < 0:
+        numerator, denominator = -numerator, -denominator
+    return _quotient(_terms(numerator), int(denominator))
 
 
-def _exact_quotient(numerator: Length, denominator: Length) -> int | Length | None:
-    """Divide by a single monomial when that leaves no remainder, else return None."""
-    if len(denominator.terms) != 1:
-        return None
-    ((divisor, factor),) = denominator.terms.items()
-    quotient: dict[Monomial, int] = {}
-    for atoms, times in numerator.terms.items():
-        rest = list(atoms)
-        for atom in divisor:
-            if atom not in rest:
-                return None
-            rest.remove(atom)
-        if times % factor:
+def _quotient(terms: Mapping[Monomial, int], divisor: int) -> int | Length:
+    """Return the normal form of a polynomial divided by an integer above 0, rounded down."""
+    common = math.gcd(divisor, *(factor for atoms, factor in terms.items() if atoms))
+    terms, divisor = {atoms: factor // common for atoms, factor in terms.items()}, divisor // common
+    whole, rest = _divided(terms, divisor)
+    first = max(filter(None, rest), key=_monomial_key, default=())
+    if not first:
+        return whole
+    if rest[first] * 2 >= divisor + (terms[first] > 0):  # n // d is -((d - 1 - n) // d)
+        terms = {atoms: -factor for atoms, factor in terms.items()}
+        return -_quotient({**terms, (): terms.get((), 0) + divisor - 1}, divisor)
+    for atoms in rest:
+        if rest[atoms] == 1 and (inner := _quotient_by_integer(atoms)):
+            del rest[atoms]
+            numerator = inner.numerator + _simplified(rest) * inner.denominator
+            return whole + floor_divide(numerator, inner.denominator * divisor)
+    return whole + _floor(rest, divisor)
+
+
+def _divided(
+    terms: Mapping[Monomial, int], denominator: int | Length
+) -> tuple[int | Length, dict[Monomial, int]]:
+    """Divide each term by a single monomial; return the quotient, and the terms that remain.
+
+    Nothing is divided by a sum.
+    """
+    whole: dict[Monomial, int] = {}
+    remaining = dict(terms)
+    if len(_terms(denominator)) == 1:
+        ((divisor, factor),) = _terms(denominator).items()
+        for atoms, times in terms.items():
+            quotient = _without(atoms, divisor)
+            if quotient is not None:
+                whole[quotient], remaining[atoms] = divmod(times, factor)
+    return _simplified(whole), {atoms: factor for atoms, factor in remaining.items() if factor}
+
+
+def _without(atoms: Monomial, divisor: Monomial) -> Monomial | None:
+    """Return the atoms but for those of a divisor; None if it has others."""
+    rest = list(atoms)
+    for atom in divisor:
+        if atom not in rest:
             return None
-        quotient[tuple(rest)] = times // factor
-    return _simplified(quotient)
+        rest.remove(atom)
+    return tuple(rest)
+
+
+def _quotient_by_integer(atoms: Monomial) -> FloorDivision | None:
+    """Return the only atom of a monomial, if that is a quotient by an integer."""
+    atom = atoms[0] if len(atoms) == 1 else None
+    return atom if isinstance(atom, FloorDivision) and isinstance(atom.denominator, int) else None
+
+
+def _floor(numerator: dict[Monomial, int], denominator: int | Length) -> Length:
+    return Length({(FloorDivision(Length(numerator), denominator),): 1})
 
 
 def product(lengths: Iterable[int | Length]) -> Any:

@@ -99,12 +99,58 @@ def test_equal_lengths_are_equal_numbers_and_hash_alike(
         (lambda n, m: n - n, lambda n, m: 0),
         (lambda n, m: (n + 1) * (n - 1), lambda n, m: n * n - 1),
         (lambda n, m: n // n, lambda n, m: 1),
+        (lambda n, m: (n - 2) // 2 + 1, lambda n, m: n // 2),
+        (lambda n, m: (4 * n + 2) // 4, lambda n, m: n),
+        (lambda n, m: (2 * n + 1) // 4, lambda n, m: n // 2),
+        (lambda n, m: (n * m + 5) // n, lambda n, m: m + 5 // n),
+        (lambda n, m: ((n - 1) // 2 - m) // 2, lambda n, m: (n - 2 * m - 1) // 4),
+        (lambda n, m: (m - (n + 3) // 2) // 4, lambda n, m: (2 * m - n - 2) // 8),
+        (lambda n, m: n // -2, lambda n, m: -((n + 1) // 2)),
+        (lambda n, m: n // np.int64(2), lambda n, m: n // 2),
         (lambda n, m: product((n, 2, m)), lambda n, m: 2 * n * m),
     ],
 )
 def test_simplification(length: Callable[..., Any], expected: Callable[..., Any]):
     n, m = symbol("n"), symbol("m")
     assert length(n, m) == expected(n, m)
+
+
+@given(length=trees, remainder=st.integers(0, 20), outer=st.integers(1, 9), inner=st.integers(1, 9))
+def test_quotients_by_integers_have_a_normal_form(
+    length: Any, remainder: int, outer: int, inner: int
+):
+    symbols = {name: symbol(name) for name in NAMES}
+    try:
+        x = compute(length, symbols)
+    except ZeroDivisionError:
+        assume(False)
+    n = symbol("n")
+    assert (outer * x + remainder % outer) // outer == x
+    assert (inner * x) // (inner * outer) == x // outer
+    assert -(-x // outer) == (x + outer - 1) // outer
+    assert (n // inner + remainder) // outer == (n + inner * remainder) // (inner * outer)
+
+
+def test_a_network_of_unknown_height_and_width_is_one_graph(transformer: weft.Transformer):
+    """A residual block of stride 2 adds two convolutions, whose lengths are found equal."""
+    height, width = weft.symbol("height"), weft.symbol("width")
+    x = weft.placeholder((1, 2, height, width))
+    w, short = weft.placeholder((2, 2, 3, 3)), weft.placeholder((2, 2, 1, 1))
+
+    def network(x: Any, w: Any, short: Any):
+        for _ in range(2):
+            x = weft.conv(x, w, 2, padding=1) + weft.conv(x, short, 2)
+        return weft.max_pool(x, 3, 2, padding=1)
+
+    result = network(x, w, short)
+    assert result.axes.lengths[2:] == ((height + 7) // 8, (width + 7) // 8)
+    c = transformer.computation(result, x, w, short)
+    rng = np.random.default_rng(0)
+    filters = [rng.standard_normal(op.axes.shape).astype(np.float32) for op in (w, short)]
+    for size in ((8, 9), (5, 16)):
+        image = rng.standard_normal((1, 2, *size)).astype(np.float32)
+        known = weft.jit(network)(image, *filters)
+        np.testing.assert_allclose(c(image, *filters), known, rtol=1e-5, atol=1e-5)
 
 
 def test_symbols_are_equal_only_to_themselves():

@@ -625,8 +625,8 @@ def conv_transpose(
         with, for each spatial axis, a number or a pair (before, after).
     output_padding
         How many elements the result is longer at the end, since several lengths give a `conv` the
-        same number of windows: an integer below the stride, or a list with one for each spatial
-        axis.
+        same number of windows: an integer below the stride or below the dilation, or a list with
+        one for each spatial axis.
     dilation
         The step between elements of a filter: an integer, or a list with one for each spatial axis.
     groups
@@ -677,9 +677,11 @@ def conv_transpose(
             )
         sliding = use.sliding(counts, list(w.axes.lengths[2:]), stride, padding, dilation)
         extra = use.numbers("output_padding", output_padding, len(counts), 0)
-        if any(more >= step for more, step in zip(extra, sliding.stride, strict=True)):
+        steps = zip(extra, sliding.stride, sliding.dilation, strict=True)
+        if any(more >= max(stride, gap) for more, stride, gap in steps):
             raise use.refusal(
-                f"output_padding {extra} must be less than the stride {sliding.stride}"
+                f"output_padding {extra} must be less than the stride {sliding.stride} or the "
+                f"dilation {sliding.dilation}"
             )
         pairs = zip(sliding.padding, extra, strict=True)
         cut = sliding._replace(padding=tuple((a, b - more) for (a, b), more in pairs))
