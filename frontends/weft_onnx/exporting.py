@@ -221,9 +221,9 @@ class Exporter:
         """Add a node, whose name begins with the scope of its op; return the name of its result."""
         number = len(self._nodes)
         name = "/".join(filter(None, (self._scope, f"{kind}_{number}")))
-        made = helper.make_node(kind, list(inputs), [f"v{number}"], name, **attributes)
-        self._nodes.append(made)
-        return made.output[0]
+        result = f"v{number}"
+        self._nodes.append(helper.make_node(kind, list(inputs), [result], name, **attributes))
+        return result
 
 
 def _declared(name: str, op: Op) -> onnx.ValueInfoProto:
