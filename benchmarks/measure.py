@@ -83,6 +83,14 @@ class Samples:
         """Return the median of a candidate's samples."""
         return statistics.median(self.seconds[name])
 
+    def best(self, name: str) -> float:
+        """Return the least of a candidate's samples, which other programs disturb least."""
+        return min(self.seconds[name])
+
+    def ratio_of_best(self, name: str, over: str) -> float:
+        """Return the ratio of the best samples of two candidates."""
+        return self.best(name) / self.best(over)
+
     def spread(self, name: str) -> float:
         """Return the interquartile range of a candidate's samples over their median."""
         low, _, high = statistics.quantiles(self.seconds[name], n=4)

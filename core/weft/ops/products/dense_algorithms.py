@@ -21,22 +21,19 @@ _PADE = (
 )  # fmt: skip
 
 
+_PANEL = 16
+"""How many columns are eliminated one after the other."""
+
+
 def lu(a: Array) -> tuple[Array, Array]:
     """Return the packed factors L and U of matrices (stack, m, n), m >= n, and the order of rows.
 
     The columns are halved (Toledo, Locality of reference in LU decomposition, 1997), so that most
-    of the work is products. Pivots are those of LAPACK.
+    of the work is products, down to panels. Pivots are those of LAPACK.
     """
-    count, m, n = a.shape
-    order = np.broadcast_to(np.arange(m), (count, m)).copy()
-    if n == 0:
-        return a, order
-    if n == 1:
-        pivot, each = np.argmax(sizes(a[..., 0]), -1), np.arange(count)
-        order[each, pivot], order[:, 0] = 0, pivot
-        a = rows(a, order)
-        first = a[:, :1]
-        return np.concatenate([first, a[:, 1:] / np.where(first == 0, 1, first)], 1), order
+    n = a.shape[2]
+    if n <= _PANEL:
+        return _panel(a)
     half = n // 2
     left, order = lu(a[..., :half])
     right = rows(a[..., half:], order)
@@ -48,14 +45,29 @@ def lu(a: Array) -> tuple[Array, Array]:
     return np.concatenate([left, np.concatenate([above, below], 1)], 2), order
 
 
+def _panel(a: Array) -> tuple[Array, Array]:
+    """Return what `lu` does, one column after the other, of which the elements are neighbors."""
+    count, m, n = a.shape
+    each, columns = np.arange(count), np.array(a.mT, order="C")
+    order = np.broadcast_to(np.arange(m), (count, m)).copy()
+    for k in range(n):
+        pivot = k + np.argmax(sizes(columns[:, k, k:]), -1)
+        for array in (columns.mT, order):
+            array[each, k], array[each, pivot] = array[each, pivot], array[each, k]
+        first = columns[:, k, k, None]
+        columns[:, k, k + 1 :] /= np.where(first == 0, 1, first)
+        columns[:, k + 1 :, k + 1 :] -= columns[:, k + 1 :, k, None] * columns[:, k, None, k + 1 :]
+    return columns.mT, order
+
+
 def rows(a: Array, order: Array) -> Array:
     """Return the rows of each matrix in an order of its own."""
-    return np.take_along_axis(a, order[..., None], 1)
+    return np.asarray(a[np.arange(len(a))[:, None], order])
 
 
 def sizes(a: Array) -> Array:
     """Return the numbers by which LAPACK compares elements."""
-    return np.asarray(np.abs(a.real) + np.abs(a.imag))
+    return np.asarray(np.abs(a.real) + np.abs(a.imag) if a.dtype.kind == "c" else np.abs(a))
 
 
 def ldl(a: Array) -> tuple[Array, Array, Array]:
