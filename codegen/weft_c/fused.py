@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
 from weft.ir.description import TensorDescription
@@ -21,9 +21,10 @@ from weft.plan.plan import Step
 from weft_c.loops.elementwise import ElementWiseKernel
 from weft_c.loops.loop_nest import make_loop_nest, make_pointwise_nest
 from weft_c.loops.pointwise import write_map
-from weft_c.lowering import Lowering, needs_scratch, rules
+from weft_c.lowering import Lowering, needs_scratch, rules, scratch_bytes
 from weft_c.matmul.accumulators import accumulator_of
 from weft_c.matmul.epilogues import FusedEpilogue
+from weft_c.matmul.grouped import GroupedMatmulOp, write_grouped
 from weft_c.matmul.packed_panels import PackedMatmulOp
 from weft_c.matmul.products import is_own_kernel, scratch_of_product, write_product
 from weft_c.processor import Processor
@@ -36,8 +37,13 @@ from weft_c.reductions.split import (
 )
 from weft_c.source.expressions import Expression
 from weft_c.source.functions import GPUKernel, HostCall, LibraryCall
-from weft_c.spatial.packed_convolution import packed_convolution_bytes, write_packed_convolution
+from weft_c.spatial.packed_convolution import write_packed_convolution
 from weft_c.spatial.packed_filters import PackedConvolutionOp
+
+_WRITERS: dict[type[Op], Callable[..., None]] = {
+    GroupedMatmulOp: write_grouped, PackedConvolutionOp: write_packed_convolution,
+}  # fmt: skip
+"""Functions of op, lowering, operands and epilogue, which write the kernels of contractions."""
 
 
 def fusible(op: Op, processor: Processor) -> bool:
@@ -46,7 +52,7 @@ def fusible(op: Op, processor: Processor) -> bool:
         return True
     if isinstance(op, MatmulOp):
         return op.dtype.kind != "c" and is_own_kernel(op, processor)
-    if isinstance(op, PackedConvolutionOp | PackedMatmulOp):
+    if isinstance(op, PackedMatmulOp) or type(op) in _WRITERS:
         return True
     if isinstance(op, PadOp | ConcatOp):
         return op.dtype.kind != "c"
@@ -90,11 +96,11 @@ def write_kernel(
 ) -> None:
     """Lower a fused kernel: to a product, an elementwise kernel, or reduction loops."""
     product = kernel.product
-    if product is not None and isinstance(product.op, PackedConvolutionOp):
+    writer = None if product is None else _WRITERS.get(type(product.op))
+    if product is not None and writer is not None:
         acc = accumulator_of(product.op, lowering.processor)
         epilogue = FusedEpilogue(make_pointwise_nest(kernel, args, outs), acc)
-        images, packed = (args[number] for number in product.args)
-        write_packed_convolution(product.op, lowering, images, packed, epilogue)
+        writer(product.op, lowering, *(args[number] for number in product.args), epilogue)
         return
     if product is not None:
         write_product(kernel, args, outs, lowering)
@@ -129,9 +135,8 @@ def single_op_rule(op: Op, lowering: Lowering) -> None:
 def fused_scratch(op: FusedOp, processor: Processor) -> int:
     """Return the bytes for the accumulators of splits, or the scratch memory of a product."""
     product = op.kernel.product
-    if product is not None and isinstance(product.op, PackedConvolutionOp):
-        nbytes: int = packed_convolution_bytes(product.op, processor)
-        return nbytes
+    if product is not None and type(product.op) in _WRITERS:
+        return scratch_bytes(product.op, processor)
     if product is not None:
         has_prologue = bool(op.kernel.prologue)
         return scratch_of_product(product.op, processor, is_stored=False, has_prologue=has_prologue)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from weft.ir.op import Op
+from weft.nn.quantization import DequantizeOp
 from weft.ops.products.linalg import MatmulOp
 from weft_c.fourier.mixed_radix import legalized_transform
+from weft_c.matmul.grouped import legalized_grouped, takes_codes
 from weft_c.matmul.packed_panels import legalized_product
 from weft_c.processor import Processor
 from weft_c.quantized import legalized_quantized
@@ -20,11 +22,14 @@ def legalized(op: Op, processor: Processor) -> Op | None:
     transform = legalized_transform(op, processor)
     if transform is not None:
         return transform
+    if isinstance(op, DequantizeOp) and not takes_codes(processor):
+        return op.decompose(*op.args)
     if not processor.is_serial:
         return None
     found = legalized_quantized(op, processor)
     if found is not None:
         return found
     if isinstance(op, MatmulOp):
-        return legalized_product(op, processor)
+        grouped = legalized_grouped(op, processor)
+        return legalized_product(op, processor) if grouped is None else grouped
     return legalized_convolution(op, processor)

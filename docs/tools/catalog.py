@@ -64,7 +64,7 @@ FAMILIES = (
     "nn.spatial.windows", "nn.spatial.convolutions", "nn.spatial.pooling", "nn.spatial.unpooling",
     "nn.spatial.resampling", "nn.spatial.regions", "ops.reductions.probabilities",
     "nn.normalization", "nn.losses", "nn.distances", "nn.ctc", "nn.dot_product_attention",
-    "ops.indexing.positions", "nn.cells", "nn.recurrent", "ops.random.philox",
+    "ops.indexing.positions", "nn.quantization", "nn.cells", "nn.recurrent", "ops.random.philox",
     "ops.random.distributions", "nn.regularization", "train.initializers", "ir.storage",
     "ops.control.state", "train.clipping", "train.optimizers", "train.schedules",
     "ops.control.effects", "transforms.computation_op", "ops.control.calls", "ranks.collectives",

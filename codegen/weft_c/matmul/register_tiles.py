@@ -69,10 +69,10 @@ def multiply_tiles(
 
     If it `is_packed`, the second operand is the panels of one matrix.
     """
-    _RegisterTileKernel(lowering, x, y, epilogue, prologue, title, is_packed).write()
+    RegisterTileKernel(lowering, x, y, epilogue, prologue, title, is_packed).write()
 
 
-class _RegisterTileKernel:
+class RegisterTileKernel:
     """Builds the kernel of a product."""
 
     def __init__(
@@ -215,7 +215,7 @@ class _RegisterTileKernel:
             if rest:
                 kind, left = f"const {self.kind}", f"{self.n} - {first}"
                 count = code.define(kind, "count", minimum(count, left))
-            pack_columns(code, acc, b, at, terms, (first, count), (self.panel, width))
+            self.pack_columns(at, terms, (first, count))
             return Panel(first, ("0", count), terms, self.panel, acc.sum_dtype, width, 1)
         known = "0"
         if overlaps:
@@ -224,6 +224,13 @@ class _RegisterTileKernel:
         there = code.define(pointer, "b", b.at(*at, terms.first, first))
         pitch, step = b.strides[-2:]
         return Panel(first, (known, str(width)), terms, there, b.dtype, pitch, step)
+
+    def pack_columns(
+        self, at: tuple[str, ...], terms: LoopBounds, columns: tuple[str, str]
+    ) -> None:
+        """Write the packing of a block of terms of some columns, the first and their number."""
+        panel = self.panel, self.tile.width
+        pack_columns(self.code, self.acc, self.b, at, terms, columns, panel)
 
     def sums(self, at: tuple[str, ...], tile: tuple[str, str, str], panel: Panel) -> None:
         """Write one tile: accumulate the terms, and process the sums."""

@@ -54,10 +54,10 @@ def multiply_streams(
     lowering: Lowering, x: TensorDescription, y: TensorDescription, epilogue: Epilogue, title: str
 ) -> None:
     """Write the product of rows [..., 1, k] and matrices [..., k, n] of equal batch dimensions."""
-    _RowStreamKernel(lowering, x, y, epilogue, title).write()
+    RowStreamKernel(lowering, x, y, epilogue, title).write()
 
 
-class _RowStreamKernel:
+class RowStreamKernel:
     """Builds the kernel of a product."""
 
     def __init__(

@@ -14,6 +14,7 @@ from weft.nn import (
     dot_product_attention,
     losses,
     normalization,
+    quantization,
     recurrent,
     regularization,
 )
@@ -24,6 +25,7 @@ from weft.nn.distances import *
 from weft.nn.dot_product_attention import *
 from weft.nn.losses import *
 from weft.nn.normalization import *
+from weft.nn.quantization import *
 from weft.nn.recurrent import *
 from weft.nn.regularization import *
 from weft.nn.spatial import convolutions, pooling, regions, resampling, unpooling, windows
@@ -61,6 +63,7 @@ __all__ += distances.__all__
 __all__ += dot_product_attention.__all__
 __all__ += losses.__all__
 __all__ += normalization.__all__
+__all__ += quantization.__all__
 __all__ += recurrent.__all__
 __all__ += regularization.__all__
 __all__ += convolutions.__all__

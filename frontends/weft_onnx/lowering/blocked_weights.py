@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import weft
+from weft.nn.quantization import WORD, words_of
 from weft_onnx.nodes import MICROSOFT, Node, cast, lowers
 from weft_onnx.values import Array, Tensor
 
@@ -55,7 +56,8 @@ def _block_size(node: Node) -> int:
 def matmul_n_bits(node: Node) -> Tensor:
     """Multiply by a matrix whose columns are in blocks of 2, 4 or 8 bits.
 
-    The accuracy level is a lower bound: products are of float32 whatever it is.
+    The accuracy level is a lower bound: products are of float32 whatever it is. Matrices of float32
+    stay codes, which products unpack.
     """
     node.choice("weight_prepacked", {0: False}, default=0)
     if node.has(4):
@@ -66,15 +68,33 @@ def matmul_n_bits(node: Node) -> Tensor:
     node.require_room(columns, blocks, size)
     kind = node.dtype()
 
+    def groups(packed: Array, scales: Array, *zeros: Array) -> list[Array]:
+        codes = unpacked(packed.reshape(columns, -1), bits).T
+        origin = np.full((columns, blocks), 2 ** (bits - 1), np.uint8) if not zeros else zeros[0]
+        if zeros and origin.dtype == np.uint8:
+            origin = unpacked(origin.reshape(columns, -1), bits)[:, :blocks]
+        found = (each.reshape(columns, blocks) for each in (scales, origin))
+        return [words_of(codes, bits), *(np.ascontiguousarray(each.T) for each in found)]
+
     def matrix(packed: Array, scales: Array, *zeros: Array) -> list[Array]:
         codes = unpacked(packed.reshape(columns, -1), bits)[:, :rows]
         scales = scales.reshape(columns, blocks)
         found = dequantized_blocks(codes, scales, zeros[0] if zeros else None, size, bits)
         return [np.ascontiguousarray(found.T).astype(kind)]
 
-    given = [node.raw(n) for n in (1, 2, 3) if node.has(n)]
-    found = weft.matmul(node[0], node.op(node.host(matrix, *given)[0]))
+    given, x = [node.raw(n) for n in (1, 2, 3) if node.has(n)], node[0]
+    if kind == np.float32 and size * bits % WORD == 0:
+        operands = map(node.op, node.host(groups, *given))
+        found = weft.matmul(_padded(x, blocks * size), weft.dequantize(*operands, bits=bits))
+    else:
+        found = weft.matmul(x, node.op(node.host(matrix, *given)[0]))
     return cast(found + node[5] if node.has(5) else found, kind)
+
+
+def _padded(x: Tensor, length: int) -> Tensor:
+    """Return a tensor with zeros after its last axis, up to a length."""
+    missing = length - int(x.axes[-1].length)
+    return weft.pad(x, [*[(0, 0)] * (x.rank - 1), (0, missing)]) if missing else x
 
 
 FP4 = np.array(
