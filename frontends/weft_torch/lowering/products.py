@@ -144,15 +144,18 @@ def _factorized(a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _factors(node: Node, a: Tensor, *numbers: int) -> list[Tensor]:
-    """Return factors and pivots, or zeros where nobody asks for them.
+    """Return factors and pivots, or zeros where nobody asks for them."""
+    return list(_factorized(a)) if node.uses(*numbers) else node.zeros(*numbers)
 
-    ATen factorizes the transpose of a matrix that is real and in row-major order.
+
+def _as_factorized(node: Node, a: Tensor) -> Tensor:
+    """Return the matrix whose factors ATen gives beside a determinant.
+
+    It is the transpose of one that is real and in row-major order.
     """
-    if not node.uses(*numbers):
-        return node.zeros(*numbers)
     matrix: Any = node.fx.args[0]
-    is_transposed = matrix.meta["val"].is_contiguous() and "complex" not in a.dtype.name
-    return list(_factorized(weft.matrix_transpose(a) if is_transposed else a))
+    is_turned = matrix.meta["val"].is_contiguous() and "complex" not in a.dtype.name
+    return weft.matrix_transpose(a) if is_turned else a
 
 
 @lowers("linalg_lu_factor_ex")
@@ -227,13 +230,13 @@ def solve_ex(node: Node, a: Tensor, b: Tensor, left: bool) -> Any:
 @lowers("_linalg_det")
 def det(node: Node, a: Tensor) -> Any:
     """Return the determinant, and the factors if they are asked for."""
-    return weft.det(a), *_factors(node, a, 1, 2)
+    return weft.det(a), *_factors(node, _as_factorized(node, a), 1, 2)
 
 
 @lowers("_linalg_slogdet")
 def slogdet(node: Node, a: Tensor) -> Any:
     """Return the sign and the logarithm of a determinant, and the factors if asked for."""
-    return *weft.slogdet(a), *_factors(node, a, 2, 3)
+    return *weft.slogdet(a), *_factors(node, _as_factorized(node, a), 2, 3)
 
 
 @lowers("linalg_lstsq")

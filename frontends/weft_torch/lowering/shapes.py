@@ -84,6 +84,14 @@ def split(node: Node, x: Tensor, dim: int) -> Any:
     return found
 
 
+def _bordered(x: Tensor, padding: Any, mode: str) -> Tensor:
+    """Put a border around a tensor; a negative width cuts."""
+    pairs = _pairs(x, padding)
+    x = weft.pad(x, [(max(a, 0), max(b, 0)) for a, b in pairs], mode=mode)
+    lengths = zip(pairs, x.axes.lengths, strict=True)
+    return weft.tensor_slice(x, tuple(slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in lengths))
+
+
 def _pairs(x: Tensor, pad: Any) -> list[tuple[Any, Any]]:
     """Return what is put before and after each axis; ATen begins with the last one."""
     given = list(zip(pad[::2], pad[1::2], strict=True))[::-1]
@@ -106,20 +114,18 @@ def constant_pad_nd(node: Node, x: Tensor, pad: Any, value: Any) -> Tensor:
 
 
 lowers("reflection_pad1d reflection_pad2d reflection_pad3d")(
-    lambda x, padding: weft.pad(x, _pairs(x, padding), mode="reflect")
+    lambda x, padding: _bordered(x, padding, "reflect")
 )
 lowers(
     "reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward "
     "replication_pad1d_backward replication_pad2d_backward replication_pad3d_backward"
 )(
     lambda node, grad_output, x, padding: weft.deriv(
-        weft.pad(x, _pairs(x, padding), mode="reflect" if "reflection" in node.name else "edge"),
-        x,
-        grad_output,
+        _bordered(x, padding, "reflect" if "reflection" in node.name else "edge"), x, grad_output
     )
 )
 lowers("replication_pad1d replication_pad2d replication_pad3d")(
-    lambda x, padding: weft.pad(x, _pairs(x, padding), mode="edge")
+    lambda x, padding: _bordered(x, padding, "edge")
 )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pages
 import pytest
 import torch
 from needs import skip_without_backend
@@ -279,6 +280,12 @@ def test_threads_call_one_compiled_model() -> None:
 def test_options_are_checked_before_anything_is_compiled() -> None:
     with pytest.raises(ArgumentError, match=r"no option strickt.*mean .strict"):
         compile_graph(torch.fx.GraphModule({}, torch.fx.Graph()), [], {"strickt": True})
+
+
+def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    skip_without_backend("native")
+    monkeypatch.chdir(tmp_path)
+    pages.run(ROOT / "docs" / "torch.md")
 
 
 def test_the_page_lists_the_rules() -> None:
