@@ -23,7 +23,7 @@ SPHINXOPTS ?=
 # Of what `make test` leaves out, the part that `make test-part` runs.
 PART ?= $(shell expr $$(git rev-list --count HEAD 2>/dev/null || echo 0) % 160)/160
 
-.PHONY: demo test test-all test-part test-targets test-lowest test-gpu test-intel fast lint types bench docs support clean
+.PHONY: demo test test-all test-part test-targets test-lowest test-gpu test-intel test-torch fast lint types bench docs support clean
 
 demo: $(DEMO)
 	$(BIN)/python examples/digits.py --out out
@@ -70,6 +70,11 @@ test-gpu: $(READY)
 test-intel: $(READY)
 	$(INSTALL) intel-opencl-rt intel-cmplr-lib-rt
 	WEFT_OPENCL_DEVICE=intel:0 $(BIN)/python -m pytest -n auto --dist worksteal --weft-backend=opencl $(PYTEST_ARGS) core/weft/testing tests/codegen tests/backends/opencl tests/conformance/test_second_driver.py
+
+# The frontend of PyTorch, which this installs: hundreds of megabytes, or gigabytes with CUDA.
+test-torch: $(READY)
+	$(INSTALL) --editable '.[dev,torch-tests]'
+	$(BIN)/python -m pytest -n auto --dist worksteal --tier=all $(PYTEST_ARGS) tests/frontends/torch
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -15,8 +15,9 @@ ROOT = Path(__file__).parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
 RECIPES = dict(re.findall(r"^([\w-]+):.*\n((?:\t.*\n)+)", MAKEFILE, flags=re.MULTILINE))
 OF_TIERS = ("test-all", "test-part", "test-lowest")
+OF_PACKAGES = ("test-targets", "test-torch")
 OF_DEVICES = [
-    name for name in RECIPES if name.startswith("test-") and name not in (*OF_TIERS, "test-targets")
+    name for name in RECIPES if name.startswith("test-") and name not in (*OF_TIERS, *OF_PACKAGES)
 ]
 
 

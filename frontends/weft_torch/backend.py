@@ -1,0 +1,266 @@
+"""The backend of `torch.compile`: graphs of dynamo and their gradients, compiled by weft."""
+
+from __future__ import annotations
+
+import operator
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
+from torch.fx.passes.split_module import split_module
+
+import weft
+from weft.errors import ArgumentError, WeftError
+from weft.ir.lengths import Length, evaluate
+from weft.runtime.transformer import Transformer
+from weft.support.spelling import did_you_mean
+from weft_torch.decomposing import decompositions
+from weft_torch.errors import UnsupportedOp
+from weft_torch.graphs import Lowering, Passed, described, is_supported, symbols_of, unsupported
+from weft_torch.tensors import as_array, as_tensor
+
+OPTIONS = ("backend", "strict")
+
+Backend = str | Transformer | None
+"""A backend by name, a transformer to add computations to, or None for the default backend."""
+
+
+def transformer_of(backend: Backend) -> Transformer:
+    """Return a transformer, a new one unless it is given."""
+    return backend if isinstance(backend, Transformer) else weft.make_transformer(backend)
+
+
+class CompiledGraph:
+    """A graph of ATen ops as a function of tensors, compiled when it is made or first called.
+
+    A graph with symbolic lengths is compiled once for all of them; if weft cannot, it is compiled
+    for each lengths that calls bring.
+    """
+
+    def __init__(self, module: torch.fx.GraphModule, backend: Backend) -> None:
+        self.module = module
+        self.backend = backend
+        self.inputs = [fx.meta.get("val") for fx in module.graph.find_nodes(op="placeholder")]
+        self.symbols = symbols_of(module)
+        self._lock = threading.RLock()
+        self._executables: dict[tuple[int, ...] | None, _Executable] = {}
+        try:
+            self._executables[None] = self._made(self.symbols)
+        except WeftError:
+            if not self.symbols:
+                raise
+
+    def _made(self, lengths: Mapping[Any, Any]) -> _Executable:
+        return _Executable(Lowering(self.module, lengths).run(), self.backend)
+
+    def __call__(self, *args: Any) -> list[Any]:
+        """Return the graph's flat results."""
+        found = self._solved(args) if self.symbols else {}
+        executable = self._executables.get(None)
+        if executable is None:
+            key = tuple(found.values())
+            with self._lock:
+                if key not in self._executables:
+                    self._executables[key] = self._made(found)
+            executable = self._executables[key]
+        return executable(args, {self.symbols[symbol]: n for symbol, n in found.items()})
+
+    def _solved(self, args: Sequence[Any]) -> dict[Any, int]:
+        """Return the lengths that a call brings, by their symbols."""
+        found: dict[Any, int] = {}
+        for val, arg in zip(self.inputs, args, strict=True):
+            is_tensor = isinstance(val, torch.Tensor)
+            lengths = zip(val.shape, arg.shape, strict=True) if is_tensor else [(val, arg)]
+            for wanted, n in lengths:
+                if isinstance(wanted, torch.SymInt) and wanted.node.expr.is_Symbol:
+                    found[wanted.node.expr] = int(n)
+        return {symbol: found[symbol] for symbol in self.symbols}
+
+
+class _Executable:
+    """A computation, and how its results become those of the graph."""
+
+    def __init__(self, lowering: Lowering, backend: Backend) -> None:
+        self.places = lowering.places
+        self.draws = lowering.key is not None
+        given = {id(op): at for op, at in zip(lowering.parameters, self.places, strict=False)}
+        output = next(iter(lowering.module.graph.find_nodes(op="output")))
+        fakes = [
+            fx.meta.get("val") if isinstance(fx, torch.fx.Node) else fx for fx in _flat(output)
+        ]
+        self.takers: list[Callable[[Any, Sequence[Any], Mapping[Any, int]], Any]] = []
+        computed = []
+        for result, fake in zip(lowering.results, fakes, strict=True):
+            if isinstance(result, Passed):
+                self.takers.append(_argument(result.number))
+            elif id(result) in given:
+                self.takers.append(_argument(given[id(result)]))
+            elif isinstance(result, weft.TensorOp):
+                order = _memory_order(fake)
+                computed.append(weft.transpose(result, order) if order else result)
+                self.takers.append(_computed(order))
+            else:
+                self.takers.append(_number(result))
+        self.run = None
+        if computed:
+            self.run = transformer_of(backend).computation(computed, *lowering.parameters)
+            if self.run.is_static:
+                self.run.prepare()
+
+    def __call__(self, args: Sequence[Any], lengths: Mapping[Any, int]) -> list[Any]:
+        values: Any = iter(())
+        if self.run is not None:
+            arrays = [as_array(args[place]) for place in self.places]
+            if self.draws:
+                seed = torch.randint(2**63 - 1, (), dtype=torch.int64)
+                arrays.append(weft.random.key(int(seed)))
+            values = iter(self.run(*arrays))
+        return [take(values, args, lengths) for take in self.takers]
+
+
+def _flat(output: torch.fx.Node) -> Sequence[Any]:
+    returned: Any = output.args[0]
+    return returned if isinstance(returned, tuple | list) else (returned,)
+
+
+def _argument(number: int) -> Callable[..., Any]:
+    """Take an argument, which the graph returns as it is: values saved for the gradient."""
+    return lambda values, args, lengths: args[number]
+
+
+def _computed(order: Sequence[int]) -> Callable[..., Any]:
+    """Take the next result, whose axes are in the order of memory."""
+    if not order:
+        return lambda values, args, lengths: as_tensor(next(values))
+    back = [order.index(axis) for axis in range(len(order))]
+    return lambda values, args, lengths: as_tensor(next(values)).permute(back)
+
+
+def _number(result: Any) -> Callable[..., Any]:
+    """Take None, a number, or what a length is in a call."""
+    if not isinstance(result, Length):
+        return lambda values, args, lengths: result
+    return lambda values, args, lengths: evaluate(result, lengths)
+
+
+def _memory_order(fake: torch.Tensor) -> list[int]:
+    """Return the axes from the outermost in memory, if that is no row-major order.
+
+    torch replays views of results by strides, so a result has those that torch expects.
+    """
+    if fake.is_contiguous() or any(isinstance(n, torch.SymInt) for n in fake.stride()):
+        return []
+    order = sorted(range(fake.ndim), key=lambda axis: -fake.stride(axis))
+    return order if fake.permute(order).is_contiguous() else []
+
+
+def compile_aten(module: torch.fx.GraphModule, backend: Backend, strict: bool) -> Any:
+    """Return a graph of ATen ops compiled, in pieces where there are ops without a rule.
+
+    Those run in torch between the pieces, and a warning says so; with `strict`, they are an error.
+    """
+    lacking = unsupported(module.graph)
+    if not lacking:
+        return CompiledGraph(module, backend)
+    if strict:
+        raise UnsupportedOp(
+            f"weft has no rule for ops of this graph:\n{described(lacking)}\n"
+            "Without strict=True they run in torch, between graphs of weft.",
+            {str(fx.target) for fx in lacking},
+        )
+    warnings.warn(
+        f"ops that weft has no rule for run in torch, and break the graph there:\n"
+        f"{described(lacking)}",
+        stacklevel=2,
+    )
+    return _in_pieces(module, backend)
+
+
+def _in_pieces(module: torch.fx.GraphModule, backend: Backend) -> Any:
+    """Return a graph cut where ops begin or end that have no rule; the others are compiled."""
+    parts: dict[torch.fx.Node, int] = {}
+    number, was_supported = 0, True
+    for fx in module.graph.nodes:
+        if fx.op in ("placeholder", "output", "get_attr"):
+            continue
+        if fx.target is operator.getitem:
+            parts[fx] = parts[fx.args[0]]
+            continue
+        supported = is_supported(fx)
+        number += supported != was_supported
+        was_supported = supported
+        parts[fx] = number
+    split: Any = split_module(module, module, parts.__getitem__)
+    for name, child in list(split.named_children()):
+        if isinstance(child, torch.fx.GraphModule) and not unsupported(child.graph):
+            setattr(split, name, _Piece(CompiledGraph(child, backend)))
+    return lambda *args: list(split(*args))
+
+
+class _Piece(torch.nn.Module):  # type: ignore[misc]
+    """A compiled piece of a graph, which returns its only result bare as torch's pieces do."""
+
+    def __init__(self, compiled: CompiledGraph) -> None:
+        super().__init__()
+        self.compiled = compiled
+        output = next(iter(compiled.module.graph.find_nodes(op="output")))
+        self.is_single = not isinstance(output.args[0], tuple | list)
+
+    def forward(self, *args: Any) -> Any:
+        """Run the piece."""
+        found = self.compiled(*args)
+        return found[0] if self.is_single else found
+
+
+def compile_graph(
+    module: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    options: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Any:
+    """Compile a graph of dynamo, and the graph of its gradients: ``torch.compile(backend="weft")``.
+
+    Parameters
+    ----------
+    module
+        The graph.
+    example_inputs
+        Its inputs, as fake tensors.
+    options
+        ``backend`` is a backend of weft by name, or a transformer, by default what
+        `weft.make_transformer` takes; ``strict`` makes an op without a rule an error.
+    **more
+        What `torch.compile` passes beside: nothing that weft has a use for.
+
+    Returns
+    -------
+    callable
+        A function of the inputs that gives a tuple of results.
+
+    Raises
+    ------
+    ArgumentError
+        For an option that does not exist, and for tensors in another memory than the host's.
+    UnsupportedOp
+        For an op without a rule, if `strict` is set, or one whose arguments no rule covers.
+    """
+    given = dict(options or {})
+    for name in given:
+        if name not in OPTIONS:
+            known = f"{', '.join(OPTIONS)}.{did_you_mean(name, OPTIONS)}"
+            raise ArgumentError(
+                f"the backend weft of torch.compile has no option {name}; it has {known}"
+            )
+    backend, strict = given.get("backend"), bool(given.get("strict", False))
+
+    def compiler(graph: torch.fx.GraphModule, _: Sequence[Any]) -> Any:
+        return make_boxed_func(compile_aten(graph, backend, strict))
+
+    autograd = aot_autograd(
+        fw_compiler=compiler, bw_compiler=compiler, decompositions=decompositions()
+    )
+    return autograd(module, example_inputs)

@@ -1,0 +1,240 @@
+"""FX graphs of ATen ops as weft's ops."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from itertools import count
+from typing import Any, NamedTuple
+
+import torch
+from torch._higher_order_ops.effects import with_effects
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.fx.node import map_arg
+
+import weft
+from weft.errors import GraphError
+from weft.ir.scope import located
+from weft_torch import lowering as _rules  # noqa: F401 - fills the table
+from weft_torch.errors import UnsupportedOp
+from weft_torch.lowering.checks import CHECKS
+from weft_torch.rules import Node, bound, name_of, rule_of, typed
+from weft_torch.tensors import as_array, dtype_name, require_host
+
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+_LINE = re.compile(r'File "(.+)", line (\d+)')
+
+
+def line_of(fx: torch.fx.Node) -> tuple[str, int] | None:
+    """Return the line of the model that a node comes from, if torch recorded it."""
+    lines = _LINE.findall(fx.stack_trace or "")
+    return (lines[-1][0], int(lines[-1][1])) if lines else None
+
+
+def is_supported(fx: torch.fx.Node) -> bool:
+    """Return whether a node needs no rule or has one."""
+    if fx.op != "call_function" or fx.target is operator.getitem:
+        return str(fx.op) != "call_module"
+    if fx.target is with_effects:
+        return name_of(fx.args[1]).partition(".")[0] in CHECKS.split()
+    return isinstance(fx.meta.get("val"), SYMBOLIC) or rule_of(fx.target) is not None
+
+
+def unsupported(graph: torch.fx.Graph) -> list[torch.fx.Node]:
+    """Return the nodes of a graph that no rule lowers."""
+    return [fx for fx in graph.nodes if not is_supported(fx)]
+
+
+def described(nodes: Iterable[torch.fx.Node]) -> str:
+    """Return a line for each op among nodes: its name, and where the model calls it."""
+    lines: dict[str, str] = {}
+    for fx in nodes:
+        line = line_of(fx)
+        lines.setdefault(name_of(fx.target), f", {line[0]}:{line[1]}" if line else "")
+    return "\n".join(f"  {name}{where}" for name, where in lines.items())
+
+
+class Passed(NamedTuple):
+    """An input that is not computed with: the token that keeps effects in order.
+
+    Attributes
+    ----------
+    number
+        The number of the input.
+    """
+
+    number: int
+
+
+class Lowering:
+    """One lowering of a graph.
+
+    Attributes
+    ----------
+    parameters
+        The placeholders of the graph's tensors, in order; the last is the key of random numbers, if
+        any are drawn.
+    results
+        The flat results: ops, lengths, numbers or None.
+    places
+        For each of these the number of the input that it is.
+    key
+        The placeholder of the key, or None.
+    """
+
+    def __init__(
+        self, module: torch.fx.GraphModule, lengths: Mapping[Any, Any], draws_by_key: bool = True
+    ) -> None:
+        self.module = module
+        self.lengths = lengths
+        self.draws_by_key = draws_by_key
+        self.parameters: list[Any] = []
+        self.places: list[int] = []
+        self.results: list[Any] = []
+        self.key: Any = None
+        self._drawn = 0
+        self._inputs = count()
+        self._values: dict[torch.fx.Node, Any] = {}
+
+    def run(self) -> Lowering:
+        """Lower all nodes."""
+        if lacking := unsupported(self.module.graph):
+            problem = f"weft has no rule for ops of this graph:\n{described(lacking)}"
+            raise UnsupportedOp(problem, {name_of(fx.target) for fx in lacking})
+        for fx in self.module.graph.nodes:
+            with _located(fx):
+                self._values[fx] = getattr(self, fx.op)(fx)
+        if self.key is not None:
+            self.parameters.append(self.key)
+        return self
+
+    def length(self, n: Any) -> Any:
+        """Return an int or a length of weft for what may be a symbolic int of torch."""
+        if not isinstance(n, torch.SymInt):
+            return n
+        return as_length(n.node.expr, self.lengths)
+
+    def lengths_of(self, sizes: Iterable[Any]) -> tuple[Any, ...]:
+        """Return a shape of ints or lengths."""
+        return tuple(self.length(n) for n in sizes)
+
+    def next_key(self) -> Any:
+        """Return a key of its own for each op that draws; None if ops draw from weft's streams."""
+        if not self.draws_by_key:
+            return None
+        if self.key is None:
+            self.key = weft.placeholder((2,), "uint32", name="key")
+        self._drawn += 1
+        return weft.random.fold_in(self.key, self._drawn)
+
+    def placeholder(self, fx: torch.fx.Node) -> Any:
+        """Return a placeholder for an input, or the length that it is."""
+        val, number = fx.meta.get("val"), next(self._inputs)
+        if not isinstance(val, torch.Tensor):
+            return self.length(val)
+        if any(user.target is with_effects and user.args[0] is fx for user in fx.users):
+            return Passed(number)
+        require_host(val, f"The input {fx.name}")
+        made = weft.placeholder(self.lengths_of(val.shape), dtype_name(val.dtype), name=fx.name)
+        self.parameters.append(made)
+        self.places.append(number)
+        return made
+
+    def get_attr(self, fx: torch.fx.Node) -> Any:
+        """Return a tensor that the graph holds as a constant."""
+        found = operator.attrgetter(str(fx.target))(self.module)
+        if not isinstance(found, torch.Tensor):
+            return found
+        with unset_fake_temporarily():
+            return weft.constant(as_array(found))
+
+    def output(self, fx: torch.fx.Node) -> None:
+        """Take the results."""
+        returned = fx.args[0]
+        results: Any = returned if isinstance(returned, tuple | list) else (returned,)
+        self.results = list(map_arg(tuple(results), self._values.__getitem__))
+
+    def call_function(self, fx: torch.fx.Node) -> Any:
+        """Return what the rule of an op gives, as torch says that it is."""
+        val = fx.meta.get("val")
+        if isinstance(val, torch.SymInt | int) and not isinstance(val, bool):
+            return self.length(val)
+        args = map_arg(fx.args, self._values.__getitem__)
+        if fx.target is operator.getitem:
+            return args[0][args[1]]
+        if fx.target is with_effects:
+            return [args[0], None]
+        rule = rule_of(fx.target)
+        if rule is None:
+            raise UnsupportedOp(f"{fx.target} gives a {type(val).__name__}", [name_of(fx.target)])
+        kwargs = map_arg(fx.kwargs, self._values.__getitem__)
+        arguments = {
+            name: self._plain(value) for name, value in bound(fx.target, args, kwargs).items()
+        }
+        node = Node(self, fx, arguments)
+        wanted = {name: arguments[name] for name in rule.names if name in arguments}
+        made = rule.function(*[node] * rule.takes_node, **wanted)
+        return self._as_torch_says(fx, made, val)
+
+    def _plain(self, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [self._plain(each) for each in value]
+        return self.length(value)
+
+    def _as_torch_says(self, fx: torch.fx.Node, made: Any, val: Any) -> Any:
+        if isinstance(val, torch.Tensor):
+            made = typed(made, dtype_name(val.dtype))
+            if made.axes.lengths != self.lengths_of(val.shape):
+                shapes = f"{made.axes.lengths} and not {tuple(val.shape)}"
+                raise GraphError(f"the rule of {fx.target} gives the shape {shapes}")
+            return made
+        if isinstance(val, tuple | list):
+            return [
+                None if each is None or one is None else self._as_torch_says(fx, each, one)
+                for each, one in zip(made, val, strict=True)
+            ]
+        return made
+
+
+def _located(fx: torch.fx.Node) -> AbstractContextManager[Any]:
+    """Give ops the line of the model."""
+    line = line_of(fx)
+    return located(line) if line else nullcontext()
+
+
+def as_length(expr: Any, lengths: Mapping[Any, Any]) -> Any:
+    """Return the length that an expression of SymPy is, of what its symbols stand for."""
+    if expr.is_Integer:
+        return int(expr)
+    if expr.is_Symbol:
+        return lengths[expr]
+    kind = type(expr).__name__
+    parts = [as_length(each, lengths) for each in expr.args]
+    if kind in ("Add", "Mul"):
+        apply = operator.add if kind == "Add" else operator.mul
+        found = parts[0]
+        for part in parts[1:]:
+            found = apply(found, part)
+        return found
+    if kind == "Pow" and isinstance(parts[1], int) and parts[1] > 0:
+        return weft.ir.lengths.product([parts[0]] * parts[1])
+    if kind in ("FloorDiv", "CleanDiv"):
+        return parts[0] // parts[1]
+    if all(isinstance(part, int) for part in parts):
+        return int(expr.func(*parts))
+    raise UnsupportedOp(f"weft has no length for {expr}")
+
+
+def symbols_of(module: torch.fx.GraphModule) -> dict[Any, Any]:
+    """Return the symbols that the inputs of a graph bring, as lengths of weft of the same names."""
+    found: dict[Any, Any] = {}
+    for fx in module.graph.find_nodes(op="placeholder"):
+        val = fx.meta.get("val")
+        for n in val.shape if isinstance(val, torch.Tensor) else [val]:
+            if isinstance(n, torch.SymInt) and not n.node.expr.is_Integer:
+                for symbol in sorted(n.node.expr.free_symbols, key=str):
+                    found.setdefault(symbol, weft.symbol(str(symbol)))
+    return found
