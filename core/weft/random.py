@@ -20,7 +20,7 @@ import numpy as np
 
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
-from weft.ir.axes import Axes, AxesLike, Axis, AxisKey, make_axes
+from weft.ir.axes import Axes, AxesLike, Axis, AxisKey, broadcast_axes, make_axes
 from weft.ir.dtypes import DTypeLike
 from weft.ir.lengths import Length
 from weft.ir.op import explain
@@ -29,9 +29,18 @@ from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.arguments import checked_integer
 from weft.ops.indexing.gathering import take
 from weft.ops.pointwise.bits import shift_right
+from weft.ops.pointwise.comparison import greater, greater_equal, less, where
 from weft.ops.pointwise.elementwise import cast
-from weft.ops.pointwise.math import log
-from weft.ops.random import distributions
+from weft.ops.pointwise.math import exp, log, log1p
+from weft.ops.pointwise.rounding import floor
+from weft.ops.products.decompositions import cholesky
+from weft.ops.products.linalg import (
+    matmul,
+    matrix_transpose,
+    require_matrices,
+    require_positional,
+)
+from weft.ops.random import distributions, rejection
 from weft.ops.random.philox import (
     FOLDED,
     KEYS,
@@ -40,31 +49,47 @@ from weft.ops.random.philox import (
     axes_of,
     bits_from,
     checked_key,
+    float_to_compute_in,
+    middles,
     sample_normal,
     sample_uniform,
 )
 from weft.ops.reductions.cumulative import cumsum, place
+from weft.ops.reductions.probabilities import softmax
+from weft.ops.reductions.reduction import all, sum
 from weft.ops.reductions.sorting import argsort, searchsorted
-from weft.ops.shape.joining import stack
-from weft.ops.shape.movement import cast_axes
+from weft.ops.shape.joining import pad, stack
+from weft.ops.shape.movement import cast_axes, reshape
 from weft.support.spelling import unknown_name
 
 __all__ = [
     "bernoulli",
+    "beta",
+    "binomial",
     "bits",
     "categorical",
+    "cauchy",
     "choice",
+    "dirichlet",
     "exponential",
     "fold_in",
+    "gamma",
+    "geometric",
     "gumbel",
     "key",
     "laplace",
+    "loggamma",
+    "lognormal",
+    "multinomial",
+    "multivariate_normal",
     "normal",
     "permutation",
+    "poisson",
     "randint",
     "split",
     "truncated_normal",
     "uniform",
+    "vonmises",
 ]
 
 if not TYPE_CHECKING:
@@ -390,7 +415,11 @@ def randint(
 
 
 def categorical(
-    key: TensorLike, logits: TensorLike, axis: AxisKey = -1, shape: AxesLike | None = None
+    key: TensorLike,
+    logits: TensorLike,
+    axis: AxisKey = -1,
+    shape: AxesLike | None = None,
+    replace: bool = True,
 ) -> TensorOp:
     """Return indices along an axis, drawn with the probabilities ``softmax(logits)``.
 
@@ -405,7 +434,11 @@ def categorical(
         The axis of the classes, by position or name.
     shape
         The lengths or axes of the result. It ends with those of the logits without `axis`, by
-        default there are no others; further ones in front are independent draws.
+        default there are no others; further ones in front are draws.
+    replace
+        Whether draws are independent. Otherwise all those of one place differ, in the order in
+        which they are drawn, by the largest logits plus Gumbel noise. (Kool, van Hoof, Welling:
+        Stochastic beams and where to find them, ICML 2019.)
 
     Returns
     -------
@@ -415,7 +448,7 @@ def categorical(
     Raises
     ------
     ArgumentError
-        If the key is no key.
+        If the key is no key, or there are fewer classes than draws that have to differ.
     AxesError
         If there is no such axis, or the shape ends otherwise.
 
@@ -424,6 +457,9 @@ def categorical(
     >>> draw = weft.jit(lambda key, x: weft.random.categorical(key, x, shape=(5,)))
     >>> draw(weft.random.key(0), np.log([0.0625, 0.875, 0.0625]))
     array([2, 1, 1, 1, 1])
+    >>> draw = weft.jit(lambda key, x: weft.random.categorical(key, x, shape=(2,), replace=False))
+    >>> draw(weft.random.key(0), np.log([0.0625, 0.875, 0.0625]))
+    array([2, 1])
     """
     draw, op = bits_from("categorical", key), as_op(logits)
     rest = list(op.axes)
@@ -433,6 +469,8 @@ def categorical(
     if count < 0 or list(axes[count:]) != rest:
         problem = f"the shape {axes} does not end with {make_axes(rest)}, those of the logits"
         raise AxesError(explain("categorical", problem, (op,)))
+    if not replace:
+        return distributions.sample_different_categories(draw, op, axis, axes[:count])
     return distributions.sample_categories(draw, op, axis, axes[:count])
 
 
@@ -741,3 +779,640 @@ def truncated_normal(
     draw = bits_from("truncated_normal", key)
     standard = distributions.standard_truncated_normal({"lower": lower, "upper": upper})
     return distributions.sample("truncated_normal", draw, standard, shape, loc, scale, dtype)
+
+
+def cauchy(
+    key: TensorLike,
+    shape: Shape = (),
+    dtype: DTypeLike = dtypes.DEFAULT,
+    loc: TensorLike = 0.0,
+    scale: TensorLike = 1.0,
+) -> TensorOp:
+    """Return Cauchy-distributed numbers, by inversion.
+
+    They have no mean; their median is `loc`, and half of them are within `scale` of it.
+
+    Parameters
+    ----------
+    key
+        A key.
+    shape
+        The lengths or axes of the result, or a tensor that has them.
+    dtype
+        A dtype of floats.
+    loc, scale
+        The median and the scale: numbers, or tensors that broadcast to the shape; the gradient
+        flows to them.
+
+    Returns
+    -------
+    TensorOp
+        Floats.
+
+    Raises
+    ------
+    ArgumentError, AxesError, DTypeError
+        If the key is no key, a parameter does not fit, or the dtype is none of floats.
+
+    Examples
+    --------
+    >>> noise = weft.jit(lambda key: weft.random.cauchy(key, (1000,)))(weft.random.key(0))
+    >>> abs(float(np.mean(np.abs(noise) < 1)) - 0.5) < 0.05
+    True
+    """
+    draw, standard = bits_from("cauchy", key), rejection.standard_cauchy
+    return distributions.sample("cauchy", draw, standard, shape, loc, scale, dtype)
+
+
+def lognormal(
+    key: TensorLike,
+    sigma: TensorLike = 1.0,
+    shape: Shape | None = None,
+    dtype: DTypeLike = dtypes.DEFAULT,
+    mean: TensorLike = 0.0,
+) -> TensorOp:
+    """Return numbers whose logarithms are normally distributed.
+
+    Parameters
+    ----------
+    key
+        A key.
+    sigma, mean
+        The standard deviation and the mean of the logarithms: numbers, or tensors that broadcast to
+        the shape; the gradient flows to them.
+    shape
+        The lengths or axes of the result, or a tensor that has them; by default those of the
+        parameters.
+    dtype
+        A dtype of floats.
+
+    Returns
+    -------
+    TensorOp
+        Floats of at least 0.
+
+    Raises
+    ------
+    ArgumentError, AxesError, DTypeError
+        If the key is no key, a parameter does not fit, or the dtype is none of floats.
+
+    Examples
+    --------
+    >>> draw = weft.jit(lambda key: weft.random.lognormal(key, 0.5, (1000,)))
+    >>> abs(float(np.median(draw(weft.random.key(0)))) - 1) < 0.1
+    True
+    """
+    draw, working = bits_from("lognormal", key), float_to_compute_in("lognormal", dtype)
+    deviation, middle = distributions.operands(
+        "lognormal", shape, working, sigma=(sigma, "at least 0"), mean=(mean, "finite")
+    )
+    normals = sample_normal(draw, deviation.axes, 0.0, 1.0, working)
+    return cast(exp(normals * deviation + middle), dtype)
+
+
+def gamma(
+    key: TensorLike,
+    a: TensorLike,
+    shape: Shape | None = None,
+    dtype: DTypeLike = dtypes.DEFAULT,
+) -> TensorOp:
+    """Return samples of gamma distributions of scale 1, with the density x**(a - 1) exp(-x) / Γ(a).
+
+    Proposals are accepted or rejected (Marsaglia, Tsang: A simple method for generating gamma
+    variables, 2000). The gradient moves a sample so that its quantile stays: it is that of the
+    inverse of the distribution function (Figurnov, Mohamed, Mnih: Implicit reparameterization
+    gradients, NeurIPS 2018). Multiply by a scale, or divide by a rate, for others.
+
+    Parameters
+    ----------
+    key
+        A key.
+    a
+        The shape parameter, which is the mean: a number of at least 0, or a tensor that broadcasts
+        to the shape; the gradient flows to it.
+    shape
+        The lengths or axes of the result, or a tensor that has them; by default those of `a`.
+    dtype
+        A dtype of floats.
+
+    Returns
+    -------
+    TensorOp
+        Floats of at least 0. In a tensor 0 gives 0, infinity gives infinity, and negative numbers
+        and NaN give NaN.
+
+    Raises
+    ------
+    ArgumentError, AxesError, DTypeError
+        If the key is no key, the parameter does not fit, or the dtype is none of floats.
+
+    Examples
+    --------
+    >>> draw = weft.jit(lambda key, a: weft.random.gamma(key, a, (1000,)))
+    >>> abs(float(draw(weft.random.key(0), 4.0).mean()) - 4) < 0.2
+    True
+    """
+    return _gamma("gamma", key, a, shape, dtype)
+
+
+def loggamma(
+    key: TensorLike,
+    a: TensorLike,
+    shape: Shape | None = None,
+    dtype: DTypeLike = dtypes.DEFAULT,
+) -> TensorOp:
+    """Return the logarithms of samples of `gamma`, which do not underflow where `a` is small.
+
+    Parameters
+    ----------
+    key
+        A key, from which `gamma` draws the samples of these logarithms.
+    a
+        The shape parameter: a number of at least 0, or a tensor that broadcasts to the shape; the
+        gradient flows to it.
+    shape
+        The lengths or axes of the result, or a tensor that has them; by default those of `a`.
+    dtype
+        A dtype of floats.
+
+    Returns
+    -------
+    TensorOp
+        Floats; minus infinity where `a` is 0.
+
+    Raises
+    ------
+    ArgumentError, AxesError, DTypeError
+        If the key is no key, the parameter does not fit, or the dtype is none of floats.
+
+    Examples
+    --------
+    >>> draw = weft.jit(lambda key, a: weft.random.loggamma(key, a, (1000,)))
+    >>> -1200 < float(draw(weft.random.key(0), 0.001).mean()) < -800
+    True
+    """
+    return _gamma("loggamma", key, a, shape, dtype)
+
+
+def _gamma(
+    function: str, key: TensorLike, a: TensorLike, shape: Shape | None, dtype: DTypeLike
+) -> TensorOp:
+    draw, working = bits_from(function, key), float_to_compute_in(function, dtype)
+    (alpha,) = distributions.operands(function, shape, working, a=(a, "at least 0"))
+    return cast(rejection.sample_gamma(draw, alpha, function == "loggamma"), dtype)
+
+
+def beta(
+    key: TensorLike,
+    a: TensorLike,
+    b: TensorLike,
+    shape: Shape | None = None,
+    dtype: DTypeLike = dtypes.DEFAULT,
+) -> TensorOp:
+    """Return samples of beta distributions, with the density x**(a - 1) (1 - x)**(b - 1) / B(a, b).
+
+    A sample is x / (x + y) for samples x and y of `gamma`, computed from their logarithms. The
+    gradient flows through both.
+
+    Parameters
+    ----------
+    key
+        A key.
+    a, b
+        The parameters: numbers of at least 0, or tensors that broadcast to the shape; the gradient
+        flows to them.
+    shape
+        The lengths or axes of the result, or a tensor that has them; by default those that the
+        parameters broadcast to.
+    dtype
+        A dtype of floats.
+
+    Returns
+    -------
+    TensorOp
+        Floats from 0 to 1. If one parameter is 0 or infinite they are 0 or 1; NaN if both are, or
+        one is negative.
+
+    Raises
+    ------
+    ArgumentError, AxesError, DTypeError
+        If the key is no key, a parameter does not fit, or the dtype is none of floats.
+
+    Examples
+    --------
+    >>> draw = weft.jit(lambda key, a, b: weft.random.beta(key, a, b, (1000,)))
+    >>> abs(float(draw(weft.random.key(0), 1.0, 3.0).mean()) - 0.25) < 0.02
+    True
+    """
+    draw, working = bits_from("beta", key), float_to_compute_in("beta", dtype)
+    ops = distributions.operands("beta", shape, working, a=(a, "at least 0"), b=(b, "at least 0"))
+    first, second = (rejection.sample_gamma(draw, each, True) for each in ops)
+    return cast(1.0 / (1.0 + exp(second - first)), dtype)
+
+
+def dirichlet(
+    key: TensorLike,
+    alpha: TensorLike,
+    shape: AxesLike | None = None,
+    dtype: DTypeLike = dtypes.DEFAULT,
+) -> TensorOp:
+    """Return samples of Dirichlet distributions: vectors of shares along the last axis.
+
+    They are samples of `gamma` divided by their sum, computed from their logarithms. The gradient
+    flows through all of them.
+
+    Parameters
+    ----------
+    key
+        A key.
+    alpha
+        The concentrations along the last axis, at least 0; the gradient flows to them.
+    shape
+        The lengths or axes of the result without the last, to which those of `alpha` broadcast; by
+        default these.
+    dtype
+        A dtype of floats.
+
+    Returns
+    -------
+    TensorOp
+        Floats whose sum along the last axis is 1. A concentration of 0 gives 0; a negative one, or
+        none above 0, gives NaN.
+
+    Raises
+    ------
+    ArgumentError, AxesError, DTypeError
+        If the key is no key, the concentrations do not fit, or the dtype is none of floats.
+
+    Examples
+    --------
+    >>> draw = weft.jit(lambda key, alpha: weft.random.dirichlet(key, alpha, (1000,)))
+    >>> draw(weft.random.key(0), np.array([1.0, 3.0])).mean(0).round(1)
+    array([0.3, 0.7], dtype=float32)
+    """
+    draw, working = bits_from("dirichlet", key), float_to_compute_in("dirichlet", dtype)
+    op = as_op(alpha)
+    if not op.axes:
+        problem = "alpha must have an axis of concentrations, the last one; it is a scalar"
+        raise AxesError(explain("dirichlet", problem, (op,)))
+    axes = None if shape is None else make_axes(shape) + op.axes[-1:]
+    (each,) = distributions.operands("dirichlet", axes, working, alpha=(op, "at least 0"))
+    return cast(softmax(rejection.sample_gamma(draw, each, True), -1), dtype)
+
+
+def poisson(
+    key: TensorLike,
+    lam: TensorLike,
+    shape: Shape | None = None,
+    dtype: DTypeLike = dtypes.int32,
+) -> TensorOp:
+    """Return samples of Poisson distributions.
+
+    Below a mean of 10 by inversion, from it on proposals are accepted or rejected. (Hörmann: The
+    transformed rejection method for generating Poisson random variables, 1993.)
+
+    Parameters
+    ----------
+    key
+        A key.
+    lam
+        The mean: a number of at least 0, or a tensor that broadcasts to the shape. It has no
+        gradient. The counts are computed in float64 if it is, else in float32, which has all
+        integers up to 2**24.
+    shape
+        The lengths or axes of the result, or a tensor that has them; by default those of `lam`.
+    dtype
+        A dtype of signed integers, or of floats.
+
+    Returns
+    -------
+    TensorOp
+        Counts, at most the largest integer of the dtype. Where a tensor of means is negative, NaN
+        or infinite they are -1, and NaN among floats.
+
+    Raises
+    ------
+    ArgumentError, AxesError, DTypeError
+        If the key is no key, the mean does not fit, or the dtype is another one.
+
+    Examples
+    --------
+    >>> draw = weft.jit(lambda key: weft.random.poisson(key, 3.5, (1000,)))(weft.random.key(0))
+    >>> abs(float(draw.mean()) - 3.5) < 0.2
+    True
+    """
+    draw = bits_from("poisson", key)
+    (mean,) = distributions.operands(
+        "poisson", shape, _precision("poisson", lam), lam=(lam, "at least 0")
+    )
+    sample = rejection.sample_poisson(draw, mean)
+    return rejection.as_counts("poisson", sample, dtypes.as_dtype(dtype))
+
+
+def _precision(function: str, *parameters: TensorLike) -> Any:
+    """Return float64 if a parameter is, else float32."""
+    given = [as_op(each).dtype for each in parameters if not isinstance(each, int | float)]
+    return dtypes.float64 if dtypes.float64 in given else dtypes.float32
+
+
+def binomial(
+    key: TensorLike,
+    n: TensorLike,
+    p: TensorLike,
+    shape: Shape | None = None,
+    dtype: DTypeLike = dtypes.int32,
+) -> TensorOp:
+    """Return samples of binomial distributions: successes among `n` trials.
+
+    Below 10 successes, or failures, on average by inversion, else proposals are accepted or
+    rejected. (Hörmann: The generation of binomial random variates, 1993.)
+
+    Parameters
+    ----------
+    key
+        A key.
+    n, p
+        The number of trials and the probability of each: numbers, or tensors that broadcast to the
+        shape. They have no gradient. The counts are computed in float64 if one is a tensor of that,
+        else in float32, which has all integers up to 2**24.
+    shape
+        The lengths or axes of the result, or a tensor that has them; by default those that the
+        parameters broadcast to.
+    dtype
+        A dtype of signed integers, or of floats.
+
+    Returns
+    -------
+    TensorOp
+        Counts from 0 to `n`. Where a tensor of numbers has a negative, broken or infinite one, or
+        a probability is not from 0 to 1, they are -1, and NaN among floats.
+
+    Raises
+    ------
+    ArgumentError, AxesError, DTypeError
+        If the key is no key, a parameter does not fit, or the dtype is another one.
+
+    Examples
+    --------
+    >>> draw = weft.jit(lambda key: weft.random.binomial(key, 10, 0.3, (1000,)))
+    >>> abs(float(draw(weft.random.key(0)).mean()) - 3) < 0.2
+    True
+    """
+    draw = bits_from("binomial", key)
+    trials, chance = distributions.operands(
+        "binomial",
+        shape,
+        _precision("binomial", n, p),
+        n=(n, "an integer from 0 on"),
+        p=(p, "from 0 to 1"),
+    )
+    sample = rejection.sample_binomial(draw, trials, chance)
+    return rejection.as_counts("binomial", sample, dtypes.as_dtype(dtype))
+
+
+def geometric(
+    key: TensorLike,
+    p: TensorLike,
+    shape: Shape | None = None,
+    dtype: DTypeLike = dtypes.int32,
+) -> TensorOp:
+    """Return samples of geometric distributions: trials up to the first success, by inversion.
+
+    Parameters
+    ----------
+    key
+        A key.
+    p
+        The probability of success in each trial: a number, or a tensor that broadcasts to the
+        shape. It has no gradient. The counts are computed in float64 if it is, else in float32.
+    shape
+        The lengths or axes of the result, or a tensor that has them; by default those of `p`.
+    dtype
+        A dtype of signed integers, or of floats.
+
+    Returns
+    -------
+    TensorOp
+        Counts of at least 1, at most the largest integer of the dtype. Where a tensor of
+        probabilities is not above 0, or above 1, they are -1, and NaN among floats.
+
+    Raises
+    ------
+    ArgumentError, AxesError, DTypeError
+        If the key is no key, the probability does not fit, or the dtype is another one.
+
+    Examples
+    --------
+    >>> draw = weft.jit(lambda key: weft.random.geometric(key, 0.25, (1000,)))(weft.random.key(0))
+    >>> abs(float(draw.mean()) - 4) < 0.4
+    True
+    """
+    draw = bits_from("geometric", key)
+    (chance,) = distributions.operands(
+        "geometric", shape, _precision("geometric", p), p=(p, "above 0 and at most 1")
+    )
+    valid = greater(chance, 0.0) & ~greater(chance, 1.0)
+    u = middles(draw(chance.axes), chance.dtype)
+    count = floor(log(u) / log1p(-where(valid, chance, 1.0))) + 1.0
+    sample = where(valid, count, np.nan)
+    return rejection.as_counts("geometric", sample, dtypes.as_dtype(dtype))
+
+
+def multinomial(
+    key: TensorLike,
+    n: TensorLike,
+    p: TensorLike,
+    shape: AxesLike | None = None,
+    dtype: DTypeLike = dtypes.int32,
+) -> TensorOp:
+    """Return samples of multinomial distributions: how often each class comes in `n` trials.
+
+    The trials are divided in two between halves of the classes, by `binomial`, and these again.
+
+    Parameters
+    ----------
+    key
+        A key.
+    n
+        The number of trials: a number, or a tensor that broadcasts to the shape.
+    p
+        The probabilities of the classes along the last axis, of which only ratios count. They have
+        no gradient. The counts are computed in float64 if they are, else in float32, which has all
+        integers up to 2**24.
+    shape
+        The lengths of the result without the last axis; by default those that `n` and the other
+        axes of `p` broadcast to.
+    dtype
+        A dtype of signed integers, or of floats.
+
+    Returns
+    -------
+    TensorOp
+        Counts whose sum along the last axis is `n`. Where a probability is negative or not finite,
+        none is above 0, or `n` is none of `binomial`, they are all -1, and NaN among floats.
+
+    Raises
+    ------
+    ArgumentError, AxesError, DTypeError
+        If the key is no key, a parameter does not fit or has named axes, or the dtype is another
+        one.
+
+    Examples
+    --------
+    >>> draw = weft.jit(lambda key, p: weft.random.multinomial(key, 1000, p))
+    >>> counts = draw(weft.random.key(0), np.array([0.5, 0.0, 0.5]))
+    >>> int(counts.sum()), int(counts[1]), abs(int(counts[0]) - 500) < 50
+    (1000, 0, True)
+    """
+    draw, chances = bits_from("multinomial", key), as_op(p)
+    require_positional("multinomial", chances)
+    if not chances.axes or not chances.axes[-1].length:
+        problem = f"p must have an axis of classes, the last one, not {chances.axes}"
+        raise AxesError(explain("multinomial", problem, (chances,)))
+    working = _precision("multinomial", n, p)
+    rest: Any = Axes(chances.axes[:-1])
+    if shape is not None:
+        rest = make_axes(shape)
+    elif not isinstance(n, int | float):
+        rest = broadcast_axes(rest, as_op(n).axes)
+    (trials,) = distributions.operands("multinomial", rest, working, n=(n, "an integer from 0 on"))
+    (chances,) = distributions.operands(
+        "multinomial", rest + chances.axes[-1:], working, p=(chances, "at least 0")
+    )
+    total = sum(chances, axis=-1)
+    valid = all(greater_equal(chances, 0.0), axis=-1) & greater(total, 0.0) & less(total, np.inf)
+    counts = _divided(draw, trials, chances)
+    sample = where(cast_axes(valid, (*rest.lengths, 1)), counts, np.nan)
+    return rejection.as_counts("multinomial", sample, dtypes.as_dtype(dtype))
+
+
+def _divided(draw: Any, trials: TensorOp, chances: TensorOp) -> TensorOp:
+    """Return trials divided among the last axis of probabilities, by halves."""
+    lengths, length = trials.axes.lengths, chances.axes[-1].length
+    depth = (length - 1).bit_length()
+    sums = [pad(chances, [*((0, 0) for _ in lengths), (0, 2**depth - length)])]
+    for level in reversed(range(depth)):
+        sums.append(sum(reshape(sums[-1], (*lengths, 2**level, 2)), axis=-1))
+    counts = cast_axes(trials, (*lengths, 1))
+    for halves in reversed(sums[:-1]):
+        pairs = reshape(halves, (*lengths, counts.axes[-1].length, 2))
+        left, right = pairs[..., 0], pairs[..., 1]
+        whole = left + right
+        share = where(greater(whole, 0.0), left / whole, 0.0)
+        first = rejection.sample_binomial(draw, counts, share)
+        counts = reshape(stack([first, counts - first], pos=-1), halves.axes.lengths)
+    return counts[..., :length]
+
+
+def vonmises(
+    key: TensorLike,
+    loc: TensorLike,
+    kappa: TensorLike,
+    shape: Shape | None = None,
+    dtype: DTypeLike = dtypes.DEFAULT,
+) -> TensorOp:
+    """Return angles x of von Mises distributions, with densities like exp(κ cos(x - loc)).
+
+    Proposals are accepted or rejected. (Best, Fisher: Efficient simulation of the von Mises
+    distribution, 1979.)
+
+    Parameters
+    ----------
+    key
+        A key.
+    loc
+        The mode: a number, or a tensor that broadcasts to the shape; the gradient flows to it.
+    kappa
+        The concentration κ: a number of at least 0, or a tensor that broadcasts to the shape. It
+        has no gradient.
+    shape
+        The lengths or axes of the result, or a tensor that has them; by default those that the
+        parameters broadcast to.
+    dtype
+        A dtype of floats.
+
+    Returns
+    -------
+    TensorOp
+        Floats from -π to π. NaN where a tensor of concentrations is negative, NaN or infinite.
+
+    Raises
+    ------
+    ArgumentError, AxesError, DTypeError
+        If the key is no key, a parameter does not fit, or the dtype is none of floats.
+
+    Examples
+    --------
+    >>> draw = weft.jit(lambda key: weft.random.vonmises(key, 1.0, 9.0, (1000,)))
+    >>> abs(float(draw(weft.random.key(0)).mean()) - 1) < 0.05
+    True
+    """
+    draw, working = bits_from("vonmises", key), float_to_compute_in("vonmises", dtype)
+    middle, concentration = distributions.operands(
+        "vonmises", shape, working, loc=(loc, "finite"), kappa=(kappa, "at least 0")
+    )
+    angle = middle + rejection.sample_von_mises(draw, concentration)
+    turns = floor(angle * (0.5 / np.pi) + 0.5)
+    return cast(angle - turns * (2 * np.pi), dtype)
+
+
+def multivariate_normal(
+    key: TensorLike,
+    mean: TensorLike,
+    cov: TensorLike,
+    shape: AxesLike | None = None,
+    dtype: DTypeLike = dtypes.DEFAULT,
+) -> TensorOp:
+    """Return normally distributed vectors, with a mean and a covariance matrix.
+
+    They are the mean plus normal numbers times the Cholesky factor of the covariance.
+
+    Parameters
+    ----------
+    key
+        A key.
+    mean
+        The mean, with the elements of a vector along the last axis; the gradient flows to it.
+    cov
+        The covariance, symmetric positive definite matrices in the last two axes, of which the
+        lower triangle is read; the gradient flows to it.
+    shape
+        The lengths of the result without the last axis; by default those that the other axes of
+        both broadcast to.
+    dtype
+        A dtype of floats.
+
+    Returns
+    -------
+    TensorOp
+        Floats; NaN where a covariance is not positive definite.
+
+    Raises
+    ------
+    ArgumentError, AxesError, DTypeError
+        If the key is no key, the parameters do not fit or have named axes, or the dtype is none of
+        floats.
+
+    Examples
+    --------
+    >>> mean, cov = np.array([1.0, 2.0]), np.array([[4.0, 2.0], [2.0, 3.0]])
+    >>> draw = weft.jit(lambda key: weft.random.multivariate_normal(key, mean, cov, (5000,)))
+    >>> np.cov(draw(weft.random.key(0)).T).round()
+    array([[4., 2.],
+           [2., 3.]])
+    """
+    function = "multivariate_normal"
+    draw, working = bits_from(function, key), float_to_compute_in(function, dtype)
+    middle, matrix = (cast(as_op(each), working) for each in (mean, cov))
+    require_matrices(function, matrix)
+    if not middle.axes or middle.axes[-1].length != matrix.axes[-1].length:
+        problem = f"mean and cov must have vectors and matrices of one size, not {middle.axes}"
+        raise AxesError(explain(function, f"{problem} and {matrix.axes}", (middle, matrix)))
+    if shape is None:
+        shape = broadcast_axes(Axes(middle.axes[:-1]), Axes(matrix.axes[:-2]))
+    axes = make_axes(shape) + middle.axes[-1:]
+    (middle,) = distributions.operands(function, axes, working, mean=(middle, "finite"))
+    normals = sample_normal(draw, axes, 0.0, 1.0, working)
+    rows = cast_axes(normals, (*axes.lengths[:-1], 1, axes.lengths[-1]))
+    moved = matmul(rows, matrix_transpose(cholesky(matrix)))
+    return cast(middle + cast_axes(moved, axes), dtype)

@@ -4,8 +4,7 @@ All use `random_bits`: samples are new at every call, reproducible from the star
 `seed` and `stream` as described there. Integers, permutations and dropout masks are the same on
 every backend. Floats differ by the rounding of functions such as the logarithm.
 
-Distributions that need rejection sampling, such as gamma and Poisson, are missing: it needs a loop
-that ends when a sample is accepted.
+Distributions that reject proposals are in `rejection`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy as np
 
 from weft.errors import ArgumentError, DTypeError
 from weft.ir import dtypes
-from weft.ir.axes import AxesLike, Axis, AxisKey, make_axes
+from weft.ir.axes import Axes, AxesLike, Axis, AxisKey, broadcast_axes, make_axes
 from weft.ir.dtypes import DType, DTypeLike
 from weft.ir.lengths import Length
 from weft.ir.op import explain
@@ -43,13 +42,14 @@ from weft.ops.random.philox import (
     float_to_compute_in,
     fresh_bits,
     location_and_scale,
+    middles,
     parameter,
-    unit,
 )
 from weft.ops.reductions.cumulative import place
 from weft.ops.reductions.reduction import argmax
 from weft.ops.reductions.sorting import argsort
-from weft.ops.shape.movement import cast_axes
+from weft.ops.shape.arrangement import moveaxis
+from weft.ops.shape.movement import broadcast, cast_axes
 
 __all__ = [
     "bernoulli",
@@ -275,11 +275,35 @@ def sample_categories(
 
     There are as many for each place of the logits as axes before those of the logits have elements.
     """
+    position = place("categorical", as_op(logits), axis)
+    leading = make_axes(before)
+    return argmax(_noisy(draw, logits, leading), len(leading) + position)
+
+
+def sample_different_categories(
+    draw: BitSource, logits: TensorLike, axis: AxisKey, before: AxesLike
+) -> TensorOp:
+    """Return such indices without repetition: those of the largest logits plus Gumbel noise.
+
+    Kool, van Hoof, Welling: Stochastic beams and where to find them, ICML 2019.
+    """
+    leading, op = make_axes(before), as_op(logits)
+    position, count = place("categorical", op, axis), leading.size
+    length = op.axes[position].length
+    if isinstance(count, int) and isinstance(length, int) and count > length:
+        problem = f"{count} of {length} classes cannot be drawn: draw fewer, or replace=True"
+        raise ArgumentError(explain("categorical", problem, (op,)))
+    rest = [axis for each, axis in enumerate(op.axes) if each != position]
+    order = argsort(_noisy(draw, op, ()), position, descending=True)
+    return cast_axes(moveaxis(order, position, 0)[:count], (*leading, *rest))
+
+
+def _noisy(draw: BitSource, logits: TensorLike, leading: AxesLike) -> TensorOp:
+    """Return logits plus Gumbel noise, with axes in front."""
     (x,) = align(FloatOp, logits)
-    position = place("categorical", x, axis)
-    working, leading = float_to_compute_in("categorical", x.dtype), make_axes(before)
-    noise = sample("gumbel", draw, standard_gumbel, leading + x.axes, dtype=working)
-    return argmax(cast(x, working) + noise, len(leading) + position)
+    working = float_to_compute_in("categorical", x.dtype)
+    axes = make_axes(leading) + x.axes
+    return cast(x, working) + sample("gumbel", draw, standard_gumbel, axes, dtype=working)
 
 
 def permutation(
@@ -393,14 +417,42 @@ def sample(
     scale: TensorLike = 1.0,
     dtype: DTypeLike = dtypes.DEFAULT,
 ) -> TensorOp:
-    """Return ``standard(u) * scale + loc`` for uniform numbers u strictly between 0 and 1.
-
-    The numbers u are the midpoints of 2²³ equal intervals, exact in float32.
-    """
+    """Return ``standard(u) * scale + loc`` for uniform numbers u strictly between 0 and 1."""
     target, working = axes_of(axes), float_to_compute_in(function, dtype)
     loc, scale = location_and_scale(function, loc, scale, target)
-    u = unit(draw, target, working, 23) + 2.0**-24
-    return cast(standard(u) * scale + loc, dtype)
+    return cast(standard(middles(draw(target), working)) * scale + loc, dtype)
+
+
+_DOMAINS: dict[str, Callable[[float], bool]] = {
+    "finite": math.isfinite,
+    "at least 0": lambda x: x >= 0,
+    "above 0": lambda x: x > 0,
+    "from 0 to 1": lambda x: 0 <= x <= 1,
+    "above 0 and at most 1": lambda x: 0 < x <= 1,
+    "an integer from 0 on": lambda x: x >= 0 and x == int(x),
+}
+
+
+def operands(
+    function: str,
+    shape: AxesLike | TensorOp | None,
+    working: DType,
+    **parameters: tuple[TensorLike, str],
+) -> list[TensorOp]:
+    """Return parameters with the axes of a shape, by default those that they broadcast to.
+
+    Each is given with what a number has to be; that of tensors is seen by their samples.
+    """
+    axes = Axes() if shape is None else axes_of(shape)
+    for name, (value, domain) in parameters.items():
+        if isinstance(value, int | float):
+            if not math.isfinite(value) or not _DOMAINS[domain](value):
+                problem = f"{name} must be {domain}, not {value!r}"
+                raise ArgumentError(explain(function, problem, ()))
+        elif shape is None:
+            axes = broadcast_axes(axes, as_op(value).axes)
+    found = (parameter(function, name, value, axes) for name, (value, _) in parameters.items())
+    return [broadcast(cast(as_op(each, working), working), axes) for each in found]
 
 
 def exponential(

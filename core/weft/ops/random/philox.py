@@ -328,6 +328,11 @@ def unit(draw: BitSource, axes: Axes, dtype: DType, digits: int) -> TensorOp:
     return multiply(cast(shift_right(draw(axes), 32 - digits), dtype), 2.0**-digits)
 
 
+def middles(words: TensorOp, dtype: DType) -> TensorOp:
+    """Return midpoints of 2²³ equal intervals from 0 to 1 for random words, exact in float32."""
+    return cast(shift_right(words, 32 - 23), dtype) * 2.0**-23 + 2.0**-24
+
+
 def uniform(
     axes: AxesLike | TensorOp,
     low: TensorLike = 0.0,

@@ -5,6 +5,7 @@ Expected values are computed from the published generator, with Python integers 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from statistics import NormalDist
@@ -14,7 +15,7 @@ import numpy as np
 
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError
-from weft.ops.random.philox import philox
+from weft.ops.random.philox import SAMPLES, philox
 from weft.testing.table.rows import (
     FIXED,
     FLOATS,
@@ -93,6 +94,129 @@ def _largest(x: Any, axis: int) -> Any:
 
 KEY = {"seed": _SEED, "stream": _STREAM}
 
+_WORDS = (2026, 1128)
+_GIVEN = np.array(_WORDS, np.uint32)
+"""A key of `weft.random`."""
+
+
+def _keyed(count: int, use: int = 0, key: tuple[int, ...] = _WORDS) -> Any:
+    """Return the middles of 2²³ intervals that a key gives for one of its uses."""
+    blocks = -(-count // 4)
+    counters = np.zeros((4, blocks), np.uint32)
+    counters[0], counters[2], counters[3] = np.arange(blocks), use, SAMPLES
+    words = philox(counters, key).T.reshape(-1)[:count]
+    return (words >> np.uint32(9)) / 2.0**23 + 2.0**-24
+
+
+def _key_of_use(use: int) -> tuple[int, ...]:
+    """Return the key that a loop is given: the first words of a use."""
+    counter = np.array([[0], [0], [use], [SAMPLES]], np.uint32)
+    return tuple(int(word) for word in philox(counter, _WORDS)[:2, 0])
+
+
+def _first(accepted: Callable[..., float | None], count: int, use: int, *parameters: Any) -> Any:
+    """Return the first proposal that is accepted, element by element."""
+    key, found = _key_of_use(use), []
+    each = list(zip(*(np.ravel(x).astype(np.float64) for x in parameters), strict=True))
+    for place, values in enumerate(each):
+        turn = 0
+        sample = None
+        while sample is None:
+            rows = _keyed(count * len(each), turn, key).reshape(count, -1)
+            sample, turn = accepted(*rows[:, place], *values), turn + 1
+        found.append(sample)
+    return np.reshape(found, np.shape(parameters[0]))
+
+
+def _marsaglia_tsang(u: float, share: float, turn: float, a: float) -> float | None:
+    """Return a gamma sample for a of at least 1, or None."""
+    d, x = a - 1 / 3, math.sqrt(-2 * math.log(share)) * math.cos(2 * math.pi * turn)
+    v = (1 + x / math.sqrt(9 * d)) ** 3
+    if v > 0 and math.log(u) < x * x / 2 + d - d * v + d * math.log(v):
+        return d * v
+    return None
+
+
+def _gamma(a: Any) -> Any:
+    whole = _first(_marsaglia_tsang, 3, 0, np.where(a < 1, a + 1.0, a))
+    power = _keyed(a.size, 1).reshape(a.shape) ** (1.0 / a)
+    return whole * np.where(a < 1, power, 1.0)
+
+
+def _transformed_rejection(u: float, v: float, mean: float) -> float | None:
+    """Return a Poisson sample for means of at least 10, or None (Hörmann's PTRS)."""
+    b = 0.931 + 2.53 * math.sqrt(mean)
+    a = -0.059 + 0.02483 * b
+    edge = 0.5 - abs(u - 0.5)
+    k = math.floor((2 * a / edge + b) * (u - 0.5) + mean + 0.43)
+    if edge >= 0.07 and v <= 0.9277 - 3.6224 / (b - 2):
+        return k
+    height = v * (1.1239 + 1.1328 / (b - 3.4)) / (a / edge**2 + b)
+    is_below = k >= 0 and math.log(height) <= k * math.log(mean) - mean - math.lgamma(k + 1)
+    return k if is_below else None
+
+
+def _best_fisher(u: float, v: float, kappa: float) -> float | None:
+    """Return a von Mises sample, or None; the wrapped Cauchy proposal has mode 0."""
+    tau = 1 + math.sqrt(1 + 4 * kappa**2)
+    r = tau / (2 * kappa)
+    angle = 2 * math.atan(math.sqrt((r - 1) / (r + 1)) * math.tan(math.pi * (u - 0.5)))
+    c = kappa * (r - math.cos(angle))
+    return angle if math.log(c / v) + 1 - c >= 0 else None
+
+
+def _fewest(probability: Callable[[int, float], float], p: Any, use: int = 0) -> Any:
+    """Return the least counts whose distribution function is above a uniform number."""
+    found = []
+    for u, value in zip(_keyed(p.size, use), np.ravel(p).astype(np.float64), strict=True):
+        count, below = 0, probability(0, value)
+        while u > below:
+            count += 1
+            below += probability(count, value)
+        found.append(count)
+    return np.reshape(found, p.shape)
+
+
+def _poisson_chance(k: int, mean: float) -> float:
+    return math.exp(-mean) * mean**k / math.factorial(k)
+
+
+def _binomial_chance(k: int, p: float) -> float:
+    return math.comb(9, k) * p**k * (1 - p) ** (9 - k)
+
+
+_KEYED: tuple[tuple[str, Callable[..., Any], str, Callable[..., Any]], ...] = (
+    ("cauchy", lambda x: weft.random.cauchy(_GIVEN, x, x.dtype, x), "any",
+     lambda x: x + np.tan(np.pi * (_keyed(x.size).reshape(x.shape) - 0.5))),
+    ("lognormal", lambda x: weft.random.lognormal(_GIVEN, x, dtype=x.dtype), "unit",
+     lambda x: np.exp(x * _keyed_normal(x.shape))),
+    ("gamma", lambda x: weft.random.gamma(_GIVEN, 4 * x, dtype=x.dtype), "positive",
+     lambda x: _gamma(4 * x)),
+    ("loggamma", lambda x: weft.random.loggamma(_GIVEN, x, dtype=x.dtype), "positive",
+     lambda x: np.log(_gamma(x))),
+    ("vonmises", lambda x: weft.random.vonmises(_GIVEN, 0, x, dtype=x.dtype), "positive",
+     lambda x: _first(_best_fisher, 2, 0, x)),
+    ("poisson", lambda x: weft.random.poisson(_GIVEN, x), "positive",
+     lambda x: _fewest(_poisson_chance, x)),
+    ("poisson", lambda x: weft.random.poisson(_GIVEN, x + 10), "positive",
+     lambda x: _first(_transformed_rejection, 2, 1, x + 10)),
+    ("binomial", lambda x: weft.random.binomial(_GIVEN, 9, x), "unit",
+     lambda x: np.where(x > 0.5, 9 - _fewest(_binomial_chance, np.minimum(x, 1 - x)),
+                        _fewest(_binomial_chance, np.minimum(x, 1 - x)))),
+    ("geometric", lambda x: weft.random.geometric(_GIVEN, x), "unit",
+     lambda x: 1 + np.floor(np.log(_keyed(x.size).reshape(x.shape)) / np.log1p(-x))),
+)  # fmt: skip
+"""By function of a key: how it is called, the values of its parameter, and the samples."""
+
+_KEYED_DTYPES = ("float32", "float64")
+
+
+def _keyed_normal(shape: tuple[int, ...]) -> Any:
+    size = int(np.prod(shape))
+    first, second = (_keyed(size, use) for use in range(2))
+    return (np.sqrt(-2 * np.log(1 - first)) * np.cos(2 * np.pi * second)).reshape(shape)
+
+
 _LOCATED: dict[str, tuple[Callable[..., Any], Callable[[tuple[int, ...]], Any]]] = {
     "uniform": (lambda x, loc, scale: weft.uniform(x, loc, loc + scale, x.dtype, **KEY), unit),
     "normal": (lambda x, *rest: weft.normal(x, *rest, x.dtype, **KEY), box_muller),
@@ -127,6 +251,11 @@ def _plain(name: str, case: str, first: Any, expected: Any, *rest: Any) -> Row:
 
 ROWS: tuple[Row, ...] = (
     *_located_rows(),
+    *(
+        Row(f"random.{name}", build, fixed(kind), (((2, 3),), ((),), ((0,),)), _KEYED_DTYPES,
+            expected, case=f"keyed-{number}")
+        for number, (name, build, kind, expected) in enumerate(_KEYED)
+    ),
     Row("random_bits", lambda: weft.random_bits((2, 3), seed=7, stream=3), (), _NOTHING,
         ("float32",), lambda: _bits((2, 3), 7, 3), is_generic=False),
     Row("random_bits", lambda: weft.random_bits((5,), 2**32 - 1, 1), (), _NOTHING, ("float32",),
