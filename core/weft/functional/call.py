@@ -80,6 +80,7 @@ def make_call(
         f"    return {_tree(result, results, scope)}",
     ])  # fmt: skip
     exec(compile(text, f"<weft jit of {harmless(computation.name)}>", "exec"), scope)
+    computation.calls.add(scope["call"])
     return scope["call"]  # type: ignore[no-any-return]
 
 

@@ -85,10 +85,10 @@ class Arguments:
             return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
     def require(self, number: int, array: Any, axes: Axes) -> None:
-        """Raise DTypeError or AxesError for an array on a device of another dtype or shape."""
+        """Raise DTypeError or AxesError for an array of another dtype or shape."""
         op, what = self.parameters[number], self._called(number)
         if array.dtype != op.dtype:
-            raise DTypeError(f"{what}: {array.dtype} on the device is not {op.dtype}: cast it")
+            raise DTypeError(f"{what}: {array.dtype} is not {op.dtype}: cast it")
         _require_shape(array.shape, axes, what)
 
     def _called(self, number: int) -> str:

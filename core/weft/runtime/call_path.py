@@ -23,13 +23,16 @@ if TYPE_CHECKING:
     from weft.runtime.program import Program
 
 
-def make_executor(computation: Computation, program: Program) -> Callable[..., Any]:
+def make_executor(
+    computation: Computation, program: Program, bound: Mapping[int, Any] | None = None
+) -> Callable[..., Any]:
     """Return a generated function from arguments to packed results.
 
     For each argument it tests type, dtype and shape, and leaves everything else to the slow road;
-    the lock is taken only if the program touches state.
+    the lock is taken only if the program touches state. `bound` has the arguments, by number, that
+    are the same in each call: the function does not take them, and tests nothing.
     """
-    graph = program.captured
+    graph, bound = program.captured, bound or {}
     names = [f"a{number}" for number in range(len(graph.inputs))]
     scope: dict[str, Any] = {
         "__name__": "weft.generated",
@@ -44,8 +47,11 @@ def make_executor(computation: Computation, program: Program) -> Callable[..., A
         computation.transformer.note_writes(program)
         scope["run"] = run
 
-    lines = [f"def call({', '.join(names)}):"]
-    for number, op in enumerate(graph.inputs):
+    scope.update({names[number]: array for number, array in bound.items()})
+    taken = [number for number in range(len(names)) if number not in bound]
+    lines = [f"def call({', '.join(names[number] for number in taken)}):"]
+    for number in taken:
+        op = graph.inputs[number]
         scope[f"d{number}"], scope[f"s{number}"] = op.dtype, op.axes.shape
         contiguous = (
             f" or not a{number}.flags.c_contiguous"
@@ -64,6 +70,7 @@ def make_executor(computation: Computation, program: Program) -> Callable[..., A
     lines += ran
     lines.append(f"    return {_packed(computation, results)}")
     exec(compile("\n".join(lines), f"<weft call of {harmless(computation.name)}>", "exec"), scope)
+    computation.calls.add(scope["call"])
     return scope["call"]  # type: ignore[no-any-return]
 
 
@@ -106,7 +113,6 @@ def running(
         lines += ["    with lock:", f"        {call}"]
     else:
         lines.append(f"    {call}")
-    computation.scopes.append(scope)
     return lines, results
 
 

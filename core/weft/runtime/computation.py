@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from weft.plan.plan import Plan
 from weft.report.progress import Stage
 from weft.report.recorder import Recorder
 from weft.runtime.arguments import Arguments, Array
+from weft.runtime.bound_computation import BoundComputation
 from weft.runtime.call_path import make_dispatcher, make_executor
 from weft.runtime.device_arrays import HOST, DeviceArrays
 from weft.runtime.exchanges import Exchange
@@ -62,8 +64,8 @@ class Computation:
         What records the launches of its programs; None for an ordinary computation.
     exchange
         What other ranks compare of its calls; None if they take no part.
-    scopes
-        The globals of the generated functions that run its programs.
+    calls
+        The generated functions that run its programs, by a global ``run`` each.
     uncompiled
         What its `condition` is until it is compiled.
     """
@@ -110,7 +112,7 @@ class Computation:
         self.checks_finite = transformer.checks_finite
         self.recorder = recorder
         self.arrays: DeviceArrays = HOST
-        self.scopes: list[dict[str, Any]] = []
+        self.calls: WeakSet[Any] = WeakSet()
         self.exchange: Exchange | None = None
         self._direct_arity = self.arity
         if self.is_static:
@@ -154,9 +156,8 @@ class Computation:
     def refuse(self, refusal: Callable[..., Any]) -> None:
         """Let calls raise from now on, whatever runs its programs."""
         self.executor = refusal
-        for scope in self.scopes:
-            scope["run"] = refusal
-        self.scopes.clear()
+        for call in list(self.calls):
+            call.__globals__["run"] = refusal
 
     def number_calls(self, given_name: str) -> None:
         """Number its calls from now on, if other ranks take part, as one of a name or of none."""
@@ -176,6 +177,52 @@ class Computation:
         if options or len(args) != self._direct_arity:
             return self._numbered_call(args, options)
         return self.executor(*args)
+
+    def bind(self, values: Mapping[Any, Any]) -> BoundComputation:
+        """Return the computation with some parameters bound: its calls take only the others.
+
+        `values` has an array for each placeholder to bind, such as the weights of a model. Calls
+        read it where it is, without tests and copies: what is written to it is seen by the next
+        call. A backend with memory of its own copies it at each call, as it does with arguments,
+        unless it is one of the device's arrays. The computation itself stays as it is. Raises
+        ArgumentError for a placeholder that is no parameter, a value that is no contiguous array,
+        and an argument whose memory results take over; AxesError and DTypeError for another shape
+        or dtype.
+
+        >>> import numpy as np, weft
+        >>> x, w = weft.placeholder([2], name="x"), weft.placeholder([2, 2], name="w")
+        >>> weights = np.eye(2, dtype=np.float32)
+        >>> with weft.make_transformer() as transformer:
+        ...     layer = transformer.computation(x @ w, x, w).bind({w: weights})
+        ...     before = layer([1, 2])
+        ...     weights *= 3
+        ...     print(before, layer([1, 2]))
+        [1. 2.] [3. 6.]
+        """
+        numbers = {op: number for number, op in enumerate(self.parameters)}
+        unknown = ", ".join(str(op) for op in values if op not in numbers)
+        if unknown:
+            raise ArgumentError(
+                f"{self.name} has no parameters {unknown}: list them when making it"
+            )
+        return BoundComputation(
+            self, {numbers[op]: self._bindable(numbers[op], each) for op, each in values.items()}
+        )
+
+    def _bindable(self, number: int, value: Any) -> Any:
+        """Return the array that calls read for a parameter; raises for a value that is none."""
+        op, is_host = self.parameters[number], self.arrays is HOST
+        what = f"{self.name} cannot bind {op.name} ({op.file_info})"
+        array = np.asarray(value) if is_host and isinstance(value, np.ndarray) else value
+        if type(array) is not self.arrays.kind:
+            kind = f"{self.arrays.kind.__module__}.{self.arrays.kind.__name__}"
+            raise ArgumentError(f"{what}: calls read a {kind}, and this is {value!r:.80}")
+        self.arguments.require(number, array, op.axes)
+        if not (array.flags.c_contiguous and self.arrays.is_ready(array)):
+            raise ArgumentError(f"{what}: calls read a C-contiguous array where it is: copy it")
+        if number in self._family.donated.values():
+            raise ArgumentError(f"{what}: results are computed in its memory, it is donated")
+        return array
 
     def _numbered_call(self, args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         if self.exchange is None:
