@@ -175,6 +175,8 @@ class Exporter:
                 self._scope = op.name_scope
                 self._names[op] = self._value(op)
                 ends.append((len(self._nodes), op))
+        made = {name for node in self._nodes for name in node.output}
+        types = {name: _declared(name, op) for op, name in self._names.items() if name in made}
         for name, op in zip(self._outputs, self.graph.outputs, strict=True):
             self._nodes.append(helper.make_node("Identity", [self._names[op]], [name]))
         graph = helper.make_graph(
@@ -183,6 +185,7 @@ class Exporter:
             [_declared(n, op) for n, op in zip(self._inputs, self.graph.inputs, strict=True)],
             [_declared(n, op) for n, op in zip(self._outputs, self.graph.outputs, strict=True)],
             list(self._constants.values()),
+            value_info=list(types.values()),
         )
         found = helper.make_model(
             graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=9,

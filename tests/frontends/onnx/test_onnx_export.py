@@ -116,7 +116,7 @@ def test_an_op_with_an_equivalent_becomes_one_node(name: str):
     np.testing.assert_allclose(weft_onnx.load(model).run({"x": given})["y"], expected, 1e-5, 1e-5)
 
 
-def test_scopes_begin_the_names_of_nodes_and_come_back():
+def test_nodes_have_scopes_and_shapes_which_come_back():
     x = weft.placeholder((4, 6), name="x")
     with weft.name_scope("net"), weft.name_scope("6"):
         inside = weft.softmax(dense(x))
@@ -125,6 +125,11 @@ def test_scopes_begin_the_names_of_nodes_and_come_back():
     assert re.fullmatch(r"net/6/Softmax_\d+", names["Softmax"])
     assert re.fullmatch(r"Tanh_\d+", names["Tanh"])
     assert len({each.name for each in model.graph.node}) == len(model.graph.node)
+    (softmax,) = [each.output[0] for each in model.graph.node if each.op_type == "Softmax"]
+    (shape,) = [
+        each.type.tensor_type.shape for each in model.graph.value_info if each.name == softmax
+    ]
+    assert [each.dim_value for each in shape.dim] == [4, 3]
     for node in model.graph.node:
         node.name = f"/{node.name}"  # as the exporter of PyTorch writes them
     graph = capture([weft_onnx.load(model).build({"x": x})["y"]])
