@@ -18,8 +18,8 @@ _sources: dict[int, tuple[weakref.ref[Op], Op]] = {}
 def remember(made: Op, source: Op) -> None:
     """Say of which op, whose operands are constants, a constant is the value."""
     if made.const.nbytes >= LARGE:
-        number = id(made)
-        _sources[number] = weakref.ref(made, lambda _: _sources.pop(number, None)), source
+        number, pop = id(made), _sources.pop  # when Python ends, the name is gone before the op
+        _sources[number] = weakref.ref(made, lambda _: pop(number, None)), source
 
 
 def source_of(made: Op) -> Op | None:

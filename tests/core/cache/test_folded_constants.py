@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,3 +59,17 @@ def test_values_on_the_way_are_let_go() -> None:
     with weft.make_transformer("numpy", cache=False) as made:
         made.computation(weft.tanh(weft.constant(LARGE) + 1))()
     assert not folded_constants._sources
+
+
+def test_a_constant_may_outlive_the_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, source = weft.constant(LARGE), weft.constant(1.0)
+    folded_constants.remember(made, source)
+    failures: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", failures.append)
+    sources = folded_constants._sources
+    assert any(each is source for _, each in sources.values())
+    monkeypatch.setattr(folded_constants, "_sources", None)
+    del made
+    gc.collect()
+    assert not failures
+    assert not any(each is source for _, each in sources.values())
