@@ -24,7 +24,7 @@ from weft.nn.spatial.windows import FoldOp, WindowsOp
 from weft.ops.control.effects import EffectOp
 from weft.ops.indexing.gathering import ScatterOp, TakeAlongAxisOp, TakeOp
 from weft.ops.indexing.slicing import SliceOp, UpdateSliceOp
-from weft.ops.pointwise.comparison import EqualOp, WhereOp, equal, maximum, minimum, where
+from weft.ops.pointwise.comparison import EqualOp, WhereOp, equal, less, maximum, minimum, where
 from weft.ops.pointwise.complex_parts import (
     ComplexOp,
     ImagOp,
@@ -65,10 +65,12 @@ from weft.ops.pointwise.math import (
 )
 from weft.ops.pointwise.rounding import CopysignOp, isfinite
 from weft.ops.pointwise.trigonometry import AcosOp, AsinOp, CoshOp, SinhOp, asinh, atan2, cosh, sinh
-from weft.ops.products.decompositions import SolveOp
-from weft.ops.products.linalg import MatmulOp
+from weft.ops.products.decompositions import CholeskyOp, DeterminantOp, SolveOp
+from weft.ops.products.factorizations import LUOp, as_matrix, permutation_of
+from weft.ops.products.linalg import MatmulOp, diagonal, matrix_transpose
 from weft.ops.reductions.cumulative import CumsumOp
-from weft.ops.reductions.reduction import ProdOp, SumOp
+from weft.ops.reductions.reduction import ProdOp, SumOp, prod, sum
+from weft.ops.shape.arrangement import tril
 from weft.ops.shape.joining import ConcatOp, PadOp, stack
 from weft.ops.shape.movement import (
     BroadcastOp,
@@ -76,6 +78,8 @@ from weft.ops.shape.movement import (
     ReshapeOp,
     TransposeOp,
     broadcast,
+    cast_axes,
+    expand_dims,
 )
 from weft.passes.interface import PeepholeGraphPass
 from weft.passes.visitors import visit
@@ -191,6 +195,38 @@ def solution(op: SolveOp) -> TensorOp:
     x = SolveOp(ConcatOp(above, below, position=rows), ConcatOp(c, d, position=rows))
     length = a.axes[rows].length
     return ComplexOp(x[..., :length, :], x[..., length:, :])
+
+
+def interleaved_factor(op: CholeskyOp) -> TensorOp:
+    """Factorize a real matrix of a block [[a, -b], [b, a]] for each number a + i b.
+
+    Its factor is unique, and so has the blocks of the complex factor.
+    """
+    re, im = parts(op.args[0])
+    im = tril(im, -1)
+    above, below = (stack(row, pos=re.rank) for row in ((re, -im), (im, re)))
+    head, n = re.axes[:-2], re.axes[-1].length
+    whole = stack([above, below], pos=re.rank - 1)
+    real_factor = CholeskyOp(cast_axes(whole, (*head, 2 * n, 2 * n)))
+    blocks = cast_axes(real_factor, (*head, n, 2, n, 2))
+    return ComplexOp(blocks[..., 0, :, 0], blocks[..., 1, :, 0])
+
+
+def determinant(op: DeterminantOp) -> TensorOp:
+    """Multiply the signs of pivots, and that of their order; add the logarithms."""
+    x = op.args[0]
+    n = x.axes.lengths[-1]
+    packed = as_matrix(LUOp, ViewAsRealOp(x), is_complex=True)
+    pivots, order = diagonal(packed[..., :n]), permutation_of(packed)
+    size = absolute(pivots)
+    is_zero = equal(size, 0)
+    signs = where(is_zero, pivots, pivots / cast(where(is_zero, 1, size), x.dtype))
+    rows = broadcast(expand_dims(order, dim=order.rank), Axes((*order.axes, order.axes[-1])))
+    is_swapped = less(rows, matrix_transpose(rows)) & tril(less(rows, n), -1)
+    swaps = sum(is_swapped, (-2, -1))
+    sign = prod(signs, -1) * cast(1 - 2 * (swaps % 2), x.dtype)
+    total = cast(sum(log(size), -1), x.dtype)
+    return stack([sign, total], pos=sign.rank)
 
 
 def cast_parts(op: CastOp) -> TensorOp:
@@ -386,9 +422,11 @@ RULES = ClassTable[Rule](
         AsinOp: of_parts(arcsine),
         AtanOp: of_parts(inverse_tangent),
         CastOp: cast_parts,
+        CholeskyOp: interleaved_factor,
         CompositeOp: lambda op: op.decompose(*op.args),
         CosOp: of_parts(cosine),
         CoshOp: of_parts(hyperbolic_cosine),
+        DeterminantOp: determinant,
         DivideOp: of_parts(quotient),
         EffectOp: lambda op: op,
         EqualOp: compared,

@@ -11,6 +11,8 @@ import pytest
 
 import weft
 from weft.errors import UnsupportedOpError
+from weft.ir.axes import Axes
+from weft.ir.dtypes import DType
 from weft.ir.tensor import TensorOp
 from weft.ops.pointwise.complex_parts import ComplexOp, PartOp, ViewAsComplexOp
 from weft.testing.reference import evaluate
@@ -248,14 +250,34 @@ def test_exported_functions_take_pairs(tmp_path: Path) -> None:
     assert "(const float *in0, float *out0)" in text
 
 
+class UnknownOp(TensorOp):
+    """An op of which the pass knows nothing."""
+
+    def infer(self) -> tuple[Axes, DType]:
+        return self.args[0].axes, self.args[0].dtype
+
+
 @pytest.mark.needs("compiler")
 def test_an_op_without_a_rule_for_parts_is_refused_with_its_line() -> None:
     z = weft.placeholder((3, 3), "complex64")
     with (
         weft.make_transformer("native") as transformer,
         pytest.raises(
-            UnsupportedOpError, match="DeterminantOp: it does not compute with complex64"
+            UnsupportedOpError, match="UnknownOp: it does not compute with complex64"
         ) as caught,
     ):
-        transformer.computation(weft.linalg.det(z), z)(np.eye(3))
+        transformer.computation(UnknownOp(z), z)(np.eye(3))
     assert "test_split_complex.py" in str(caught.value)
+
+
+@pytest.mark.needs("compiler")
+def test_determinants_of_complex_matrices_that_are_singular_or_of_no_rows() -> None:
+    """One is singular, one is not finite, one exchanges rows an odd number of times."""
+    x = np.zeros((3, 2, 2), "complex64")
+    x[1] = np.nan
+    x[2] = [[0, 2j], [1, 1]]
+    with weft.backend("native"):
+        sign, size = weft.jit(weft.slogdet)(x)
+        np.testing.assert_array_equal(sign, np.array([0, np.nan + 1j * np.nan, -1j], "complex64"))
+        np.testing.assert_allclose(size, [-np.inf, np.nan, np.log(2)], rtol=1e-6)
+        np.testing.assert_array_equal(weft.jit(weft.det)(np.zeros((2, 0, 0), "complex64")), [1, 1])

@@ -23,6 +23,7 @@ from weft.nn.spatial.resampling import blended
 from weft.nn.spatial.windows import folded_into, swapped, windows_over
 from weft.ops.arguments import checked_number
 from weft.ops.indexing.gathering import take
+from weft.ops.indexing.multi_index import take_along_axis
 from weft.ops.pointwise.comparison import (
     equal,
     greater,
@@ -46,7 +47,7 @@ from weft.ops.pointwise.elementwise import (
 from weft.ops.pointwise.math import power
 from weft.ops.products.roles import IMAGES, ImageRoles, by_roles
 from weft.ops.reductions import reduction
-from weft.ops.reductions.reduction import ArgmaxOp, MaxOp, SumOp
+from weft.ops.reductions.reduction import ArgmaxOp, MaxOp, SumOp, argmax
 from weft.ops.shape.movement import BroadcastOp, IotaOp, broadcast, cast_axes, transpose
 from weft.support.backports import override
 
@@ -59,6 +60,7 @@ __all__ = [
     "PoolingOp",
     "adaptive_avg_pool",
     "adaptive_max_pool",
+    "adaptive_max_pool_with_indices",
     "avg_pool",
     "global_avg_pool",
     "global_max_pool",
@@ -880,6 +882,72 @@ def _adapted_maxima(x: TensorLike, lengths: PerAxis) -> TensorOp:
         least = constant(dtypes.least(result.dtype), dtype=result.dtype)
         result = MaxOp(where(spread, windows, least), positions=(place + 1,))
     return result
+
+
+def adaptive_max_pool_with_indices(
+    x: TensorLike, lengths: PerAxis, **axes: Unpack[ImageRoles]
+) -> tuple[TensorOp, TensorOp]:
+    """Return the maxima of `adaptive_max_pool`, and their indices for `max_unpool`.
+
+    Parameters
+    ----------
+    x
+        Images (N, C, spatial axes), with one to three spatial axes, of known lengths.
+    lengths
+        The lengths of the result: an integer for all spatial axes, or a list with one for each.
+        They may be larger than those of x.
+    **axes
+        Which named axes play a role, for operands whose axes have names; they may then be in any
+        order: ``batch=``, ``channels=`` and ``spatial=``. By default they are ``N``, ``C``, and
+        ``D``, ``H``, ``W``.
+
+    Returns
+    -------
+    tuple[TensorOp, TensorOp]
+        The maxima, (N, C, lengths), in the dtype of x, and the index of the first maximum, or of
+        the first NaN, of each: int64, flattened in row-major order over the spatial axes of x.
+
+    Raises
+    ------
+    AxesError
+        If x has no one to three spatial axes, or their lengths are unknown or 0.
+    ArgumentError
+        If `lengths` have another form, or a role does not exist.
+    DTypeError
+        If x is complex.
+
+    Examples
+    --------
+    >>> x = np.array([[[1.0, 5.0, 2.0, 4.0, 3.0]]])
+    >>> weft.jit(lambda x: weft.adaptive_max_pool_with_indices(x, 2))(x)
+    (array([[[5., 4.]]]), array([[[1, 3]]]))
+    """
+    kind = "adaptive_max_pool_with_indices"
+
+    def apply(x: Any) -> tuple[TensorOp, TensorOp]:
+        maxima = _adapted_maxima(x, lengths)
+        return maxima, _adapted_indices(as_op(x), _adaptive_lengths(Use(kind, (x,)), lengths))
+
+    return by_roles(kind, IMAGES, (x,), axes, apply)
+
+
+def _adapted_indices(x: TensorOp, pairs: Sequence[tuple[int, int]]) -> TensorOp:
+    """Return the flat index of the first maximum of each window."""
+    elements, is_inside = np.zeros((1, 1), int), np.ones((1, 1), bool)
+    for n, m in pairs:
+        first, end = _adaptive_windows(n, m)
+        element = first + np.arange(np.max(end - first))
+        windows = len(elements) * m, -1
+        elements = elements[:, None, :, None] * n + np.minimum(element, n - 1)[:, None]
+        is_inside = is_inside[:, None, :, None] & (element < end)[:, None]
+        elements, is_inside = elements.reshape(windows), is_inside.reshape(windows)
+    flat = cast_axes(x, (*x.axes[:2], math.prod(n for n, _ in pairs)))
+    taken = take(flat, constant(elements), 2)
+    least = constant(dtypes.least(x.dtype), dtype=x.dtype)
+    candidates = where(broadcast(constant(is_inside), taken.axes), taken, least)
+    best = cast_axes(argmax(candidates, 3), (*taken.axes[:3], 1))
+    table = broadcast(constant(elements), taken.axes)
+    return cast_axes(take_along_axis(table, best, 3), (*x.axes[:2], *(m for _, m in pairs)))
 
 
 def _adaptive_lengths(use: Use, lengths: PerAxis) -> Sequence[tuple[int, int]]:

@@ -189,6 +189,14 @@ def _adapted_maximum(x: Any, m: int, axis: int) -> Any:
     return np.stack([np.take(x, range(*pair), axis).max(axis) for pair in ends], axis)
 
 
+def _adapted_index(x: Any, lengths: Index) -> Any:
+    """Return the places of maxima of windows, whose elements differ."""
+    flat = x.reshape(*x.shape[:2], 1, 1, -1)
+    for axis, m in enumerate(lengths, 2):
+        x = _adapted_maximum(x, m, axis)
+    return np.argmax(flat == x[..., None], -1)
+
+
 _INDEX = weft.constant(np.array([[[[0, 3], [9, 11]], [[5, 2], [8, 10]]]]))
 _SAME = weft.constant(np.array([[[[0, 3, 3], [1, 0, 3], [0, 1, 2]], [[2] * 3, [1] * 3, [2] * 3]]]))
 
@@ -218,6 +226,9 @@ _WHOLE: list[Row] = [
         lambda x: _adapted_maximum(_adapted_maximum(x, 3, 2), 2, 3) ** 2, "uneven", twice=True),
     Row("adaptive_max_pool", lambda x: weft.adaptive_max_pool(x, 3), operands("distinct"),
         (((2, 2, 2),), ((N, C, H),)), NUMBERS, lambda x: _adapted_maximum(x, 3, 2), "more"),
+    Row("adaptive_max_pool_with_indices",
+        lambda x: weft.adaptive_max_pool_with_indices(x, (3, 2))[1], operands("distinct"),
+        (((1, 2, 5, 3),), ((0, 2, 2, 2),)), NUMBERS, lambda x: _adapted_index(x, (3, 2))),
     Row("max_unpool", lambda x: weft.max_unpool(x, _INDEX, (3, 4)), operands("any"),
         (((1, 2, 2, 2),),), NUMBERS, lambda x: _put(x, _INDEX.const, (3, 4)), twice=True),
     Row("max_unpool",
@@ -340,6 +351,9 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal("adaptive_max_pool", "complex",
             lambda: weft.adaptive_max_pool(_images(1, 2, 5, dtype="complex64"), 2), DTypeError,
             "no order"),
+    Refusal("adaptive_max_pool_with_indices", "complex",
+            lambda: weft.adaptive_max_pool_with_indices(_images(1, 2, 5, dtype="complex64"), 2),
+            DTypeError, "no order"),
     Refusal("max_unpool", "axes",
             lambda: weft.max_unpool(_images(1, 2, 2), _images(1, 2, 3, dtype="int64"), 4),
             AxesError, "indices of the same axes"),
