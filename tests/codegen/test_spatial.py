@@ -11,6 +11,7 @@ import pytest
 import weft
 from weft.nn.spatial.convolutions import ConvolutionFilterOp, ConvolutionInputOp
 from weft.nn.spatial.pooling import MaxPoolInputOp
+from weft_c.spatial import filter_products
 
 pytest.importorskip("pyopencl")
 from checking import awkward, both, check, everywhere, numbers
@@ -86,6 +87,40 @@ def test_places_of_no_image_do_not_count(batch: Any, units: Any):
     ]
     build = three({"padding": 1})
     check(build, *arrays, processor=replace(SERIAL, units=units))
+
+
+FILTER_PRODUCTS = {
+    "one more than two vectors": ((3, 5, 9, 10), (33, 5, 3, 3), {"padding": 1}),
+    "groups": (
+        (2, 8, 7, 6),
+        (40, 4, 3, 2),
+        {"groups": 2, "stride": (2, 1), "padding": [(1, 0), (2, 1)], "dilation": (1, 2)},
+    ),
+    "parts of a channel": ((2, 3, 15, 15), (16, 3, 7, 7), {"stride": 2, "padding": 3}),
+    "lines": ((5, 20, 41), (50, 20, 1), {}),
+    "volumes": ((2, 3, 4, 5, 4), (17, 3, 2, 1, 2), {"padding": (1, 0, 0)}),
+}
+
+
+@pytest.mark.parametrize("name", FILTER_PRODUCTS)
+def test_products_of_vectors_of_filters(name: str, monkeypatch: pytest.MonkeyPatch):
+    """Many filters at once, in one block and in many, whole and in parts, in each kind of sum."""
+    images, filters, attributes = FILTER_PRODUCTS[name]
+    y = weft.conv(weft.placeholder(images), weft.placeholder(filters), **attributes)
+    geometry = y.geometry()
+
+    def build(x: weft.TensorOp, delta: weft.TensorOp):
+        return ConvolutionFilterOp(x, delta, kernel=filters[2:], **geometry)
+
+    for depth, cached, units, dtype in (
+        (384, 1 << 17, 1, "float32"), (11, 99, 1, "float32"), (25, 300, 7, "float32"),
+        (20, 1 << 17, 2, "bfloat16"), (384, 500, 7, "float16"), (9, 400, 1, "int8"),
+    ):  # fmt: skip
+        monkeypatch.setattr(filter_products, "DEPTH", depth)
+        monkeypatch.setattr(filter_products, "CACHED", cached)
+        arrays = [numbers(dtype, *shape) for shape in (images, y.axes.shape)]
+        exact = dtype not in ("float16", "bfloat16")
+        check(build, *arrays, processor=replace(SERIAL, units=units), exact=exact)
 
 
 @everywhere

@@ -22,6 +22,7 @@ from weft_c.processor import Processor
 from weft_c.source.index_types import needs_wide_counter
 from weft_c.spatial.direct_convolution import DirectConvolution, write_direct_convolution
 from weft_c.spatial.filter_gradients import plan_filter_gradient, write_filter_gradient
+from weft_c.spatial.filter_products import plan_filter_product, write_filter_product
 from weft_c.spatial.geometry import Geometry, forward, geometry_of, transposed
 from weft_c.spatial.implicit_gemm import (
     matmul_operands,
@@ -45,7 +46,11 @@ def convolve(op: BilinearConvolutionOp, lowering: Lowering) -> None:
     processor, g = lowering.processor, geometry_of(op)
     acc = accumulator(op.dtype, processor)
     if is_direct(op, g, processor) and isinstance(op, ConvolutionFilterOp):
-        write_filter_gradient(lowering, plan_filter_gradient(g, acc, processor), acc)
+        sums = plan_filter_product(g, acc, processor)
+        if sums is not None:
+            write_filter_product(lowering, sums, acc)
+        else:
+            write_filter_gradient(lowering, plan_filter_gradient(g, acc, processor), acc)
         return
     if is_direct(op, g, processor) and lowering.args[1].is_contiguous:
         is_transposed = isinstance(op, ConvolutionInputOp)
@@ -71,7 +76,8 @@ def convolution_bytes(op: BilinearConvolutionOp, processor: Processor) -> int:
     if not is_direct(op, g, processor):
         return 0
     if isinstance(op, ConvolutionFilterOp):
-        return plan_filter_gradient(g, acc, processor).scratch(acc)
+        sums = plan_filter_product(g, acc, processor)
+        return (sums or plan_filter_gradient(g, acc, processor)).scratch(acc)
     return _direct_convolution(op, g).scratch(acc, processor) + 256
 
 

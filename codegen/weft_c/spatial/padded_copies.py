@@ -18,7 +18,7 @@ def copy_planes(
     acc: Accumulator,
     source: Array,
     image: str,
-    channels: tuple[str, int],
+    channels: tuple[str, int | str],
     target: str,
     planes: Planes,
     start_line: str = "",
