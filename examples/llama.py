@@ -145,6 +145,7 @@ def main(
     tokenizer: Annotated[
         Path | None, typer.Option(dir_okay=False, help="The pieces of that checkpoint.")
     ] = None,
+    bits: Annotated[int | None, typer.Option(help="2, 4 or 8: decode with such weights.")] = None,
 ) -> None:
     """Train a small LLaMA on a text about weaving, or take a checkpoint, and generate with it."""
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -157,7 +158,7 @@ def main(
             checkpoint, tokenizer = small_model(plan, out, prompt, backend)
         config, weights = read_checkpoint(checkpoint)
         pieces = read_tokenizer(tokenizer, config.vocabulary)
-        decoder = Decoder(config, weights, backend)
+        decoder = Decoder(config, weights, backend, bits)
         tell(decoder, pieces, prompt, tokens, Sampling(temperature, top_p), seed)
     except (weft.WeftError, FormatError, FloatingPointError, OSError) as error:
         raise SystemExit(f"llama.py: {error}") from None

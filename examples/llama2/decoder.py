@@ -18,14 +18,20 @@ LEAST_PROMPT = 16
 class Decoder:
     """A model at work: two computations that share weights, keys and values.
 
+    Its matrices are float32, or of so many `bits`.
+
     Raises what `weft.make_transformer` raises for a backend that cannot be used.
     """
 
     def __init__(
-        self, config: Config, weights: Mapping[str, Array], backend: str | None = None
+        self,
+        config: Config,
+        weights: Mapping[str, Array],
+        backend: str | None = None,
+        bits: int | None = None,
     ) -> None:
         self.config = config
-        self.model = Model(config)
+        self.model = Model(config, bits)
         self.transformer = weft.make_transformer(backend)
         shape = (config.kv_heads, config.longest, config.depth)
         self.keys, self.values = (

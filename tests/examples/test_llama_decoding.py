@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import re
 import tracemalloc
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,8 @@ from llama2.checkpoint import Array, Config
 from llama2.decoder import Decoder
 from llama2.sampling import Sampling
 from llama2.training import Plan, Trainer, batches, initial_weights, learning_rate
+
+import weft
 
 pytestmark = pytest.mark.slow
 
@@ -54,7 +57,7 @@ def plain(config: Config, weights: dict[str, Array], tokens: Sequence[int]) -> A
         rotated = (pairs[..., 0] + 1j * pairs[..., 1]) * angles
         return np.stack([rotated.real, rotated.imag], -1).reshape(length, -1, depth)
 
-    x = w["embedding"][list(tokens)]
+    x = w.get("lookup", w["embedding"])[list(tokens)]
     for n in range(config.layers):
         h = norm(x, w["attention_norm"][n])
         query, key = turned(h @ w["wq"][n].T), turned(h @ w["wk"][n].T)
@@ -71,6 +74,24 @@ def plain(config: Config, weights: dict[str, Array], tokens: Sequence[int]) -> A
         gate = h @ w["w1"][n].T
         x = x + (gate / (1 + np.exp(-gate)) * (h @ w["w3"][n].T)) @ w["w2"][n].T
     return norm(x, w["final_norm"]) @ w["embedding" if config.shared else "classifier"].T
+
+
+@pytest.mark.parametrize("config", [GROUPED, ALONE], ids=["grouped", "alone"])
+def test_weights_of_few_bits_are_those_that_they_stand_for(config: Config, backend: str):
+    weights = weights_for(config)
+    few = dict(weights)
+    for name in ("wq", "wk", "wv", "wo", "w1", "w2", "w3", "embedding", "classifier"):
+        if name in weights:
+            group = math.gcd(weights[name].shape[-1], 32)
+            restored = weft.dequantize(*weft.quantize(weights[name].swapaxes(-1, -2), 4, group))
+            few[name] = weft.jit(lambda x=restored: x)().swapaxes(-1, -2)
+    few["lookup"] = weights["embedding"]
+    decoder = Decoder(config, weights, backend, bits=4)
+    found = [decoder.read(TOKENS[:9])]
+    found += [decoder.decode(TOKENS[place], place).copy() for place in (9, 10)]
+    decoder.transformer.close()
+    wanted = plain(config, few, TOKENS[:11])[8:]
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4 * np.abs(wanted).max())
 
 
 @pytest.fixture(params=[GROUPED, ALONE], ids=["grouped", "alone"], scope="module")

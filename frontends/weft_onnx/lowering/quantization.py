@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import weft
+from weft.nn.quantization import BITS, WORD, words_of
 from weft_onnx.lowering.convolution import convolved
 from weft_onnx.lowering.elementwise import converted_array, widened
 from weft_onnx.nodes import Node, cast, lowers, numpy_dtype
@@ -107,11 +108,42 @@ def dequantize_linear(node: Node) -> Any:
     x, scale, shape = node.raw(0), _wide(node, node.raw(1)), node.shape()
     number = node.choice("output_dtype", default=0)
     dtype = numpy_dtype(number) if number else scale.dtype
+    packed = _dequantized_groups(node, scale) if dtype == np.float32 else None
+    if packed is not None:
+        return packed
     given = _wide(node, x)
     if node.has(2):
         given = given - spread(node, _wide(node, node.raw(2)), shape, "zero point")
     factor = spread(node, cast(scale, "float32"), shape)
     return cast(cast(given, "float32") * factor, dtype)
+
+
+def _dequantized_groups(node: Node, scale: Tensor) -> Tensor | None:
+    """Return a constant matrix in blocks of whole words, whose codes products unpack."""
+    given = [node.raw(n) for n in (0, 2) if node.has(n)]
+    shape, size = node.shape(), node.attr("block_size", 0)
+    bits = next((bits for bits in BITS if dtype_of(given[0]).name.endswith(f"int{bits}")), 0)
+    if (
+        not bits
+        or size < 1
+        or size * bits % WORD
+        or len(shape) != 2
+        or not all(map(is_known, given))
+    ):
+        return None
+    axis = node.axis(node.attr("axis", 1), len(shape))
+    groups = [n // size if at == axis else n for at, n in enumerate(shape)]
+    shapes = [list(scale.axes.shape), *(list(each.shape) for each in given[1:])]
+    if not shape[axis] or shape[axis] % size or any(found != groups for found in shapes):
+        return None
+    # Codes are unsigned: the least number is 0.
+    least = _limits(given[0].dtype)[0]
+    codes, *zeros = ((each.astype(np.int32) - least).astype(np.uint8) for each in given)
+    origin = zeros[0] if zeros else np.full(groups, -least, np.uint8)
+    if axis == 0:
+        return weft.dequantize(words_of(codes, bits), scale, origin, bits)
+    turned = words_of(codes.T, bits), weft.transpose(scale), origin.T
+    return weft.transpose(weft.dequantize(*turned, bits))
 
 
 def _wide(node: Node, x: Value) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -11,6 +12,7 @@ from onnx.reference import ReferenceEvaluator
 
 import weft_onnx
 from weft.kernels import FusedOp
+from weft_c.matmul.grouped import GroupedMatmulOp
 from weft_c.matmul.packed_panels import PackedMatmulOp
 from weft_c.spatial.packed_filters import PackedConvolutionOp
 
@@ -39,6 +41,17 @@ CONSTANTS = {
     "zf": np.zeros(FILTERS[0], np.int8), "fbias": np.arange(FILTERS[0], dtype=np.int32) * 100,
     "outlying": np.where(np.arange(TERMS * COLUMNS) % 7, 1, 3).reshape(TERMS, COLUMNS).astype("f4"),
 }  # fmt: skip
+
+for kind, bits in {"int4": 4, "uint4": 4, "int8": 8, "uint8": 8}.items():
+    numbers, zeros = (
+        RANDOM.integers(0, 2**bits, each) - 2 ** (bits - 1) * (kind[0] == "i")
+        for each in ((64, 24), (4, 24))
+    )
+    CONSTANTS[f"w_{kind}"], CONSTANTS[f"z_{kind}"] = (
+        each.astype(getattr(ml_dtypes, kind, kind)) for each in (numbers, zeros)
+    )
+CONSTANTS |= {f"t{name}": each.T for name, each in CONSTANTS.items() if "int" in name}
+CONSTANTS |= {"sg": scales(4, 24), "tsg": scales(24, 4)}
 
 QUANTIZE = ("QuantizeLinear", "x sx zx", "q", {}), ("DequantizeLinear", "q sx zx", "d", {})
 SIGNED = ("QuantizeLinear", "x sx zi", "q", {}), ("DequantizeLinear", "q sx zi", "d", {})
@@ -99,8 +112,13 @@ KEPT_IN_FLOAT: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 
-def run(nodes: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[Any, Any, int]:
-    """Return results of weft and of the evaluator, and how many products are of integers."""
+def run(
+    nodes: tuple[Any, ...],
+    shape: tuple[int, ...],
+    kinds: Any = (PackedMatmulOp, PackedConvolutionOp),
+    dtype: Any = np.int32,
+) -> tuple[Any, Any, int]:
+    """Return results of weft and of the evaluator, and how many products are of a kind."""
     made = [helper.make_node(op, i.split(), o.split(), **more) for op, i, o, more in nodes]
     read = {name for node in made for name in node.input}
     graph = helper.make_graph(
@@ -110,7 +128,7 @@ def run(nodes: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[Any, Any, int]:
         [numpy_helper.from_array(np.asarray(value), name) for name, value in CONSTANTS.items()
          if name in read],
     )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     x = RANDOM.normal(0, 2, shape).astype(np.float32)
     (wanted,) = ReferenceEvaluator(model).run(None, {"x": x})
     program = weft_onnx.load(model).prepare("native")
@@ -119,8 +137,7 @@ def run(nodes: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[Any, Any, int]:
     ops = [each.op for each in step.computation.program.plan.steps]
     ops = [each.kernel.product.op if isinstance(each, FusedOp) and each.kernel.product else each
            for each in ops]  # fmt: skip
-    kinds = PackedMatmulOp, PackedConvolutionOp
-    return found, wanted, sum(isinstance(op, kinds) and op.dtype == np.int32 for op in ops)
+    return found, wanted, sum(isinstance(op, kinds) and op.dtype == dtype for op in ops)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -147,3 +164,21 @@ def test_other_products_stay_in_float(name: str):
     found, wanted, count = run(KEPT_IN_FLOAT[name], (ROWS, COLUMNS if "along" in name else TERMS))
     assert count == 0
     np.testing.assert_allclose(found, wanted, 1e-4, 1e-5 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("zero", ["a zero point", "no zero point"])
+@pytest.mark.parametrize("kind", ["int4", "uint4", "int8", "uint8"])
+def test_codes_in_blocks_are_unpacked_in_products(kind: str, zero: str):
+    """Of a matrix in blocks along its rows, and of a transposed one along its columns."""
+    given = f"w_{kind} sg z_{kind}" if zero == "a zero point" else f"w_{kind} sg"
+    turned = " ".join(f"t{name}" for name in given.split())
+    blocks = {"block_size": 16}
+    nodes = (
+        ("DequantizeLinear", given, "d", {"axis": 0, **blocks}), ("MatMul", "x d", "p", {}),
+        ("DequantizeLinear", turned, "t", {"axis": 1, **blocks}),
+        ("Gemm", "x t", "q", {"transB": 1}), ("Add", "p q", "y", {}),
+    )  # fmt: skip
+    for rows in (1, 9):
+        found, wanted, count = run(nodes, (rows, 64), GroupedMatmulOp, np.float32)
+        assert count == 2
+        np.testing.assert_allclose(found, wanted, 1e-5, 1e-5 * np.abs(wanted).max())
