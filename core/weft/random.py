@@ -20,7 +20,7 @@ import numpy as np
 
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
-from weft.ir.axes import Axes, AxesLike, Axis, AxisKey, broadcast_axes, make_axes
+from weft.ir.axes import Axes, AxesLike, Axis, AxisKey, make_axes
 from weft.ir.dtypes import DTypeLike
 from weft.ir.lengths import Length
 from weft.ir.op import explain
@@ -51,6 +51,7 @@ from weft.ops.random.philox import (
     checked_key,
     float_to_compute_in,
     middles,
+    parameter,
     sample_normal,
     sample_uniform,
 )
@@ -1007,7 +1008,10 @@ def beta(
     draw, working = bits_from("beta", key), float_to_compute_in("beta", dtype)
     ops = distributions.operands("beta", shape, working, a=(a, "at least 0"), b=(b, "at least 0"))
     first, second = (rejection.sample_gamma(draw, each, True) for each in ops)
-    return cast(1.0 / (1.0 + exp(second - first)), dtype)
+    # The logistic function, without an exponential that overflows.
+    is_below, distance = less(first, second), first - second
+    smaller = exp(where(is_below, distance, -distance))
+    return cast(where(is_below, smaller, 1.0) / (1.0 + smaller), dtype)
 
 
 def dirichlet(
@@ -1270,11 +1274,9 @@ def multinomial(
         problem = f"p must have an axis of classes, the last one, not {chances.axes}"
         raise AxesError(explain("multinomial", problem, (chances,)))
     working = _precision("multinomial", n, p)
-    rest: Any = Axes(chances.axes[:-1])
-    if shape is not None:
-        rest = make_axes(shape)
-    elif not isinstance(n, int | float):
-        rest = broadcast_axes(rest, as_op(n).axes)
+    rest: Any = make_axes(() if shape is None else shape)
+    if shape is None:
+        rest = distributions.common_axes("multinomial", as_op(n).axes, Axes(chances.axes[:-1]))
     (trials,) = distributions.operands("multinomial", rest, working, n=(n, "an integer from 0 on"))
     (chances,) = distributions.operands(
         "multinomial", rest + chances.axes[-1:], working, p=(chances, "at least 0")
@@ -1409,8 +1411,10 @@ def multivariate_normal(
         problem = f"mean and cov must have vectors and matrices of one size, not {middle.axes}"
         raise AxesError(explain(function, f"{problem} and {matrix.axes}", (middle, matrix)))
     if shape is None:
-        shape = broadcast_axes(Axes(middle.axes[:-1]), Axes(matrix.axes[:-2]))
+        batches = Axes(middle.axes[:-1]), Axes(matrix.axes[:-2])
+        shape = distributions.common_axes(function, *batches)
     axes = make_axes(shape) + middle.axes[-1:]
+    parameter(function, "cov", matrix, make_axes((*axes.lengths, axes[-1].length)))
     (middle,) = distributions.operands(function, axes, working, mean=(middle, "finite"))
     normals = sample_normal(draw, axes, 0.0, 1.0, working)
     rows = cast_axes(normals, (*axes.lengths[:-1], 1, axes.lengths[-1]))

@@ -263,6 +263,20 @@ def test_gradients_of_means_flow_to_parameters(backend: str) -> None:
     np.testing.assert_allclose(found["alpha"], [5 / 36, -1 / 36, -1 / 36], atol=0.005)
 
 
+def test_gradients_of_small_and_large_concentrations_are_finite(backend: str) -> None:
+    def draw(x: Any) -> Any:
+        weights = np.array([1.0, 2.0], np.float32)
+        return (
+            weft.sum(random.gamma(KEY, x))
+            + weft.sum(random.beta(KEY, x, 1.0))
+            + weft.sum(random.beta(KEY, 1.0, x))
+            + weft.sum(random.dirichlet(KEY, weft.stack([x, 1 + x], pos=1)) * weights)
+        )
+
+    given = np.array([0, 1e-30, 1e-3, 1e30, np.inf], np.float32)
+    assert np.isfinite(weft.jit(weft.grad(draw), backend=backend)(given)).all()
+
+
 def test_the_gradient_of_a_normal_vector_flows_through_the_factor(backend: str) -> None:
     def draw(mean: Any, cov: Any, key: Any) -> Any:
         return weft.sum(random.multivariate_normal(key, mean, cov, dtype="float64") * [1.0, 2.0])
@@ -339,6 +353,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         weft.make_axis(3, "C"))), AxesError, "takes positional axes"),
     "sizes that differ": (lambda: random.multivariate_normal(KEY, X, np.eye(2)), AxesError,
                           "vectors and matrices of one size"),
+    "parameters of other shapes": (lambda: random.beta(KEY, np.ones(2), X), AxesError,
+                                   "beta: the parameters do not fit each other"),
+    "covariances of another batch": (lambda: random.multivariate_normal(
+        KEY, np.zeros(2), np.ones((4, 2, 2)), (3,)), AxesError,
+        "multivariate_normal: cov must .* fits"),
     "more than all classes": (lambda: random.categorical(KEY, X, shape=(4, 2), replace=False),
                               ArgumentError, "4 of 3 classes cannot be drawn"),
 }  # fmt: skip

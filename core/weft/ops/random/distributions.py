@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import reduce
 from typing import SupportsIndex
 
 import numpy as np
 
-from weft.errors import ArgumentError, DTypeError
+from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, AxesLike, Axis, AxisKey, broadcast_axes, make_axes
 from weft.ir.dtypes import DType, DTypeLike
@@ -425,11 +426,10 @@ def sample(
 
 _DOMAINS: dict[str, Callable[[float], bool]] = {
     "finite": math.isfinite,
-    "at least 0": lambda x: x >= 0,
-    "above 0": lambda x: x > 0,
+    "at least 0": lambda x: 0 <= x < math.inf,
     "from 0 to 1": lambda x: 0 <= x <= 1,
     "above 0 and at most 1": lambda x: 0 < x <= 1,
-    "an integer from 0 on": lambda x: x >= 0 and x == int(x),
+    "an integer from 0 on": lambda x: 0 <= x < math.inf and x == int(x),
 }
 
 
@@ -443,16 +443,23 @@ def operands(
 
     Each is given with what a number has to be; that of tensors is seen by their samples.
     """
-    axes = Axes() if shape is None else axes_of(shape)
     for name, (value, domain) in parameters.items():
-        if isinstance(value, int | float):
-            if not math.isfinite(value) or not _DOMAINS[domain](value):
-                problem = f"{name} must be {domain}, not {value!r}"
-                raise ArgumentError(explain(function, problem, ()))
-        elif shape is None:
-            axes = broadcast_axes(axes, as_op(value).axes)
+        if isinstance(value, int | float) and not _DOMAINS[domain](value):
+            problem = f"{name} must be {domain}, not {value!r}"
+            raise ArgumentError(explain(function, problem, ()))
+    given = (as_op(value).axes for value, _ in parameters.values())
+    axes = common_axes(function, *given) if shape is None else axes_of(shape)
     found = (parameter(function, name, value, axes) for name, (value, _) in parameters.items())
     return [broadcast(cast(as_op(each, working), working), axes) for each in found]
+
+
+def common_axes(function: str, *given: Axes) -> Axes:
+    """Return the axes that those of parameters broadcast to."""
+    try:
+        return reduce(broadcast_axes, given)
+    except AxesError as error:
+        problem = f"the parameters do not fit each other: {error.problem}"
+        raise AxesError(explain(function, problem, ())) from None
 
 
 def exponential(

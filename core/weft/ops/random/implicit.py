@@ -26,7 +26,7 @@ from weft.ir.dtypes import Array
 from weft.ir.storage import constant
 from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops.control.effects import stop_gradient
-from weft.ops.pointwise.comparison import greater, less, maximum, where
+from weft.ops.pointwise.comparison import greater, less, maximum, minimum, where
 from weft.ops.pointwise.elementwise import FloatOp, absolute, square
 from weft.ops.pointwise.math import exp, expm1, log1p, sqrt
 from weft.ops.pointwise.polynomials import polynomial
@@ -85,7 +85,10 @@ def log_slope(y: TensorOp, alpha: TensorOp) -> TensorOp:
     exponent = spread(gap) * v + spread(z) * _phi(signed, terms)
     total = sum((v + spread(start)) * exp(-exponent) * weights, axis=-1)
     slope = reach * cast_axes(total, y.axes)
-    return where(is_shifted, (digamma(alpha + 1.0) - y + z * slope) / alpha, slope)
+    lifted = (digamma(alpha + 1.0) - y + z * slope) / alpha
+    # Infinity, for the least of alpha, times a sample of 0 would be NaN.
+    lifted = minimum(lifted, float(np.finfo(y.dtype).max))
+    return where(is_shifted, lifted, slope)
 
 
 def _gauss_legendre(points: int) -> tuple[Array, Array]:
