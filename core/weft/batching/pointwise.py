@@ -16,7 +16,7 @@ from weft.ops.pointwise.bits import BitcastOp
 from weft.ops.pointwise.complex_parts import ViewAsComplexOp, ViewAsRealOp
 from weft.ops.pointwise.elementwise import ElementwiseOp
 from weft.ops.products.decompositions import CholeskyOp, DeterminantOp, InverseOp
-from weft.ops.products.factorizations import FactorizationOp
+from weft.ops.products.factorizations import FactorizationOp, MatrixExpActionOp
 from weft.ops.products.fourier import FourierOp, InverseRealFourierOp, RealFourierOp
 from weft.ops.reductions.cumulative import RunningOp
 from weft.ops.reductions.probabilities import LogitsOp
@@ -44,9 +44,9 @@ def _at_axes(op: TensorOp, batch: Batch, x: TensorOp) -> TensorOp:
 
 @batching_rule_of(
     AttentionOp, BitcastOp, CholeskyOp, ConcatOp, CrossEntropyLogitsOp, DeterminantOp,
-    FactorizationOp, FourierOp, InverseOp, InverseRealFourierOp, LogitsOp, NormalizeOp, PickOp,
-    PseudoInverseOp, RealFourierOp, ReductionOp, RotaryOp, RunningOp, SortingOp, TakeAlongAxisOp,
-    ViewAsComplexOp, ViewAsRealOp,
+    FactorizationOp, FourierOp, InverseOp, InverseRealFourierOp, LogitsOp, MatrixExpActionOp,
+    NormalizeOp, PickOp, PseudoInverseOp, RealFourierOp, ReductionOp, RotaryOp, RunningOp,
+    SortingOp, TakeAlongAxisOp, ViewAsComplexOp, ViewAsRealOp,
 )  # fmt: skip
 def batched_along_others(op: TensorOp, batch: Batch, *args: TensorOp) -> TensorOp:
     """Give all operands the batch axis, and add 1 to the positions of axes."""

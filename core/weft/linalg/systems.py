@@ -15,7 +15,7 @@ from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.linalg.factorizations import known_matrices, svdvals
 from weft.linalg.norms import default_rtol, matrix_rank
 from weft.ops.pointwise.comparison import greater, where
-from weft.ops.pointwise.complex_parts import conj, real
+from weft.ops.pointwise.complex_parts import ViewAsComplexOp, conj, real
 from weft.ops.pointwise.elementwise import absolute, cast, real_dtype, square
 from weft.ops.products.decompositions import (
     TriangularSolveOp,
@@ -24,8 +24,10 @@ from weft.ops.products.decompositions import (
     solver_operands,
 )
 from weft.ops.products.factorizations import (
+    MatrixExpActionOp,
     MatrixExpOp,
     SingularValuesOp,
+    as_stored,
     factorized,
     hermitian,
     in_order,
@@ -300,7 +302,10 @@ def matrix_exp(x: TensorLike) -> TensorOp:
 def expm_multiply(a: TensorLike, b: TensorLike) -> TensorOp:
     """Return the product of the exponential of square matrices with vectors or matrices.
 
-    The exponential is made whole, since the matrices are dense.
+    The exponential is not made: its series is applied to `b`, as often as the norm of `a` needs
+    (Al-Mohy and Higham, Computing the action of the matrix exponential, 2011). Where that costs
+    more than the exponential, because the norm is large or the matrices are small, it is made
+    after all, and for the gradient by `a`.
 
     Parameters
     ----------
@@ -326,7 +331,13 @@ def expm_multiply(a: TensorLike, b: TensorLike) -> TensorOp:
     array([3., 2.])
     """
     (a, b), dtype = solver_operands("expm_multiply", a, b)
-    return cast(matmul(factorized(MatrixExpOp, a), b), dtype)
+    return cast(solved("expm_multiply", _action, a, b), dtype)
+
+
+def _action(a: TensorOp, b: TensorOp) -> TensorOp:
+    is_complex = a.dtype.kind == "c"
+    product = MatrixExpActionOp(as_stored(a), as_stored(b), is_complex=is_complex)
+    return ViewAsComplexOp(product) if is_complex else product
 
 
 def _place_of(kind: str, trans: int | str) -> int:

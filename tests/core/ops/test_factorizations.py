@@ -55,6 +55,19 @@ def test_the_exponential_is_that_of_scipy(size: float) -> None:
     np.testing.assert_allclose(run(linalg.matrix_exp, skew), expected, atol=1e-13 * max(size, 10))
 
 
+@pytest.mark.parametrize("kind", ["f", "c"])
+@pytest.mark.parametrize(("n", "columns", "size"), [(40, 1, 0.1), (40, 2, 1.0), (3, 1, 50.0)])
+def test_the_action_of_the_exponential_is_that_of_scipy(
+    kind: str, n: int, columns: int, size: float
+) -> None:
+    """By the series alone, in stacks of different norms, and by the exponential."""
+    b = random_stack(2, n, columns, kind=kind)
+    a = random_stack(2, n, n, kind=kind) * np.array([1, 1e-3])[:, None, None]
+    a = (a - a.conj().mT) * size + 0.5 * np.eye(n)
+    expected = scipy.linalg.expm(a) @ b
+    np.testing.assert_allclose(run(linalg.expm_multiply, a, b), expected, rtol=1e-11, atol=1e-12)
+
+
 OF_SQUARES: dict[str, Callable[[Any], Any]] = {
     "qr": lambda x: linalg.qr(x).R,
     "svd": lambda x: linalg.svd(x).S,
@@ -67,6 +80,7 @@ OF_SQUARES: dict[str, Callable[[Any], Any]] = {
     "ldl": lambda x: linalg.ldl(x).lu,
     "pinv": linalg.pinv,
     "matrix_exp": linalg.matrix_exp,
+    "expm_multiply": lambda x: linalg.expm_multiply(x, x[..., :1]),
 }
 
 

@@ -15,6 +15,9 @@ _ALPHA = (1 + math.sqrt(17)) / 8
 _THETA = 5.371920351148152
 """The largest norm for which the approximant of degree 13 is exact in float64 (Higham, 2005)."""
 
+_STEP, _TERMS = 3.54, 30
+"""The largest norm for which so many terms of the series are exact in float64 (Al-Mohy, 2011)."""
+
 _PADE = (
     64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800, 129060195264000,
     10559470521600, 670442572800, 33522128640, 1323241920, 40840800, 960960, 16380, 182, 1,
@@ -128,3 +131,34 @@ def expm(a: Array) -> Array:
         more = squarings > done
         found[more] = found[more] @ found[more]
     return found.astype(a.dtype)
+
+
+def expm_action(a: Array, b: Array) -> Array:
+    """Return exp(a) b for matrices (stack, n, n) and (stack, n, k), by products with a alone.
+
+    The series of exp(a / s) is applied s times (Al-Mohy and Higham, Computing the action of the
+    matrix exponential, 2011), to a less the mean of its diagonal. Where s is so large that this
+    costs more, the exponential is made whole.
+    """
+    wide = a.astype(np.result_type(a, np.float64))
+    n, k = b.shape[1:]
+    shift = np.einsum("bii->b", wide)[:, None, None] / max(n, 1)
+    shifted = wide - shift * np.eye(n)
+    norms = np.abs(shifted).sum(-2).max(-1, initial=0)
+    steps = np.maximum(np.ceil(norms / _STEP), 1)
+    is_whole = steps * _TERMS * k > (np.log2(steps) + 10) * n
+    result = b.astype(wide.dtype)
+    result[is_whole] = expm(wide[is_whole]) @ result[is_whole]
+    for done in range(int(steps[~is_whole].max(initial=0))):
+        more = (steps > done) & ~is_whole
+        scale = 1 / steps[more, None, None]
+        step, term = shifted[more] * scale, result[more] * np.exp(shift[more] * scale)
+        total = term.copy()
+        for count in range(1, _TERMS + 1):
+            term = step @ term / count
+            total += term
+            largest = np.abs(total).max((1, 2), keepdims=True, initial=0)
+            if np.all(np.abs(term) <= largest * 1e-18):
+                break
+        result[more] = total
+    return result.astype(b.dtype)

@@ -420,11 +420,54 @@ class MatrixExpOp(FactorizationOp):
 
     def adjoint(self, packed: TensorOp, delta: TensorOp, x: TensorOp) -> TensorOp:
         """The upper right block of the exponential of [[xᴴ, dX], [0, xᴴ]] (Higham, 2008)."""
-        turned, n = hermitian(x), self.matrix_shape[1]
-        above = concat([turned, delta], -1)
-        below = concat([zeros_like(turned), turned], -1)
-        whole = concat([above, below], -2)
-        return as_matrix(MatrixExpOp, as_stored(whole), self.is_complex)[..., :n, n:]
+        return _derivative_of_exponential(x, delta)
+
+
+class MatrixExpActionOp(HostOp):
+    """The product exp(a) b of stacks of matrices with equal leading axes, without exp(a).
+
+    Attributes
+    ----------
+    is_complex
+        Whether the matrices are complex, as pairs along one more axis.
+    """
+
+    is_complex: bool
+
+    @property
+    def flops(self) -> int:
+        """Those of thirty products of the operands."""
+        columns = self.args[0].axes.shape[-1 - self.is_complex]
+        return 60 * int(self.args[1].axes.size) * int(columns)
+
+    def infer(self) -> tuple[Axes, DType]:
+        """Check the matrices as for their exponential."""
+        a, b = self.args
+        MatrixExpOp(a, is_complex=self.is_complex)
+        last = -1 - self.is_complex
+        if b.rank != a.rank or b.axes.lengths[:last] != a.axes.lengths[:last]:
+            raise AxesError(f"the right-hand sides {b.axes} do not fit the matrices {a.axes}")
+        return b.axes, b.dtype
+
+    def reference(self, a: Array, b: Array) -> Any:
+        """Compute products for matrices that are finite; NaN for others."""
+        if self.is_complex:
+            a, b = complex_of(a), complex_of(b)
+        count = math.prod(a.shape[:-2])
+        a, sides = (np.asarray(x).reshape(count, *x.shape[-2:]) for x in (a, b))
+        is_finite = np.isfinite(a).all((1, 2)) & np.isfinite(sides).all((1, 2))
+        found = np.full_like(sides, np.nan)
+        found[is_finite] = dense_algorithms.expm_action(a[is_finite], sides[is_finite])
+        return (parts_of(found) if self.is_complex else found).reshape(self.axes.shape)
+
+    def generate_adjoints(self, delta: TensorOp, a: TensorOp, b: TensorOp) -> Any:
+        """exp(aᴴ) G for b; for a the derivative of its exponential in the direction G bᴴ."""
+        given: Callable[..., Any] = ViewAsComplexOp if self.is_complex else _same
+        a, b, delta = given(a), given(b), given(delta)
+        share = _derivative_of_exponential(a, delta @ hermitian(b))
+        turned = as_stored(hermitian(a))
+        db = MatrixExpActionOp(turned, as_stored(delta), is_complex=self.is_complex)
+        return as_stored(share), db
 
 
 def factorized(kind: type[FactorizationOp], x: TensorOp, **fields: Any) -> TensorOp:
@@ -479,6 +522,13 @@ def in_order(x: TensorOp, order: TensorOp) -> TensorOp:
     """Return the rows of each matrix in an order of its own."""
     column = ReshapeOp(order, target_axes=Axes((*order.axes, Axis(1))))
     return take_along_axis(x, broadcast(column, x.axes), -2)
+
+
+def _derivative_of_exponential(x: TensorOp, delta: TensorOp) -> TensorOp:
+    turned, n = hermitian(x), x.axes.lengths[-1]
+    above = concat([turned, delta], -1)
+    below = concat([zeros_like(turned), turned], -1)
+    return factorized(MatrixExpOp, concat([above, below], -2))[..., :n, n:]
 
 
 def _require_tall(rows: int, columns: int) -> None:

@@ -326,7 +326,9 @@ REFUSALS: tuple[Refusal, ...] = (
     *_refused("solve_triangular", "lower", ArgumentError, "lower must", _SQUARE, _VECTOR, 0, 1),
     *_refused("lu_solve", "trans", ArgumentError, "trans must be", (_SQUARE, _VECTOR), _VECTOR, 3),
     *_refused("lu_solve", "sides", AxesError, "not broadcast", (_SQUARE, _VECTOR), _WIDE),
-    *_refused("lstsq expm_multiply", "sides", AxesError, "cannot contract", _SQUARE,
+    *_refused("expm_multiply", "sides", AxesError, "do not fit", _SQUARE,
+              weft.placeholder((4, 2))),
+    *_refused("lstsq", "sides", AxesError, "cannot contract", _SQUARE,
               weft.placeholder((4, 2))),
     *_refused("vector_norm", "axis", AxesError, "out of range", _VECTOR, axis=2),
 )  # fmt: skip
