@@ -66,11 +66,10 @@ def furthest(values: Any, distribution: Any) -> float:
     return float(max((places[1:] - expected).max(), (expected - places[:-1]).max()))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", SAMPLED)
-def test_samples_are_of_the_distribution(backend: str, case: str) -> None:
+def test_samples_are_of_the_distribution(case: str) -> None:
     build, distribution = SAMPLED[case]
-    values = weft.jit(build, backend=backend)(KEY)
+    values = weft.jit(build, backend="numpy")(KEY)  # others are compared with it below
     # Kolmogorov's bound: 2 exp(-2 n d²). Steps of a distribution only make it smaller.
     assert furthest(values, distribution) < math.sqrt(math.log(2 / LEVEL) / (2 * COUNT))
 
@@ -111,9 +110,7 @@ def test_each_parameter_of_a_batch_has_the_samples_of_its_own(backend: str) -> N
         return (
             random.gamma(KEY, 9 * x, shape),
             random.poisson(KEY, 30 * x, shape),
-            random.binomial(KEY, 50, x, shape),
             random.vonmises(KEY, x, 9 * x, shape),
-            random.lognormal(KEY, x, shape),
             random.dirichlet(KEY, weft.stack([x, 1 + x]), shape),
         )
 
