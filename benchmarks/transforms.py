@@ -1,4 +1,4 @@
-"""Fourier transforms: weft beside SciPy's pocketfft on all cores, and PyTorch.
+"""Fourier transforms, and convolutions by them: weft beside SciPy on all cores, and PyTorch.
 
 Results are compared with NumPy's in float64.
 """
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from environment import cores
-from side_by_side import Call, main
+from side_by_side import Call, Case, main
 
 import weft
 
@@ -95,6 +95,71 @@ class Transform(NamedTuple):
         return float(np.linalg.norm(np.asarray(found) - wanted) / np.linalg.norm(wanted))
 
 
+class Convolution(NamedTuple):
+    """A convolution of an image with a filter by transforms, of the size of the image.
+
+    Attributes
+    ----------
+    shape, kernel
+        The lengths of the image and of the filter.
+    dtype
+        The dtype of both.
+    """
+
+    shape: tuple[int, ...]
+    kernel: tuple[int, ...]
+    dtype: str = "float32"
+
+    def __str__(self) -> str:
+        image, kernel = (" x ".join(map(str, each)) for each in (self.shape, self.kernel))
+        dtype = f", {self.dtype}" if self.dtype != "float32" else ""
+        return f"fftconvolve, {image} with {kernel}{dtype}"
+
+    @property
+    def operands(self) -> tuple[Array, ...]:
+        """The image and the filter."""
+        rng = np.random.default_rng(0)
+        return tuple(rng.normal(size=each).astype(self.dtype) for each in (self.shape, self.kernel))
+
+    @property
+    def most(self) -> float:
+        """Some units of the last place for each factor 2 of the length."""
+        return float(4 * np.finfo(self.dtype).eps * (1 + np.log2(np.prod(self.shape))))
+
+    def weft(self, backend: str) -> Call:
+        """Return the call of weft."""
+        image, kernel = self.operands
+        call = weft.jit(lambda x, w: weft.signal.fftconvolve(x, w, "same"), backend=backend)
+        call(image, kernel)
+        return lambda: call(image, kernel)
+
+    def rivals(self) -> dict[str, Callable[[], Call]]:
+        """Return what makes the call of SciPy; PyTorch has no such function."""
+        return {"scipy": self._scipy}
+
+    def _scipy(self) -> Call:
+        """Return the call of SciPy with as many workers as there are cores."""
+        import scipy.fft
+        import scipy.signal
+
+        image, kernel = self.operands
+
+        def call() -> Any:
+            with scipy.fft.set_workers(cores()):
+                return scipy.signal.fftconvolve(image, kernel, "same")
+
+        return call
+
+    def error(self, found: Any) -> float:
+        """Return the distance from the result in float64 by NumPy, over the norm of that."""
+        lengths = [m + n - 1 for m, n in zip(self.shape, self.kernel, strict=True)]
+        first, second = (np.fft.rfftn(each.astype("f8"), lengths, (0, 1)) for each in self.operands)
+        starts = [(n - 1) // 2 for n in self.kernel]
+        kept = tuple(slice(a, a + n) for a, n in zip(starts, self.shape, strict=True))
+        wanted = np.fft.irfftn(first * second, lengths, (0, 1))[kept]
+        return float(np.linalg.norm(np.asarray(found) - wanted) / np.linalg.norm(wanted))
+
+
 LENGTHS = [
     Transform(function, (1 << bits,))
     for function in ("fft", "rfft", "irfft")
@@ -105,7 +170,7 @@ BATCHES = [
     for function in ("fft", "rfft", "irfft")
     for shape in ((1024, 256), (256, 1000), (1024, 1024), (16, 1 << 16), (1024, 360), (64, 1009))
 ]
-TRANSFORMS = [
+TRANSFORMS: list[Case] = [
     *LENGTHS,
     *BATCHES,
     Transform("fft", (1009,)),
@@ -113,6 +178,10 @@ TRANSFORMS = [
     Transform("fft", (1024, 256), axis=0),
     Transform("fft", (1024, 256), "float64"),
     Transform("fft", (1 << 20,), "float64"),
+    Convolution((256, 256), (31, 31)),
+    Convolution((512, 512), (63, 63)),
+    Convolution((1024, 1024), (127, 127)),
+    Convolution((512, 512), (63, 63), "float64"),
 ]
 
 

@@ -640,9 +640,8 @@ def _along(
 
 def _complex(x: TensorOp, n: int | None, sign: int, factor: Callable[[int], float]) -> TensorOp:
     """Return the transform of complex numbers."""
-    x = of_length(x, n)
-    pairs = ViewAsRealOp(cast(x, dtypes.promote(inexact(x), dtypes.complex64)))
-    return ViewAsComplexOp(FourierOp(pairs, sign=sign, scale=factor(_length(x))))
+    count = _length(x) if n is None else n
+    return ViewAsComplexOp(FourierOp(_pairs(x, count), sign=sign, scale=factor(count)))
 
 
 def _of_real(x: TensorOp, n: int | None, sign: int, factor: Callable[[int], float]) -> TensorOp:
@@ -659,9 +658,16 @@ def _to_real(x: TensorOp, n: int | None, sign: int, factor: Callable[[int], floa
     if count < 1:
         problem = f"{x.axes} has no even length: give n"
         raise AxesError(problem)
-    x = of_length(x, count // 2 + 1)
-    pairs = ViewAsRealOp(cast(x, dtypes.promote(inexact(x), dtypes.complex64)))
+    pairs = _pairs(x, count // 2 + 1)
     return InverseRealFourierOp(pairs, length=count, scale=factor(count))
+
+
+def _pairs(x: TensorOp, n: int) -> TensorOp:
+    """Return n complex numbers as pairs; those are not taken apart to be cut or lengthened."""
+    if x.dtype.kind != "c":
+        x = of_length(x, n)
+    dtype = dtypes.promote(inexact(x), dtypes.complex64)
+    return of_length(ViewAsRealOp(cast(x, dtype)), n, -2)
 
 
 def inexact(x: TensorOp) -> DType:
@@ -670,8 +676,8 @@ def inexact(x: TensorOp) -> DType:
     return x.dtype if is_wide else dtypes.float32
 
 
-def _length(x: TensorOp) -> int:
-    length = x.axes[-1].length
+def _length(x: TensorOp, place: int = -1) -> int:
+    length = x.axes[place].length
     if not isinstance(length, int):
         raise AxesError(f"a transform needs an axis of known length, not {length} of {x.axes}")
     if not length:
@@ -679,12 +685,15 @@ def _length(x: TensorOp) -> int:
     return length
 
 
-def of_length(x: TensorOp, n: int | None) -> TensorOp:
-    """Return x cut to a length along the last axis, or followed by zeros."""
-    length = _length(x)
+def of_length(x: TensorOp, n: int | None, place: int = -1) -> TensorOp:
+    """Return x cut to a length along an axis, by default the last one, or followed by zeros."""
+    length = _length(x, place)
     if n is None or n == length:
         return x
-    return x[..., :n] if n < length else pad(x, [(0, 0)] * (x.rank - 1) + [(0, n - length)])
+    place %= x.rank
+    if n < length:
+        return x[(slice(None),) * place + (slice(n),)]
+    return pad(x, [(0, n - length if axis == place else 0) for axis in range(x.rank)])
 
 
 def scale(function: str, norm: Norm, count: int) -> float:

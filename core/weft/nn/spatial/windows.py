@@ -233,11 +233,11 @@ def windows_over(x: TensorOp, sliding: Sliding, fill: ArrayLike = 0) -> TensorOp
     """Return the windows of the padded tensor, with their elements along the last axes."""
     head = x.rank - len(sliding.kernel)
     spans = sliding.spans(x.axes.lengths[head:])
-    around = _moved_ends(x, sliding.padding, fill)
+    around = moved_ends(x, sliding.padding, fill)
     return windows_at(around, dict(enumerate(spans, head)))
 
 
-def _moved_ends(x: TensorOp, pairs: Pairs, fill: ArrayLike = 0) -> TensorOp:
+def moved_ends(x: TensorOp, pairs: Pairs, fill: ArrayLike = 0) -> TensorOp:
     """Return the tensor with its last axes padded, and cut where a number is negative."""
     every = [(0, 0)] * (x.rank - len(pairs)) + list(pairs)
     around = pad(x, [(max(before, 0), max(after, 0)) for before, after in every], fill)
@@ -260,7 +260,7 @@ def folded_into(axes: Axes, windows: TensorOp, sliding: Sliding) -> TensorOp:
         total = cast_axes(total, around)
     else:
         total = FoldOp(cast_axes(total, window_axes(every)), spans=every, target_axes=around)
-    return _moved_ends(total, tuple((-before, -after) for before, after in sliding.padding))
+    return moved_ends(total, tuple((-before, -after) for before, after in sliding.padding))
 
 
 def swapped(x: TensorOp, count: int) -> TensorOp:
