@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import weft
+from weft.ops.pointwise.complex_parts import ViewAsComplexOp
 from weft.ops.products.fourier import (
     FourierOp,
     InverseRealFourierOp,
@@ -109,6 +110,22 @@ def test_axes_are_transformed_where_they_are(axis: int, processor: str):
     steps = plan_of([build(x)], x, processor=PROCESSORS[processor], passes=PASSES).steps
     assert [type(each.op) for each in steps] == [MixedRadixOp]
     expected = parts_of(np.fft.fft(complex_of(values.astype("float64")), axis=axis))
+    check_transforms([(values, build, expected)], processor)
+
+
+@pytest.mark.parametrize("processor", ["serial", "parallel"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_frequencies_are_stored_where_they_are_moved(axis: int, processor: str):
+    values = signal(6, 17, 24).astype("float32")
+    order = (2, 0, 1, 3) if axis == 0 else (0, 2, 1, 3)
+
+    def build(x: weft.TensorOp) -> weft.TensorOp:
+        return ViewAsComplexOp(weft.transpose(RealFourierOp(x, scale=1.0), order))
+
+    x = weft.placeholder(values.shape)
+    steps = plan_of([build(x)], x, processor=PROCESSORS[processor], passes=PASSES).steps
+    assert [type(each.op) for each in steps] == [MixedRadixOp]
+    expected = np.moveaxis(np.fft.rfft(values.astype("float64")), -1, axis)
     check_transforms([(values, build, expected)], processor)
 
 

@@ -14,6 +14,7 @@ from weft.ir.dtypes import DType
 from weft.ir.op import Op
 from weft.ir.storage import owning_constant
 from weft.ir.tensor import TensorOp
+from weft.ops.pointwise.complex_parts import ViewAsComplexOp
 from weft.ops.products.fourier import (
     FourierOp,
     InverseRealFourierOp,
@@ -184,7 +185,12 @@ def first_real_root(n: int) -> int:
 
 
 def legalized_transform(op: Op, processor: Processor) -> Op | None:
-    """Return the transform by stages in the place of one, or None for other lengths."""
+    """Return the transform by stages in the place of one, or None for other lengths.
+
+    One whose frequencies are moved, to be complex numbers in memory, has them there at once.
+    """
+    if isinstance(op, ViewAsComplexOp):
+        return _with_moved_frequencies(op)
     if not isinstance(op, FourierOp | RealFourierOp | InverseRealFourierOp):
         return None
     (x,) = op.args
@@ -204,6 +210,18 @@ def legalized_transform(op: Op, processor: Processor) -> Op | None:
     return _under(found, op.axes)
 
 
+def _with_moved_frequencies(op: ViewAsComplexOp) -> TensorOp | None:
+    (moved,) = op.args
+    if not isinstance(moved, TransposeOp):
+        return None
+    (found,) = moved.args
+    trailing = _axes_behind(tuple(map(moved.permutation.index, range(moved.rank))))
+    if not trailing or not isinstance(found, MixedRadixOp) or found.trailing:
+        return None
+    fields = {name: getattr(found, name) for name in MixedRadixOp.fields}
+    return ViewAsComplexOp(MixedRadixOp(*found.args, **{**fields, "trailing": trailing}))
+
+
 def _legalized_complex(op: FourierOp, x: TensorOp, most: int) -> TensorOp | None:
     n = x.axes[-2].length
     if n < 2:
@@ -212,7 +230,7 @@ def _legalized_complex(op: FourierOp, x: TensorOp, most: int) -> TensorOp | None
         length = _convolution_length(n)
         return _by_convolution(x, length, op) if length <= most else None
     if n <= most:
-        trailing = _axes_behind(x)
+        trailing = _axes_behind(x.permutation) if isinstance(x, TransposeOp) else 0
         found = _by_stages(x, n, op.sign, op.scale, trailing=trailing)
         if isinstance(x, TransposeOp) and trailing:
             return TransposeOp(found, permutation=x.permutation)
@@ -228,13 +246,12 @@ def _longest(x: TensorOp, processor: Processor) -> int:
     return processor.local_bytes // (4 * x.dtype.itemsize)
 
 
-def _axes_behind(x: TensorOp) -> int:
-    """Return how many axes were behind that of the transform before it was moved to its place."""
-    if not isinstance(x, TransposeOp):
-        return 0
-    *outer, place, parts = x.permutation
-    is_moved = parts == x.rank - 1 and outer == [k for k in range(x.rank - 1) if k != place]
-    return x.rank - 2 - place if is_moved else 0
+def _axes_behind(permutation: tuple[int, ...]) -> int:
+    """Return how many axes were behind the one that a permutation moves before the last one."""
+    *outer, place, parts = permutation
+    last = len(permutation) - 1
+    is_moved = parts == last and outer == [k for k in range(last) if k != place]
+    return last - 1 - place if is_moved else 0
 
 
 def _factors(n: int, most: int) -> tuple[int, int] | None:

@@ -337,7 +337,7 @@ class _Segments:
         frames = windows_at(extended, {moved.rank - 1: span})
         frames = _detrended(frames, detrend)
         transform = rfft if self.is_onesided else fft
-        found = transform(frames * self.window, self.length) * scale
+        found = transform(frames * (self.window * scale), self.length)
         result = moveaxis(found, -1, self.place)
         if op.axes.is_named:
             names = [*op.axes.names, SEGMENTS]
