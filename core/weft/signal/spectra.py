@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.errors import ArgumentError, AxesError
 from weft.fft import fft, fftfreq, ifft, irfft, rfft, rfftfreq
-from weft.fft.fourier import inexact, positional
+from weft.fft.fourier import inexact, named, positional
 from weft.ir import dtypes
 from weft.ir.axes import Axes, Axis, AxisKey, make_axes
 from weft.ir.dtypes import DType
@@ -25,7 +25,9 @@ from weft.ops.arguments import checked_integer, checked_number
 from weft.ops.pointwise.comparison import where
 from weft.ops.pointwise.complex_parts import imag, real
 from weft.ops.pointwise.elementwise import absolute, cast, square
+from weft.ops.pointwise.rounding import round
 from weft.ops.pointwise.trigonometry import atan2
+from weft.ops.reductions.cumulative import cumsum
 from weft.ops.reductions.reduction import sum
 from weft.ops.shape.arrangement import moveaxis
 from weft.ops.shape.joining import pad
@@ -40,6 +42,9 @@ Boundary = Literal["zeros", "constant", "even", "odd"] | None
 
 SEGMENTS = "segments"
 """The name of the axis of segments, beside named axes."""
+
+MODES = ("psd", "complex", "magnitude", "angle", "phase")
+"""What a spectrogram may be."""
 
 TINY = 1e-10
 """The sum of squares of windows below which a sample counts as left out, as in SciPy."""
@@ -130,7 +135,7 @@ def spectrogram(
     return_onesided: bool = True,
     scaling: Literal["density", "spectrum"] = "density",
     axis: AxisKey = -1,
-    mode: Literal["psd", "complex", "magnitude", "angle"] = "psd",
+    mode: Literal["psd", "complex", "magnitude", "angle", "phase"] = "psd",
 ) -> tuple[TensorOp, TensorOp, TensorOp]:
     """Return the power of overlapping segments of a signal at each frequency.
 
@@ -144,7 +149,8 @@ def spectrogram(
         ``"density"`` for a power per frequency, ``"spectrum"`` for the power of sinusoids.
     mode
         ``"psd"`` for the power, in which a frequency above 0 stands for the negative one too;
-        ``"complex"`` for the spectra, ``"magnitude"`` and ``"angle"`` for their parts.
+        ``"complex"`` for the spectra, ``"magnitude"`` and ``"angle"`` for their parts, ``"phase"``
+        for the angles plus the turns that keep steps between frequencies within half a turn.
 
     Returns
     -------
@@ -166,7 +172,7 @@ def spectrogram(
     (3, 2)
     """
     op: TensorOp = as_op(x)
-    _choice("spectrogram", "mode", mode, ("psd", "complex", "magnitude", "angle"))
+    _choice("spectrogram", "mode", mode, MODES)
     segments = _segments(
         "spectrogram", op, axis, fs, window, nperseg, noverlap, nfft, return_onesided, share=8
     )
@@ -179,9 +185,17 @@ def spectrogram(
         found = moveaxis(found * counts, -1, segments.place)
     elif mode == "magnitude":
         found = absolute(found)
-    elif mode == "angle":
-        found = atan2(imag(found), real(found))
+    elif mode in ("angle", "phase"):
+        angles = atan2(imag(found), real(found))
+        found = angles if mode == "angle" else _unwrapped(angles, segments.place)
     return frequencies, times, found
+
+
+def _unwrapped(angles: TensorOp, place: int) -> TensorOp:
+    """Return angles with whole turns added along an axis, as `numpy.unwrap` does."""
+    moved = moveaxis(positional(angles), place, -1)
+    turns = cumsum(round((moved[..., 1:] - moved[..., :-1]) / (2 * np.pi)), -1)
+    return named(moveaxis(moved - 2 * np.pi * _padded(turns, 1, 0), -1, place), angles.axes)
 
 
 def istft(

@@ -47,6 +47,17 @@ def test_spectra_are_those_of_scipy(name: str) -> None:
         assert_close(results, other(x, **use))
 
 
+@pytest.mark.parametrize("size", [1, 16])
+def test_phases_are_angles_without_jumps(size: int) -> None:
+    x = signal(3, 61)
+    modes: list[Any] = ["angle", "phase"]
+    found = weft.jit(
+        lambda x: [weft.signal.spectrogram(x, nperseg=size, mode=mode)[2] for mode in modes]
+    )
+    angles, phases = found(x)
+    np.testing.assert_allclose(phases, np.unwrap(angles, axis=1), atol=1e-12)
+
+
 def test_windows_are_those_of_scipy() -> None:
     scipy_signal = pytest.importorskip("scipy.signal")
     names: list[Any] = ["boxcar", "hann", "hamming", "blackman", "blackmanharris", "nuttall"]
