@@ -640,7 +640,8 @@ def _along(
 
 def _complex(x: TensorOp, n: int | None, sign: int, factor: Callable[[int], float]) -> TensorOp:
     """Return the transform of complex numbers."""
-    count = _length(x) if n is None else n
+    length = _length(x)
+    count = length if n is None else n
     return ViewAsComplexOp(FourierOp(_pairs(x, count), sign=sign, scale=factor(count)))
 
 
@@ -654,7 +655,8 @@ def _of_real(x: TensorOp, n: int | None, sign: int, factor: Callable[[int], floa
 
 def _to_real(x: TensorOp, n: int | None, sign: int, factor: Callable[[int], float]) -> TensorOp:
     """Return the real numbers of half of a transform."""
-    count = 2 * (_length(x) - 1) if n is None else n
+    length = _length(x)
+    count = 2 * (length - 1) if n is None else n
     if count < 1:
         problem = f"{x.axes} has no even length: give n"
         raise AxesError(problem)
