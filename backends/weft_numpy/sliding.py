@@ -17,12 +17,10 @@ import numpy as np
 
 from weft.ir import dtypes
 from weft.ir.description import row_major
-from weft.ir.dtypes import DType
+from weft.ir.dtypes import Array, DType
 from weft.nn.spatial.geometry import Numbers, Sliding
 from weft.support.backports import override
 from weft_numpy.thread_pool import parallel_for
-
-Array = np.ndarray[Any, Any]
 
 CACHED = 1 << 20  # bytes of the arrays of a block
 LEAST_COLUMNS = 256  # for an efficient matrix product, with any cache

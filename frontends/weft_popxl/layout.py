@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from weft.ir.dtypes import Array
 from weft_popxl.errors import refuse_value
 from weft_popxl.program import Load, Store, Stream
 from weft_popxl.streams import totals
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy as np
 
 import weft
 from weft import plugins
+from weft.ir.dtypes import Array
 from weft_popxl.arguments import flag, mapping, several, text
 from weft_popxl.data import as_array
 from weft_popxl.errors import UnknownDevice, popart_exception, refuse_type, refuse_value
@@ -27,8 +28,6 @@ from weft_popxl.streams import by_stream, offsets, totals
 
 DEVICES = {"cpu": "numpy", "ipu_model": None, "ipu_hw": None}
 """The backends of PopXL's devices; None is weft's default backend."""
-
-Array = np.ndarray[Any, Any]
 
 
 class Session:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 from math import prod
-from typing import Any
 
 import numpy as np
 
+from weft.ir.dtypes import Array
 from weft.ops.indexing import dynamic_slices, gathering
 from weft_numpy.emitter import Emitter
 from weft_numpy.rules.table import rules
-
-Array = np.ndarray[Any, Any]
 
 
 @rules.on_type(gathering.TakeOp)

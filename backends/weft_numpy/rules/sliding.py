@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.ir import dtypes
-from weft.ir.dtypes import DType
+from weft.ir.dtypes import Array, DType
 from weft.ir.op import Op
 from weft.nn.spatial import convolutions, pooling, windows
 from weft.nn.spatial.geometry import Numbers
@@ -114,7 +114,7 @@ def fold_rule(op: windows.FoldOp, emit: Emitter) -> None:
     emit.line(f"{emit.bind(fold, 'fold')}({emit.args[0]}, {emit.out})")
 
 
-def _fold(parts: list[Any], wide: DType, x: sliding.Array, out: sliding.Array) -> None:
+def _fold(parts: list[Any], wide: DType, x: Array, out: Array) -> None:
     total = out if out.dtype == wide else np.empty(out.shape, wide)
     total.fill(0)
     for where, part in parts:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from weft.errors import ArgumentError, IndexOutOfRange, WeftError
+from weft.ir.dtypes import Array
 from weft.plan.fusion_statistics import fusion_statistics
 from weft.plan.plan import Plan
 from weft.plan.step_comparison import compare_steps
@@ -18,7 +19,6 @@ from weft.plugins.entrypoints import DEFAULT_PIPELINE
 from weft.report.progress import Stage
 from weft.runtime import importers
 from weft.runtime.array_files import (
-    Array,
     read_array,
     require_room,
     require_writable,

@@ -11,14 +11,13 @@ import numpy as np
 from weft.errors import ArgumentError, AxesError, DTypeError, NeedsMemory
 from weft.ir import dtypes
 from weft.ir.axes import Axes
+from weft.ir.dtypes import Array
 from weft.ir.graph import Graph
 from weft.ir.lengths import Length, Symbol
 from weft.ir.op import Op
 from weft.runtime.device import DeviceTensor
 from weft.runtime.given_lengths import HOW_TO_GIVE
 from weft.transforms.capture import not_a_placeholder
-
-Array = np.ndarray[Any, Any]
 
 
 class Arguments:

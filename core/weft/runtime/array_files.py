@@ -20,8 +20,7 @@ import numpy as np
 
 from weft.errors import ArgumentError, WeftError
 from weft.files import replacing
-
-Array = np.ndarray[Any, Any]
+from weft.ir.dtypes import Array
 
 _ARRAY, _ARCHIVE = b"\x93NUMPY", b"PK"
 """How .npy and .npz files begin."""

@@ -21,6 +21,7 @@ from weft.communicators.choice import connected
 from weft.communicators.interface import Collective
 from weft.errors import ArgumentError, CheckpointError
 from weft.files import replacing
+from weft.ir.dtypes import Array
 from weft.ir.storage import AssignableTensorOp
 from weft.ranks.sharding import shard_axis
 from weft.runtime.safetensors_content import arrays_in, content_of
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from weft.communicators.interface import Communicator
     from weft.runtime.state_store import States
     from weft.runtime.transformer import Transformer
-
-Array = np.ndarray[Any, Any]
 
 
 def save_states(

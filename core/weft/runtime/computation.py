@@ -15,6 +15,7 @@ import numpy as np
 
 from weft.errors import ArgumentError, NotPicklable
 from weft.ir.axes import Axes
+from weft.ir.dtypes import Array
 from weft.ir.graph import Graph, exchanges
 from weft.ir.lengths import Symbol
 from weft.plan.donated_memory import Donated
@@ -22,7 +23,7 @@ from weft.plan.fusion_statistics import FusionStatistics, fusion_statistics
 from weft.plan.plan import Plan
 from weft.report.progress import Stage
 from weft.report.recorder import Recorder
-from weft.runtime.arguments import Arguments, Array
+from weft.runtime.arguments import Arguments
 from weft.runtime.bound_computation import BoundComputation
 from weft.runtime.call_path import make_dispatcher, make_executor
 from weft.runtime.device_arrays import HOST, DeviceArrays

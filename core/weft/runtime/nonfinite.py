@@ -15,6 +15,7 @@ import numpy as np
 
 from weft.errors import ArgumentError, CheckFailed
 from weft.ir import dtypes, scope
+from weft.ir.dtypes import Array
 from weft.ir.effects import without_effects
 from weft.ir.graph import Graph
 from weft.ir.op import Op
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from weft.runtime.program import Program
     from weft.runtime.transformer import Transformer
 
-Array = np.ndarray[Any, Any]
 
 FINITE, INFINITE, NAN = range(3)
 """What the value of an op holds: an infinity but no NaN, or NaN."""

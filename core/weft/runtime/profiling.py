@@ -12,7 +12,7 @@ import numpy as np
 from weft.cache.store import is_off, open_cache
 from weft.errors import WeftError
 from weft.ir import scope
-from weft.ir.dtypes import float32
+from weft.ir.dtypes import Array, float32
 from weft.ir.graph import Graph
 from weft.ir.storage import placeholder
 from weft.ops.arguments import checked_integer
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from weft.runtime.computation import Computation
     from weft.runtime.transformer import Transformer
 
-Array = np.ndarray[Any, Any]
 
 COPY_SIZE, PRODUCT_SIZE = 1 << 24, 1024
 """The elements of the largest array that is copied, and the order of matrices in a product."""

@@ -12,14 +12,11 @@ import mmap
 import sys
 from collections import deque
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
 
 from weft.errors import HostMemoryError
-from weft.ir.dtypes import DType
-
-Array = np.ndarray[Any, Any]
+from weft.ir.dtypes import Array, DType
 
 SMALLEST = 2**18
 """Bytes; the C library has memory for less at hand."""

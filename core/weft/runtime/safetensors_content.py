@@ -14,8 +14,7 @@ import numpy as np
 
 from weft.errors import MissingPackage
 from weft.ir import dtypes
-
-Array = np.ndarray[Any, Any]
+from weft.ir.dtypes import Array
 
 _PAIRS = "complex128"
 """The key of the metadata under which the names of complex128 arrays are listed."""

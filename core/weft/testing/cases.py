@@ -18,7 +18,7 @@ import weft
 from weft import plugins
 from weft.ir import dtypes
 from weft.ir.axes import Axes, Axis, make_axes
-from weft.ir.dtypes import DType
+from weft.ir.dtypes import Array, DType
 from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.target import Target
@@ -30,7 +30,6 @@ from weft.testing.reference import evaluate_ops
 from weft.testing.samples import sample, special
 from weft.testing.table.rows import Operand, Row
 
-Array = np.ndarray[Any, Any]
 Layout = Callable[[Axes, DType], tuple[Any, TensorOp]]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from weft.ir.dtypes import Array
 
 STEP = float(np.cbrt(np.finfo(np.float64).eps))
 """The step that balances truncation error (step²) and cancellation error (epsilon / step)."""

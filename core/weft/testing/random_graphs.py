@@ -123,18 +123,18 @@ _REDUCTIONS: dict[str, tuple[Callable[..., Any], ...]] = {
 }
 
 
-def _unary(draw: Draw, program: RandomProgram, x: Any) -> Any:
+def _unary(draw: Draw, program: RandomProgram, x: TensorOp) -> Any:
     function = draw(st.sampled_from(_UNARY[program.kind]))
     return x + 1 if function is weft.softmax and not program.size(x) else function(x)
 
 
-def _binary(draw: Draw, program: RandomProgram, x: Any) -> Any:
+def _binary(draw: Draw, program: RandomProgram, x: TensorOp) -> Any:
     y = _fitting(program, x, draw(st.sampled_from(program.pool)))
     left, right = draw(st.permutations([x, y]))
     return draw(st.sampled_from(_BINARY[program.kind]))(left, right)
 
 
-def _reduction(draw: Draw, program: RandomProgram, x: Any) -> Any:
+def _reduction(draw: Draw, program: RandomProgram, x: TensorOp) -> Any:
     if not program.size(x):
         return weft.sum(x, reduction_axes=range(x.rank))
     places = draw(st.sets(st.integers(0, max(x.rank - 1, 0)), max_size=x.rank))
@@ -148,7 +148,7 @@ _SLICES = (slice(None), slice(None, None, -1), slice(None, None, 2))
 """Slices; those of unknown lengths have a step of 1 or -1."""
 
 
-def _movement(draw: Draw, program: RandomProgram, x: Any) -> Any:
+def _movement(draw: Draw, program: RandomProgram, x: TensorOp) -> Any:
     """Return a view or another layout of x."""
     kinds = ("transpose", "slice", "flatten", "pad", "shift", "roll", "copy", "update")
     chosen = draw(st.sampled_from(kinds))
@@ -170,7 +170,7 @@ def _movement(draw: Draw, program: RandomProgram, x: Any) -> Any:
     return weft.contiguous(weft.value_of(x))
 
 
-def _joining(draw: Draw, program: RandomProgram, x: Any) -> Any:
+def _joining(draw: Draw, program: RandomProgram, x: TensorOp) -> Any:
     if x.axes.is_named or not 0 < program.size(x) <= MAX_SIZE // 2:
         return x + 1
     if x.rank == 2 and draw(st.booleans()):
@@ -180,14 +180,14 @@ def _joining(draw: Draw, program: RandomProgram, x: Any) -> Any:
     return weft.stack([x, _bounded(x)], pos=draw(st.integers(0, x.rank)))
 
 
-def _new_state(draw: Draw, program: RandomProgram, x: Any) -> Any:
+def _new_state(draw: Draw, program: RandomProgram, x: TensorOp) -> Any:
     initial = draw(st.sampled_from((0, 1)))
     state = weft.variable(x.axes, x.dtype, initial_value=initial)
     program.states.append(state)
     return state
 
 
-def _write(draw: Draw, program: RandomProgram, x: Any) -> Any:
+def _write(draw: Draw, program: RandomProgram, x: TensorOp) -> Any:
     """Write a state, if there is one; half of the writes are results."""
     if program.lengths:
         return x + 1  # lengths of states do not change
@@ -200,7 +200,7 @@ def _write(draw: Draw, program: RandomProgram, x: Any) -> Any:
     return state + x if draw(st.booleans()) and x.axes == state.axes else state
 
 
-def _gradient(draw: Draw, program: RandomProgram, x: Any) -> Any:
+def _gradient(draw: Draw, program: RandomProgram, x: TensorOp) -> Any:
     if program.kind != SMOOTH:
         return x + 0
     by = draw(st.sampled_from(program.placeholders))

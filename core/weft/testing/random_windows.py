@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import weft
+from weft.ir.tensor import TensorOp
 from weft.nn.spatial.convolutions import ConvolutionInputOp, ConvolutionOp
 from weft.nn.spatial.geometry import Sliding
 from weft.nn.spatial.pooling import AvgPoolOp, LpPoolOp, MaxPoolIndexOp, MaxPoolOp
@@ -87,7 +88,7 @@ class Case:
         self.given.append((found, array))
         return view(found)
 
-    def expect(self, result: Any, wanted: Array) -> None:
+    def expect(self, result: TensorOp, wanted: Array) -> None:
         """Add a result."""
         self.results.append(result)
         self.wanted.append(wanted)
@@ -198,7 +199,7 @@ class Shape(NamedTuple):
         images = self.batch * self.groups * self.channels * math.prod(self.lengths)
         return products <= MOST_PRODUCTS and images <= MOST_ELEMENTS
 
-    def op(self, x: Any, w: Any) -> Any:
+    def op(self, x: TensorOp, w: TensorOp) -> Any:
         """Return the op, some of whose padding the functions refuse."""
         form: dict[str, Any] = self.sliding._asdict() | {"groups": self.groups}
         del form["kernel"]
@@ -310,7 +311,7 @@ class Pool:
             return function(self.x, **self.options, ceil_mode=self.ceil_mode)
         return kind(self.x, **self.asked._asdict(), **more)
 
-    def expect(self, y: Any, value: Array, adjoint: Callable[[Array], Array]) -> None:
+    def expect(self, y: TensorOp, value: Array, adjoint: Callable[[Array], Array]) -> None:
         """Add a result and its gradient."""
         self.case.expect(y, value)
         given = self.draw.numbers(value.shape, self.case.dtype)
@@ -329,7 +330,7 @@ def _maxima(pool: Pool) -> None:
         pool.case.expect(back, meant.put(places, meant.maximum(x)))
 
 
-def _index(*operands: Any, **options: Any) -> Any:
+def _index(*operands: TensorOp, **options: Any) -> Any:
     return weft.max_pool_with_indices(*operands, **options)[1]
 
 

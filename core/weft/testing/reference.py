@@ -13,6 +13,7 @@ from weft.ir.dtypes import Array
 from weft.ir.graph import Graph
 from weft.ir.interpreter import States, widened
 from weft.ir.op import Op
+from weft.ir.storage import AssignableTensorOp
 from weft.transforms.capture import capture
 
 __all__ = ["Array", "States", "evaluate", "evaluate_ops", "initial_value", "widened"]
@@ -41,7 +42,9 @@ def evaluate_ops(
     return interpreter.evaluate_ops(graph, inputs, states, wide=wide, initial=initial)
 
 
-def initial_value(state: Any, shape: tuple[int, ...], *, wide: bool = False) -> Array:
+def initial_value(
+    state: AssignableTensorOp, shape: tuple[int, ...], *, wide: bool = False
+) -> Array:
     """Return the value of a state before the first call: its initial value, or zeros."""
     for write in state.initializers:
         with scope.saved_user_deps():

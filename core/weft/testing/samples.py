@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from weft.ir import dtypes
-from weft.ir.dtypes import DType
+from weft.ir.dtypes import Array, DType
 
-Array = np.ndarray[Any, Any]
 Generator = np.random.Generator
 
 CLASSES = 5

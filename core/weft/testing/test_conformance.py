@@ -20,6 +20,7 @@ from weft.errors import (
     UnsupportedOpError,
     WeftError,
 )
+from weft.ir.dtypes import Array
 from weft.ops.random.philox import RandomBitsOp
 from weft.runtime.transformer import Transformer
 from weft.testing.levels import BEHAVIOR, THREADS, level
@@ -49,7 +50,7 @@ def _layer() -> tuple[Any, Any]:
     return x, weft.softmax(hidden * x + weft.transpose(weft.transpose(hidden))) * hidden
 
 
-def _close(transformer: Transformer, got: Any, want: Any) -> None:
+def _close(transformer: Transformer, got: Array, want: Array) -> None:
     relative, absolute = transformer.target.tolerance(np.asarray(got).dtype)
     np.testing.assert_allclose(got, want, rtol=relative, atol=absolute)
 

@@ -10,6 +10,8 @@ import pytest
 
 import weft
 from weft.ir import dtypes
+from weft.ir.dtypes import Array
+from weft.ir.tensor import TensorOp
 from weft.runtime.transformer import Transformer
 from weft.testing.cases import Case, make_case, make_cases, run_cases, seeded
 from weft.testing.levels import DTYPES, GRADIENTS, VALUES, includes, level
@@ -157,6 +159,7 @@ def test_gradient_of_other_operands_is_a_central_difference(row: Row) -> None:
 def _check_gradients(cases: list[Case]) -> None:
     for case in cases:
         for number, gradient in case.gradients.items():
+            assert case.weights is not None
             _check_slope(case, case.value, case.weights, number, gradient)
 
 
@@ -172,10 +175,12 @@ def test_second_derivative_is_a_central_difference(row: Row) -> None:
             _check_slope(case, gradient, weights, number, second)
 
 
-def _check_slope(case: Case, value: Any, weights: Any, number: int, gradient: Any) -> None:
+def _check_slope(
+    case: Case, value: TensorOp, weights: TensorOp, number: int, gradient: TensorOp
+) -> None:
     graph = weft.capture([value], case.placeholders)
 
-    def total(*arrays: Any) -> float:
+    def total(*arrays: Array) -> float:
         (result,), _ = evaluate(graph, arrays, wide=True)
         return float(np.sum(result * weights.const))
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.ir.dtypes import as_dtype
+from weft.ir.dtypes import Array, as_dtype
 from weft.ir.target import Target
 from weft.runtime.transformer import Transformer
 from weft.testing.levels import VALUES, level
@@ -55,7 +55,7 @@ def _variance(name: str, shape: tuple[int, ...], axis: Any, elements: int) -> Ca
     return Case(name, lambda x: weft.variance(x, axis=axis), lambda x: x.var(axis), shape, elements)
 
 
-def _exponentials(x: Any, axis: int) -> Any:
+def _exponentials(x: Array, axis: int) -> Any:
     return np.exp(x) / np.exp(x).sum(axis, keepdims=True)
 
 

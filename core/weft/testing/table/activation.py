@@ -11,6 +11,7 @@ import numpy as np
 
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.ir.dtypes import Array
 from weft.testing.table.rows import (
     FLOATS,
     NUMBERS,
@@ -26,15 +27,15 @@ from weft.testing.table.rows import (
 )
 
 
-def _logistic(x: Any) -> Any:
+def _logistic(x: Array) -> Any:
     return 1 / (1 + np.exp(-x))
 
 
-def _elu(x: Any, alpha: float = 1) -> Any:
+def _elu(x: Array, alpha: float = 1) -> Any:
     return np.where(x > 0, x, alpha * (np.exp(np.minimum(x, 0)) - 1))
 
 
-def _softplus(x: Any) -> Any:
+def _softplus(x: Array) -> Any:
     return np.log(1 + np.exp(x))
 
 
@@ -98,7 +99,7 @@ _OPTIONS: dict[str, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
 """By case, a function with non-default arguments, and the same in NumPy."""
 
 
-def _halves(x: Any, axis: int) -> Any:
+def _halves(x: Array, axis: int) -> Any:
     first, second = np.split(x, 2, axis)
     return first * _logistic(second)
 

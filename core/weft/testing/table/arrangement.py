@@ -11,6 +11,7 @@ import numpy as np
 import weft
 from weft.errors import ArgumentError, AxesError, WeftError
 from weft.ir.axes import Axis
+from weft.ir.dtypes import Array
 from weft.testing.table.rows import (
     ALL,
     CUBE,
@@ -41,7 +42,7 @@ def _row(
     return Row(function, build, operands, shapes, ALL, expected, case)
 
 
-def _differences(x: Any, **options: Any) -> Any:
+def _differences(x: Array, /, **options: int) -> Any:
     is_bool = x.dtype == bool and options.get("n") != 0
     return np.diff(x.astype(np.int32) if is_bool else x, **options)
 

@@ -10,15 +10,16 @@ import numpy as np
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError, IndexOutOfRange, StateError
 from weft.ir.dtypes import Array
+from weft.ir.tensor import TensorOp
 from weft.testing.table.rows import FIXED, NUMBERS, Operand, Refusal, Row, Shapes, operands
 
 
 def _attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    allowed: Any = None,
-    bias: Any = 0.0,
+    query: Array,
+    key: Array,
+    value: Array,
+    allowed: Array | None = None,
+    bias: Array | float = 0.0,
     scale: float | None = None,
 ) -> Any:
     """Return attention computed query by query, over the unmasked keys."""
@@ -42,12 +43,12 @@ def _attention(
     return result
 
 
-def _causal(query: Any, key: Any) -> Any:
+def _causal(query: Array, key: Array) -> Any:
     queries, keys = query.shape[-2], key.shape[-2]
     return np.arange(keys) <= np.arange(queries)[:, None] + keys - queries
 
 
-def _causal_attention(query: Any, key: Any, value: Any) -> Any:
+def _causal_attention(query: Array, key: Array, value: Array) -> Any:
     return _attention(query, key, value, _causal(query, key))
 
 
@@ -78,7 +79,7 @@ _CAUSAL_TRIPLES: Shapes = (
 _THREE = operands("any", "any", "any")
 
 
-def _decoded(query: Any, key: Any, value: Any) -> Any:
+def _decoded(query: TensorOp, key: TensorOp, value: TensorOp) -> Any:
     """Return causal attention computed token by token, with a cache longer than the sequence."""
     keys, values = (
         weft.persistent_tensor(
@@ -96,14 +97,14 @@ def _decoded(query: Any, key: Any, value: Any) -> Any:
     return weft.concat(results, -2)
 
 
-def _prefilled(query: Any, key: Any, value: Any) -> Any:
+def _prefilled(query: TensorOp, key: TensorOp, value: TensorOp) -> Any:
     """Return causal attention of the whole sequence, through a cache."""
     caches = [weft.persistent_tensor(x.axes, x.dtype, initial_value=0) for x in (key, value)]
     with weft.saved_user_deps():
         return weft.attention_with_cache(query, key, value, *caches, 0)
 
 
-def _cached(x: Any) -> Any:
+def _cached(x: TensorOp) -> Any:
     cache = weft.persistent_tensor((4, 2), x.dtype, 1.0)
     with weft.saved_user_deps():
         first = weft.update_cache(cache, x, 3)
@@ -121,7 +122,7 @@ _EIGHT = operands(*["any"] * 8)
 _PROJECTIONS: Shapes = (((3, 2), (4, 2), (2, 2), (2, 2), (3, 4), (4,), (2,), (3,)),)
 
 
-def _projected(x: Any, *rest: Any) -> Any:
+def _projected(x: TensorOp, *rest: TensorOp) -> Any:
     weights, (query, key, result) = rest[:4], rest[4:]
     biases = (query, key, None, result)
     return weft.multi_head_attention(x, x, x, weights, 2, biases, key_heads=1, is_causal=True)
@@ -135,7 +136,9 @@ def _projected_arrays(x: Array, *rest: Any) -> Any:
     return np.concatenate(list(heads), axis=-1) @ wo.T + bo
 
 
-def _plainly_projected(x: Any, y: Any, wq: Any, wk: Any, wv: Any, wo: Any) -> Any:
+def _plainly_projected(
+    x: TensorOp, y: TensorOp, wq: TensorOp, wk: TensorOp, wv: TensorOp, wo: TensorOp
+) -> Any:
     return weft.multi_head_attention(x, y, y, (wq, wk, wv, wo), 2)
 
 
@@ -149,7 +152,7 @@ def _plainly_projected_arrays(
     return np.concatenate([heads[..., 0, :, :], heads[..., 1, :, :]], axis=-1) @ wo.T
 
 
-def _rotated(x: Any, places: Any = None, interleaved: bool = False, base: float = 1e4) -> Any:
+def _rotated(x: Array, places: Any = None, interleaved: bool = False, base: float = 1e4) -> Any:
     """Return pairs rotated by complex multiplication."""
     depth = x.shape[-1]
     places = np.arange(x.shape[-2]) if places is None else places
@@ -187,7 +190,7 @@ _BAGGED: Shapes = (
 _OFFSETS = weft.constant(np.array([0, 2, 2, 5]))
 
 
-def _bags(x: Any, indices: Any, over: Any) -> Any:
+def _bags(x: Array, indices: Array, over: Any) -> Any:
     """Return what is over the rows of each bag but the last row of the table."""
     starts = [*_OFFSETS.const, len(indices)]
     bags = [indices[first:end] for first, end in itertools.pairwise(starts)]

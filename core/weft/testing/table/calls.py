@@ -9,17 +9,18 @@ import numpy as np
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir.dtypes import Array
+from weft.ir.tensor import TensorOp
 from weft.ops.control.calls import call_op
 from weft.testing.table.rows import FLOATS, Refusal, Row, fixed, operands
 
 _TWO = (((2, 3), (2, 3)), ((), ()), ((0, 3), (0, 3)))
 
 
-def _like(x: Any) -> Any:
+def _like(x: TensorOp) -> Any:
     return weft.placeholder(x.axes, x.dtype)
 
 
-def _layer(x: Any, y: Any) -> weft.Graph:
+def _layer(x: TensorOp, y: TensorOp) -> weft.Graph:
     """Return a graph of two results, too large to be inlined."""
     a, b = _like(x), _like(y)
     first = weft.tanh(a * b) + weft.sin(a) * weft.cos(b) - weft.square(b) * 0.5
@@ -33,7 +34,7 @@ def _layer_in_numpy(a: Array, b: Array) -> Any:
     return np.tanh(second), np.tanh(b * 0.5 + first)
 
 
-def _called_twice(x: Any, y: Any) -> Any:
+def _called_twice(x: TensorOp, y: TensorOp) -> Any:
     layer = _layer(x, y)
     one, other = weft.call(layer, *weft.call(layer, x, y))
     return one * other
@@ -44,7 +45,7 @@ def _called_twice_in_numpy(x: Array, y: Array) -> Any:
     return one * other
 
 
-def _rounds(x: Any, y: Any) -> Any:
+def _rounds(x: TensorOp, y: TensorOp) -> Any:
     one, other = weft.loop(_layer(x, y), 3, x, y)
     return one + other
 
@@ -55,7 +56,7 @@ def _rounds_in_numpy(x: Array, y: Array) -> Any:
     return x + y
 
 
-def _chosen(x: Any, y: Any) -> Any:
+def _chosen(x: TensorOp, y: TensorOp) -> Any:
     a, b = _like(x), _like(y)
     other = weft.capture([a * 3.0 + b, weft.sin(a - b)], [a, b], "other")
     wanted = weft.greater(weft.sum(x), weft.sum(x) - 1.0)
@@ -69,7 +70,7 @@ def _chosen_in_numpy(x: Array, y: Array) -> Any:
     return one * two + (y * 3 + x) * np.sin(y - x)
 
 
-def _until(x: Any, y: Any) -> Any:
+def _until(x: TensorOp, y: TensorOp) -> Any:
     """Return a while loop that adds y to x until a counter is five."""
     count, a, b = weft.placeholder((), "int32"), _like(x), _like(y)
     more = weft.capture([weft.less(count, 5)], [count, a, b], "more")
@@ -77,7 +78,7 @@ def _until(x: Any, y: Any) -> Any:
     return weft.while_loop(more, step, weft.constant(2, dtype="int32"), x, y)[1]
 
 
-def _inside(x: Any, y: Any) -> Any:
+def _inside(x: TensorOp, y: TensorOp) -> Any:
     layer = _layer(x, y)
     made = call_op(layer, x, y)
     inner = next(op for op in layer.ops if isinstance(op, weft.ops.TanhOp))

@@ -8,6 +8,7 @@ import numpy as np
 
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.ir.dtypes import Array
 from weft.testing.table.rows import ALL, CUBE, FLOATS, NUMBERS, ONE, Refusal, Row, operands
 
 _X = weft.placeholder((2, 3))
@@ -16,7 +17,7 @@ _FLAGS = weft.placeholder((2, 3), "bool")
 _COUNTS = weft.placeholder((2, 3), "int32")
 
 
-def _standardized(x: Any) -> Any:
+def _standardized(x: Array) -> Any:
     """Return x with mean 0 and variance 1 for each index of the second axis."""
     mean, variance = (f(x, axis=(0, 2), keepdims=True) for f in (np.mean, np.var))
     return (x - mean) / np.sqrt(variance + 1e-5)

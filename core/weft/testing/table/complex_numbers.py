@@ -13,6 +13,8 @@ import numpy as np
 
 import weft
 from weft.errors import AxesError, DTypeError
+from weft.ir.dtypes import Array
+from weft.ir.tensor import TensorOp
 from weft.testing.table.rows import (
     FLOATS,
     NUMBERS,
@@ -87,12 +89,12 @@ _COMPARISONS: dict[str, Function] = {
 _PAIR: Shapes = (((2, 3), (2, 3)), ((H, C), (C,)))
 
 
-def _real(z: Any) -> Any:
+def _real(z: TensorOp) -> Any:
     """Return a real number that depends on both parts of z."""
     return weft.real(z) + weft.imag(z) * 2
 
 
-def _numpy_real(z: Any) -> Any:
+def _numpy_real(z: Array) -> Any:
     return np.real(z) + np.imag(z) * 2
 
 

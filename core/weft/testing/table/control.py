@@ -9,12 +9,13 @@ import numpy as np
 import weft
 from weft.errors import ArgumentError, DTypeError
 from weft.ir.dtypes import Array
+from weft.ir.tensor import TensorOp
 from weft.testing.table.rows import ALL, FLOATS, NUMBERS, ONE, Refusal, Row, operands
 
 _X = weft.placeholder((2, 3))
 
 
-def _layers(x: Any, y: Any) -> Any:
+def _layers(x: TensorOp, y: TensorOp) -> Any:
     """Return layers in nested checkpoints."""
     first = weft.checkpoint(weft.tanh(x) * y, [x, y])
     second = weft.checkpoint(weft.sin(first) + weft.softmax(first), [first])

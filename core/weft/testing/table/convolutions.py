@@ -8,6 +8,7 @@ import numpy as np
 
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.ir.dtypes import Array
 from weft.nn.spatial.geometry import Sliding
 from weft.testing.table.rows import FLOATS, NUMBERS, C, H, N, Refusal, Row, Shapes, operands
 from weft.testing.table.windows import Pairs
@@ -15,14 +16,14 @@ from weft.testing.windows_by_definition import Bilinear, Windows
 
 
 def _convolution(
-    x: Any, w: Any, stride: Any, padding: Pairs, dilation: Any, groups: int = 1
+    x: Array, w: Array, stride: Any, padding: Pairs, dilation: Any, groups: int = 1
 ) -> Any:
     windows = Windows.over(x.shape[2:], Sliding(w.shape[2:], stride, padding, dilation))
     return Bilinear(windows, groups).outputs(x, w)
 
 
 def _transposed(
-    x: Any, w: Any, stride: Any, padding: Pairs, extra: Any, dilation: Any, groups: int = 1
+    x: Array, w: Array, stride: Any, padding: Pairs, extra: Any, dilation: Any, groups: int = 1
 ) -> Any:
     sliding = Sliding(w.shape[2:], stride, padding, dilation)
     least = sliding.lengths(x.shape[2:])

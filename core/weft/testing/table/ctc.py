@@ -11,6 +11,8 @@ import numpy as np
 
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.ir.dtypes import Array
+from weft.ir.tensor import TensorOp
 from weft.testing.table.rows import FIXED, C, N, Operand, Refusal, Row, Shapes
 
 
@@ -18,7 +20,7 @@ def _collapsed(path: Sequence[int], blank: int) -> tuple[int, ...]:
     return tuple(label for label, _ in itertools.groupby(path) if label != blank)
 
 
-def _loss(logarithms: Any, labels: Any, blank: int) -> Any:
+def _loss(logarithms: Array, labels: Array, blank: int) -> Any:
     """Return the negative logarithm of the sum over all paths for the labels."""
     times, classes = logarithms.shape
     total = sum(
@@ -29,7 +31,7 @@ def _loss(logarithms: Any, labels: Any, blank: int) -> Any:
     return -np.log(total) if total else np.inf
 
 
-def _losses(x: Any, labels: Any, times: Any = (), counts: Any = (), blank: int = 0) -> Any:
+def _losses(x: Array, labels: Array, times: Any = (), counts: Any = (), blank: int = 0) -> Any:
     samples = range(x.shape[1])
     times = times or [len(x)] * len(samples)
     counts = counts or [labels.shape[1]] * len(samples)
@@ -38,7 +40,7 @@ def _losses(x: Any, labels: Any, times: Any = (), counts: Any = (), blank: int =
     )
 
 
-def _each(x: Any, labels: Any, *lengths: Any, **options: Any) -> Any:
+def _each(x: TensorOp, labels: TensorOp, *lengths: Any, **options: Any) -> Any:
     """Return the losses for labels from 1."""
     return weft.ctc_loss(x, labels + 1, *lengths, reduction="none", **options)
 

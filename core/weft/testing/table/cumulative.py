@@ -10,6 +10,8 @@ import numpy as np
 
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.ir.dtypes import Array
+from weft.ir.tensor import TensorOp
 from weft.testing.table.rows import (
     ALL,
     CUBE,
@@ -27,17 +29,17 @@ from weft.testing.table.rows import (
 )
 
 
-def _least(x: Any, axis: int) -> Any:
+def _least(x: Array, axis: int) -> Any:
     low = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     return np.max(x, axis=axis, initial=low)
 
 
-def _greatest(x: Any, axis: int) -> Any:
+def _greatest(x: Array, axis: int) -> Any:
     high = np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).max
     return np.min(x, axis=axis, initial=high)
 
 
-def _log_sum_exp(x: Any, axis: int) -> Any:
+def _log_sum_exp(x: Array, axis: int) -> Any:
     return np.log(np.sum(np.exp(x), axis=axis))
 
 
@@ -64,7 +66,7 @@ _OPTIONS: tuple[tuple[str, Shapes, dict[str, Any]], ...] = (
 
 def _running(
     combine: Callable[..., Any],
-    x: Any,
+    x: Array,
     axis: Any = 0,
     exclusive: bool = False,
     reverse: bool = False,
@@ -75,7 +77,7 @@ def _running(
     return np.moveaxis(np.stack(parts)[:: -1 if reverse else 1], 0, 1 if axis == "C" else axis)
 
 
-def _slopes(compare: Callable[[Any, Any], bool], x: Any) -> Any:
+def _slopes(compare: Callable[[Any, Any], bool], x: Array) -> Any:
     """Return the gradient of running extrema weighted with powers of 2; ties go to the first."""
     slopes = np.zeros(len(x))
     best = 0
@@ -85,7 +87,7 @@ def _slopes(compare: Callable[[Any, Any], bool], x: Any) -> Any:
     return slopes
 
 
-def _slope(function: Callable[..., Any], x: Any) -> Any:
+def _slope(function: Callable[..., Any], x: TensorOp) -> Any:
     weights = weft.constant(2.0 ** np.arange(6))
     return weft.deriv(function(x), x, error=weft.cast(weights, x.dtype))
 
@@ -103,7 +105,7 @@ def _rest(x: Any, reverse: bool) -> Any:
     return x[:-1] if reverse else x[1:]
 
 
-def _with_initial(function: Callable[..., Any], x: Any, reverse: bool) -> Any:
+def _with_initial(function: Callable[..., Any], x: Array, reverse: bool) -> Any:
     """Return a running reduction of rows with that of nothing beside it."""
     start = function(x[:, :0], axis=1, keepdims=True)
     parts = start, _running(function, x, 1, reverse=reverse)

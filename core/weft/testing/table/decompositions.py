@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.errors import ArgumentError, AxesError, DTypeError, WeftError
+from weft.ir.dtypes import Array
+from weft.ir.tensor import TensorOp
 from weft.testing.table.rows import FIXED, C, H, Operand, Refusal, Row, Shapes
 
 Function = Callable[..., Any]
@@ -45,11 +47,11 @@ def _hermitian(x: Any) -> Any:
     return _symmetric(x) + (x - x.mT) * 0.5j
 
 
-def _as_it_is(x: Any) -> Any:
+def _as_it_is(x: TensorOp) -> Any:
     return x
 
 
-def _log_of_det(x: Any) -> Any:
+def _log_of_det(x: Array) -> Any:
     return np.linalg.slogdet(x)[1]
 
 
@@ -131,7 +133,7 @@ def _degenerate(x: Any) -> Any:
 def _first_alone(function: Function) -> Function:
     """Return a function of stacks with NaN for the second matrix."""
 
-    def computed(*stacks: Any) -> Any:
+    def computed(*stacks: Array) -> Any:
         first = function(*(stack[0] for stack in stacks))
         return np.stack([first, np.full_like(first, np.nan)])
 
@@ -195,7 +197,7 @@ _OF_SIDES = ("solve", "triangular_solve", "cholesky_solve")
 
 def _refusals() -> list[Refusal]:
     def refusal(
-        function: str, case: str, arguments: tuple[Any, ...], error: Any, words: str
+        function: str, case: str, arguments: tuple[Any, ...], error: type[WeftError], words: str
     ) -> Refusal:
         build = partial(getattr(weft, function), *arguments)
         return Refusal(function, case, build, error, words)

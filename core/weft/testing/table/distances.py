@@ -10,21 +10,22 @@ import numpy as np
 
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.ir.dtypes import Array
 from weft.testing.table.losses import binary_entropy, logistic
 from weft.testing.table.rows import C, H, N, Operand, Refusal, Row, Shapes, operands
 
 
-def _huber(x: Any, t: Any, delta: float) -> Any:
+def _huber(x: Array, t: Array, delta: float) -> Any:
     distance = np.abs(x - t)
     return np.where(distance <= delta, distance**2 / 2, delta * (distance - delta / 2))
 
 
-def _poisson_full(x: Any, t: Any) -> Any:
+def _poisson_full(x: Array, t: Array) -> Any:
     stirling = t * np.log(t) - t + np.log(2 * np.pi * t) / 2
     return np.exp(x) - t * x + np.where(t > 1, stirling, 0)
 
 
-def _focal(x: Any, t: Any, alpha: float, gamma: float) -> Any:
+def _focal(x: Array, t: Array, alpha: float, gamma: float) -> Any:
     y = logistic(x)
     wrong = (1 - y) * t + y * (1 - t)
     return binary_entropy(y, t) * wrong**gamma * (alpha * t + (1 - alpha) * (1 - t))
@@ -98,22 +99,22 @@ def _paired_rows() -> list[Row]:
     return rows
 
 
-def _cosine(x: Any, y: Any, axis: Any = -1) -> Any:
+def _cosine(x: Array, y: Array, axis: Any = -1) -> Any:
     lengths = np.sqrt((x * x).sum(axis=axis) * (y * y).sum(axis=axis))
     return (x * y).sum(axis=axis) / lengths
 
 
-def _embedded(x: Any, y: Any, t: Any, margin: float) -> Any:
+def _embedded(x: Array, y: Array, t: Array, margin: float) -> Any:
     cosine = _cosine(x, y)
     return np.where(t > 0, 1 - cosine, np.maximum(0, cosine - margin))
 
 
-def _triplets(a: Any, b: Any, c: Any, p: float, margin: float) -> Any:
+def _triplets(a: Array, b: Array, c: Array, p: float, margin: float) -> Any:
     near, far = (np.linalg.norm(a - other, p, axis=-1) for other in (b, c))
     return np.maximum(0, near - far + margin)
 
 
-def _dice(y: Any, t: Any, axis: Any, epsilon: float) -> Any:
+def _dice(y: Array, t: Array, axis: Any, epsilon: float) -> Any:
     sizes = y.sum(axis=axis) + t.sum(axis=axis)
     return 1 - (2 * (y * t).sum(axis=axis) + epsilon) / (sizes + epsilon)
 

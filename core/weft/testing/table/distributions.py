@@ -15,6 +15,7 @@ import numpy as np
 
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.ir.dtypes import Array
 from weft.ops.random.philox import SAMPLES, philox
 from weft.testing.table.rows import (
     FIXED,
@@ -84,7 +85,7 @@ def truncated(shape: tuple[int, ...], low: float, high: float) -> Any:
     return np.array([normal.inv_cdf(p) for p in chances.flat]).reshape(shape)
 
 
-def _dropped(x: Any, rate: float) -> Any:
+def _dropped(x: Array, rate: float) -> Any:
     return np.where(_bits(x.shape) < int(rate * 2**32), 0, x / (1 - rate))
 
 
@@ -243,7 +244,7 @@ def _located_rows() -> list[Row]:
     ]  # fmt: skip
 
 
-def _plain(name: str, case: str, first: Any, expected: Any, *rest: Any) -> Row:
+def _plain(name: str, case: str, first: Any, expected: Array, *rest: Any) -> Row:
     function = getattr(weft, name)
     return Row(name, lambda: function(first, *rest, **KEY), (), _NOTHING, ("float32",),
                lambda: expected, case, is_generic=False)  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import weft
+from weft.ir.tensor import TensorOp
 from weft.testing.table.rows import FLOATS, NUMBERS, Refusal, Row, Shapes, fixed
 
 MANY = 70001
@@ -23,7 +24,7 @@ def _whole(x: Any) -> Any:
     return x * 2 // 1
 
 
-def _definite(x: Any) -> Any:
+def _definite(x: TensorOp) -> Any:
     return x @ x.T + 3 * np.eye(3, dtype=np.float32)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.ir.tensor import TensorOp
 from weft.testing.table.rows import (
     ALL,
     FIXED,
@@ -122,12 +123,12 @@ def _integer_power(x: Any, y: Any) -> Any:
     return np.where(np.asarray(y) < 0, np.trunc(1 / np.where(exact == 0, np.inf, exact)), exact)
 
 
-def _mixed(x: Any, y: Any) -> Any:
+def _mixed(x: TensorOp, y: TensorOp) -> Any:
     """Return expressions of Python operators, with numbers on both sides."""
     return -((2 * x - y / 4 + 1) ** 2) + abs(1 - x) * (y - 3) + 2.0**x
 
 
-def _mixed_integers(x: Any, y: Any) -> Any:
+def _mixed_integers(x: TensorOp, y: TensorOp) -> Any:
     return (7 - x) % 3 * (x // 2) + (-y) // 3 + 2 % (abs(y) + 1)
 
 

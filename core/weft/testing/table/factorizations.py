@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 import weft
-from weft.errors import ArgumentError, AxesError
+from weft.errors import ArgumentError, AxesError, WeftError
+from weft.ir.dtypes import Array
+from weft.ir.tensor import TensorOp
 from weft.testing.table.rows import FIXED, FLOATS, C, H, Operand, Refusal, Row, Shapes
 
 Function = Callable[..., Any]
@@ -25,7 +28,7 @@ _TURN = 1 - 0.5j
 """A factor that makes real numbers complex, and their results real with a share of both parts."""
 
 
-def _constant(x: Any, value: Any) -> Any:
+def _constant(x: Any, value: Array) -> Any:
     return value if isinstance(x, np.ndarray) else weft.constant(value, dtype=x.dtype)
 
 
@@ -54,32 +57,32 @@ def _mixed(x: Any) -> Any:
     return x * _constant(x, 0.2 + np.arange(x.shape[-1]))
 
 
-def _spread(library: Any, f: Function, x: Any) -> Any:
+def _spread(library: ModuleType, f: Function, x: TensorOp) -> Any:
     """Return V diag(exp(w)) Vᴴ + |V|² of eigenvalues and eigenvectors."""
     values, vectors = f(x)
     scaled = vectors * library.exp(values * 0.25)[..., None, :]
     return scaled @ library.conj(vectors.mT) + library.abs(vectors) ** 2
 
 
-def _weighted(library: Any, f: Function, x: Any) -> Any:
+def _weighted(library: ModuleType, f: Function, x: Any) -> Any:
     """Return U diag(sin(s)) Vh + U diag(1, 2, …) Vh."""
     u, s, vh = f(x, full_matrices=False)
     weights = library.sin(s) + _constant(s, np.arange(1.0, s.shape[-1] + 1))
     return (u * weights[..., None, :]) @ vh
 
 
-def _projected(library: Any, f: Function, x: Any) -> Any:
+def _projected(library: ModuleType, f: Function, x: Any) -> Any:
     """Return what LAPACK's order of the eigenvalues and the phases do not change."""
     values, vectors = f(x)
     sizes = library.abs(vectors) ** 2
     return library.real(sizes @ (values * values)[..., None])
 
 
-def _cubes(library: Any, f: Function, x: Any) -> Any:
+def _cubes(library: ModuleType, f: Function, x: Any) -> Any:
     return library.real(library.sum(f(x) ** 3, -1))
 
 
-def _ldl_parts(library: Any, f: Function, x: Any) -> Any:
+def _ldl_parts(library: ModuleType, f: Function, x: TensorOp) -> Any:
     lower, middle, _ = f(x)
     return lower * lower + middle
 
@@ -100,7 +103,7 @@ def _exponential(x: Any) -> Any:
     return total
 
 
-def _lu_product(library: Any, f: Function, x: Any) -> Any:
+def _lu_product(library: ModuleType, f: Function, x: TensorOp) -> Any:
     """Return the squares of the packed factors, which stand for both."""
     return f(x) ** 2
 
@@ -114,11 +117,11 @@ def _eliminated(x: Any) -> Any:
     return x
 
 
-def _plain(library: Any, f: Function, x: Any) -> Any:
+def _plain(library: ModuleType, f: Function, x: Any) -> Any:
     return f(x)
 
 
-def _build(library: Any, wrap: Function, call: Function, make: Function, x: Any) -> Any:
+def _build(library: ModuleType, wrap: Function, call: Function, make: Function, x: Any) -> Any:
     found = wrap(library, call, make(x))
     is_complex = np.dtype(found.dtype).kind == "c"
     return library.real(found * _TURN) if is_complex else found
@@ -164,11 +167,11 @@ def _rows() -> list[Row]:
     return found
 
 
-def _solved_by_lu(trans: Any, a: Any, b: Any) -> Any:
+def _solved_by_lu(trans: Any, a: TensorOp, b: TensorOp) -> Any:
     return weft.linalg.lu_solve(weft.linalg.lu_factor(_full(a)), b, trans)
 
 
-def _triangular(a: Any, b: Any, *args: Any, **options: Any) -> Any:
+def _triangular(a: TensorOp, b: TensorOp, *args: Any, **options: Any) -> Any:
     return weft.linalg.solve_triangular(_full(a), b, *args, **options)
 
 
@@ -177,7 +180,7 @@ _SYSTEMS: Shapes = (((2, 3, 3), (2, 3, 2)), ((3, 3), (3,)), ((0, 0), (0, 2)))
 _LEAST: Shapes = (((2, 3, 2), (2, 3, 2)), ((2, 3), (2,)), ((3, 1), (3,)))
 
 
-def _unit(a: Any) -> Any:
+def _unit(a: Array) -> Any:
     return np.triu(a, 1) + np.eye(a.shape[-1])
 
 
@@ -214,12 +217,12 @@ def _value(name: str, case: str, own: Function, other: Function, shapes: Shapes)
     )  # fmt: skip
 
 
-def _lost(x: Any) -> Any:
+def _lost(x: TensorOp) -> Any:
     """Return matrices of rank 1."""
     return x[..., :1] * x[..., :1, :] + _constant(x, np.ones(x.shape[-1])) * x[..., :1] * 2
 
 
-def _with_nan(x: Any) -> Any:
+def _with_nan(x: TensorOp) -> Any:
     """Return a matrix with a NaN after one of full rank."""
     hole = np.zeros((2, 1, 1))
     hole[1] = np.nan
@@ -227,7 +230,7 @@ def _with_nan(x: Any) -> Any:
 
 
 def _first_alone(f: Function) -> Function:
-    def computed(x: Any) -> Any:
+    def computed(x: Array) -> Any:
         first = np.asarray(f(_full(x[0])))
         return np.stack([first, np.full_like(first, np.nan)])
 
@@ -262,7 +265,7 @@ _VALUES = (
 )  # fmt: skip
 
 
-def _projector(library: Any, f: Function, x: Any) -> Any:
+def _projector(library: ModuleType, f: Function, x: TensorOp) -> Any:
     """Return the projections onto all of the vectors, which are identities, and S beside them."""
     u, s, vh = f(x)
     return (
@@ -270,7 +273,7 @@ def _projector(library: Any, f: Function, x: Any) -> Any:
     )
 
 
-def _of_lu(x: Any) -> Any:
+def _of_lu(x: TensorOp) -> Any:
     p, lower, upper = _R.lu(x)
     return p @ lower @ upper
 
@@ -298,7 +301,7 @@ _NAMED, _UNKNOWN = weft.placeholder((H, C)), weft.placeholder((weft.symbol("n"),
 
 
 def _refused(
-    names: str, case: str, error: Any, words: str, *args: Any, **options: Any
+    names: str, case: str, error: type[WeftError], words: str, *args: Any, **options: Any
 ) -> list[Refusal]:
     return [
         Refusal(f"linalg.{name}", case, partial(function, *args, **options), error, words)

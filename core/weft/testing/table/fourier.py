@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError, WeftError
+from weft.ir.dtypes import Array
+from weft.ir.tensor import TensorOp
 from weft.testing.table.rows import FLOATS, C, H, Refusal, Row, Shapes, W, operands
 
 _LINES: Shapes = (((2, 6),), ((8,),), ((1,),), ((3, 1, 5),), ((C, W),))
@@ -27,10 +30,10 @@ def _of_complex(name: str, shapes: Shapes, **options: Any) -> Row:
     """Return a row of a function of complex numbers, which are made of two real operands."""
     own, other = getattr(weft.fft, name), getattr(np.fft, name)
 
-    def build(x: Any, y: Any) -> Any:
+    def build(x: TensorOp, y: TensorOp) -> Any:
         return _real(own(weft.complex(x, y), **options), weft)
 
-    def expected(x: Any, y: Any) -> Any:
+    def expected(x: Array, y: Array) -> Any:
         return _real(other(x + 1j * y, **options), np)
 
     case = "-".join(map(str, options.values()))
@@ -50,7 +53,7 @@ def _of_real(name: str, shapes: Shapes, **options: Any) -> Row:
     )  # fmt: skip
 
 
-def _real(z: Any, library: Any) -> Any:
+def _real(z: Any, library: ModuleType) -> Any:
     z = z * _MIXED
     return library.real(z) + library.imag(z)
 
@@ -59,7 +62,7 @@ def _cosine(name: str, type: int, shapes: Shapes, *, is_of_several: bool = False
     """Return a row of a cosine or sine transform, which is a product with its definition."""
     own = getattr(weft.fft, name)
 
-    def expected(x: Any) -> Any:
+    def expected(x: Array) -> Any:
         for axis in range(x.ndim) if is_of_several else [-1]:
             moved = np.moveaxis(x, axis, -1) @ _matrix(name, type, x.shape[axis])
             x = np.moveaxis(moved, -1, axis)

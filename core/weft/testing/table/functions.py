@@ -12,6 +12,7 @@ import numpy as np
 
 import weft
 from weft.errors import AxesError, DTypeError
+from weft.ir.tensor import TensorOp
 from weft.testing.table.rows import (
     ALL,
     FIXED,
@@ -135,7 +136,7 @@ def _rows() -> list[Row]:
     return rows
 
 
-def _near(x: Any, y: Any) -> tuple[Any, Any]:
+def _near(x: TensorOp, y: TensorOp) -> tuple[Any, Any]:
     return x * 0.7, y * 0.7 + 0.1
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError, IndexOutOfRange, WeftError
 from weft.ir.axes import Axis
+from weft.ir.dtypes import Array
 from weft.testing.table.rows import (
     ALL,
     FLOATS,
@@ -83,7 +84,7 @@ _TAKE_ROWS = [
         lambda x, i: np.stack([x[b][i[b, :, 0]] for b in range(2)]) ** 2, "batched", twice=True),
 ]  # fmt: skip
 
-_UFUNCS: dict[str, tuple[Any, str, tuple[str, ...]]] = {
+_UFUNCS: dict[str, tuple[np.ufunc | None, str, tuple[str, ...]]] = {
     "add": (np.add, "any", NUMBERS),
     "mul": (np.multiply, "nonzero", NUMBERS),
     "max": (np.maximum, "distinct", ALL),
@@ -98,7 +99,7 @@ _PUT: Shapes = (
 )  # fmt: skip
 
 
-def _put(ufunc: Any, x: Any, at: Any, updates: Any) -> Any:
+def _put(ufunc: np.ufunc | None, x: Array, at: tuple[Any, ...], updates: Array | int) -> Any:
     result = np.array(x)
     if ufunc is None:
         result[at] = updates
@@ -107,7 +108,7 @@ def _put(ufunc: Any, x: Any, at: Any, updates: Any) -> Any:
     return result
 
 
-def _put_along(ufunc: Any, x: Any, i: Any, updates: Any, axis: int) -> Any:
+def _put_along(ufunc: np.ufunc | None, x: Array, i: Array, updates: Array, axis: int) -> Any:
     at = [*np.indices(np.broadcast_shapes(i.shape, updates.shape))]
     at[axis] = np.broadcast_to(i, at[0].shape)
     return _put(ufunc, x, tuple(at), updates)
@@ -117,7 +118,9 @@ def _put_operands(domain: str) -> tuple[Operand, ...]:
     return (Operand(domain), _PLACE, Operand(domain))
 
 
-def _put_rows(reduction: str, ufunc: Any, domain: str, dtypes: tuple[str, ...]) -> list[Row]:
+def _put_rows(
+    reduction: str, ufunc: np.ufunc | None, domain: str, dtypes: tuple[str, ...]
+) -> list[Row]:
     """Return the rows of the three scatter functions, for one reduction."""
     several = _put_operands(domain)
     twice = {"twice": True}
@@ -174,7 +177,7 @@ _SCATTER_ROWS = [
 _START = Operand("any", "int32", False)
 
 
-def _block(x: Any, starts: Any, sizes: Any) -> tuple[slice, ...]:
+def _block(x: Array, starts: Iterable[Array], sizes: Sequence[int]) -> tuple[slice, ...]:
     first = [
         np.clip(at, 0, n - size)
         for at, n, size in zip(map(int, starts), x.shape, sizes, strict=True)

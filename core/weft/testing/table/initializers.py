@@ -11,6 +11,7 @@ import numpy as np
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir.axes import Axis
+from weft.ir.dtypes import Array
 from weft.testing.table.distributions import KEY, box_muller, truncated, unit
 from weft.testing.table.rows import C, H, Refusal, Row
 
@@ -23,7 +24,7 @@ def _even(shape: tuple[int, ...], bound: float) -> Any:
     return bound * (2 * unit(shape) - 1)
 
 
-def _row(name: str, expected: Any, case: str = "", axes: Any = _SHAPE, **options: Any) -> Row:
+def _row(name: str, expected: Array, case: str = "", axes: Any = _SHAPE, **options: Any) -> Row:
     function = getattr(weft, name)
     return Row(name, lambda: function(axes, **options, **KEY), (), ((),), ("float32",),
                lambda: expected, case, is_generic=False)  # fmt: skip

@@ -10,6 +10,7 @@ import numpy as np
 
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.ir.dtypes import Array
 from weft.testing.table.rows import (
     NUMBERS,
     C,
@@ -145,7 +146,7 @@ def _tensordots() -> list[Row]:
     ]  # fmt: skip
 
 
-def _at_last(x: Any, y: Any) -> Any:
+def _at_last(x: Array, y: Array) -> Any:
     return np.vecdot(np.swapaxes(x, 0, -1), np.swapaxes(y, 0, -1))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError, IndexOutOfRange
+from weft.ir.dtypes import Array
 from weft.testing.table.rows import (
     FIXED,
     MATRIX,
@@ -26,21 +27,21 @@ from weft.testing.table.rows import (
 )
 
 
-def _softmax(x: Any, axis: Any) -> Any:
+def _softmax(x: Array, axis: Any) -> Any:
     powers = np.exp(x - x.max(axis=axis, keepdims=True))
     return powers / powers.sum(axis=axis, keepdims=True)
 
 
-def _entropy(y: Any, t: Any, axis: Any) -> Any:
+def _entropy(y: Array, t: Array, axis: Any) -> Any:
     return -(t * np.log(y)).sum(axis=axis)
 
 
-def binary_entropy(y: Any, t: Any) -> Any:
+def binary_entropy(y: Array, t: Array) -> Any:
     """Return the binary cross entropy of probabilities y and t."""
     return -(t * np.log(y) + (1 - t) * np.log(1 - y))
 
 
-def logistic(x: Any) -> Any:
+def logistic(x: Array) -> Any:
     """Return the probability of logits."""
     return 1 / (1 + np.exp(-x))
 
@@ -50,7 +51,7 @@ _PAIR: Shapes = (((3, 4), (3, 4)),)
 _NAMED_PAIR: Shapes = (((C, H), (C, H)), ((C, N), (C, N)))
 
 
-def _masked_softmax(x: Any, mask: Any, axis: int = -1) -> Any:
+def _masked_softmax(x: Array, mask: Array, axis: int = -1) -> Any:
     powers = np.where(mask, np.exp(x), 0)
     total = powers.sum(axis=axis, keepdims=True)
     return np.where(mask, powers / np.where(total == 0, 1, total), 0)
@@ -122,11 +123,11 @@ _SOFTMAX_KIN = (
 )  # fmt: skip
 
 
-def _of_labels(x: Any, labels: Any, axis: int = -1) -> Any:
+def _of_labels(x: Array, labels: Array, axis: int = -1) -> Any:
     return -np.take_along_axis(x, np.expand_dims(labels, axis), axis).squeeze(axis)
 
 
-def _log_softmax(x: Any, axis: int = -1) -> Any:
+def _log_softmax(x: Array, axis: int = -1) -> Any:
     return np.log(_softmax(x, axis))
 
 
@@ -139,13 +140,13 @@ def _counting(labels: Any) -> Any:
     return np.where(labels == 2, 0.0, 1.0)
 
 
-def _smoothed(x: Any, labels: Any, weights: Any, smoothing: float) -> Any:
+def _smoothed(x: Array, labels: Array, weights: Array, smoothing: float) -> Any:
     even = -(_log_softmax(x) * weights).mean(axis=-1)
     losses = _of_labels(_log_softmax(x), labels) * weights[labels]
     return (1 - smoothing) * losses + smoothing * even
 
 
-def _margins(x: Any, labels: Any, p: int, margin: float) -> Any:
+def _margins(x: Array, labels: Array, p: int, margin: float) -> Any:
     losses = np.zeros(labels.shape, x.dtype)
     for place, label in np.ndenumerate(labels):
         others = np.delete(x[place], label)

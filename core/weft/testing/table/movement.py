@@ -9,6 +9,7 @@ import numpy as np
 
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError, WeftError
+from weft.ir.dtypes import Array
 from weft.testing.samples import CLASSES
 from weft.testing.table.rows import (
     ALL,
@@ -40,12 +41,12 @@ def _row(
     return Row(function, build, operands, shapes, ALL, expected, case)
 
 
-def _hot(x: Any, count: int) -> Any:
+def _hot(x: Array, count: int) -> Any:
     index = np.arange(count).reshape(-1, *([1] * np.ndim(x)))
     return (index == x).astype(np.float32)
 
 
-def _updated(x: Any, item: Any, value: Any) -> Any:
+def _updated(x: Array, item: Any, value: Array) -> Any:
     result = np.array(x)
     result[item] = value
     return result

@@ -9,6 +9,8 @@ import numpy as np
 import weft
 from weft.errors import ArgumentError, AxesError
 from weft.ir.axes import Axis
+from weft.ir.dtypes import Array
+from weft.ir.tensor import TensorOp
 from weft.testing.table.rows import REC, C, H, N, Operand, Refusal, Row, Shapes, W, operands
 
 _K, _R, _S = Axis(2, "K"), Axis(2, "R"), Axis(3, "S")
@@ -39,7 +41,7 @@ def _image_row(function: str, *options: Any) -> Row:
 def _cell_row(name: str) -> Row:
     states, rows = _LAYERS[name]
 
-    def build(*args: Any) -> Any:
+    def build(*args: TensorOp) -> Any:
         result = getattr(weft, f"{name}_cell")(*args)
         return result.hidden if name == "lstm" else result
 
@@ -50,13 +52,13 @@ def _cell_row(name: str) -> Row:
 def _layer_row(name: str) -> Row:
     rows = _LAYERS[name][1]
 
-    def build(x: Any, *weights: Any) -> Any:
+    def build(x: TensorOp, *weights: TensorOp) -> Any:
         return getattr(weft, name)(x, weights).outputs
 
     return _row(name, build, (((N, REC, C), (C, rows), (rows, _UNITS)),))
 
 
-def _attended(query: Any, key: Any, value: Any) -> Any:
+def _attended(query: Array, key: Array, value: Array) -> Any:
     scores = np.einsum("cqn,cnt->qtn", query, key) / 2
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
     return np.einsum("qtn,ktn->kqn", powers / powers.sum(axis=1, keepdims=True), value)

@@ -10,12 +10,14 @@ import numpy as np
 
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError, StateError
+from weft.ir.dtypes import Array
+from weft.ir.tensor import TensorOp
 from weft.testing.table.rows import CUBE, ONE_FILLED, C, H, N, Refusal, Row, W, fixed, operands
 
 EPSILON = 1e-5
 
 
-def _standard(x: Any, axis: Any, epsilon: float = EPSILON) -> Any:
+def _standard(x: Array, axis: Any, epsilon: float = EPSILON) -> Any:
     mean = x.mean(axis=axis, keepdims=True)
     return (x - mean) / np.sqrt(x.var(axis=axis, keepdims=True) + epsilon)
 
@@ -30,7 +32,7 @@ def _grouped(x: Any, groups: int) -> Any:
     return _standard(split, tuple(range(2, split.ndim))).reshape(x.shape)
 
 
-def _responses(x: Any, size: int, alpha: float, beta: float, k: float) -> Any:
+def _responses(x: Array, size: int, alpha: float, beta: float, k: float) -> Any:
     totals = np.zeros_like(x)
     for channel in range(x.shape[1]):
         first = max(channel - size // 2, 0)
@@ -39,12 +41,12 @@ def _responses(x: Any, size: int, alpha: float, beta: float, k: float) -> Any:
     return x / (k + alpha * totals) ** beta
 
 
-def _on_channels(x: Any) -> Any:
+def _on_channels(x: Array) -> Any:
     """Return a vector as axis 1 of three axes."""
     return x[:, None]
 
 
-def _trained(x: Any, **options: Any) -> Any:
+def _trained(x: TensorOp, **options: Any) -> Any:
     """Return batch_norm in training, and the states of its running averages."""
     axis = x.axes.channel_axis or x.axes[1]
     mean = weft.persistent_tensor([axis], x.dtype, initial_value=0)
@@ -53,7 +55,7 @@ def _trained(x: Any, **options: Any) -> Any:
     return result, mean, variance
 
 
-def _running(x: Any) -> Any:
+def _running(x: TensorOp) -> Any:
     result, mean, variance = _trained(x, momentum=0.25)
     return weft.sequential([result, weft.stack([mean + 0, variance + 0])])
 

@@ -14,6 +14,7 @@ import numpy as np
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError, GradientError
 from weft.ir.dtypes import Array
+from weft.ir.tensor import TensorOp
 from weft.testing.table.rows import C, H, Operand, Refusal, Row, Shapes, fixed, operands
 
 _SHAPES: Shapes = (((2, 3), (2, 3)), ((), ()), ((1,), (1,)), ((H, C), (C, H)), ((2, 0), (2, 0)))
@@ -23,7 +24,7 @@ _VALUES = fixed("any", "nonzero")
 def _stepped(name: str, **options: Any) -> Callable[[Any, Any], Any]:
     """Return a builder of a variable after one step, with the second operand as gradient."""
 
-    def build(value: Any, gradient: Any) -> Any:
+    def build(value: TensorOp, gradient: TensorOp) -> Any:
         w = weft.variable(value.axes, value.dtype)
         step = getattr(weft, name)([gradient], [w], **options)
         return weft.sequential([weft.assign(w, value), step, w + 0])
@@ -31,7 +32,7 @@ def _stepped(name: str, **options: Any) -> Callable[[Any, Any], Any]:
     return build
 
 
-def _descended(value: Any, factor: Any) -> Any:
+def _descended(value: TensorOp, factor: TensorOp) -> Any:
     """Return two variables after a step by the gradients of their product times a factor."""
     first, second = (weft.variable(value.axes, value.dtype) for _ in range(2))
     loss = weft.sum(weft.sin(first) * second * factor, range(value.rank))
@@ -49,12 +50,12 @@ _DECAY: dict[str, Any] = {"learning_rate": 0.1, "weight_decay": 0.2}
 _ADAM: dict[str, Any] = {**_DECAY, "epsilon": 0.25}
 
 
-def _sign(x: Any, epsilon: float = 0.25) -> Any:
+def _sign(x: Array, epsilon: float = 0.25) -> Any:
     """Return the direction of a first step, with epsilon in the denominator."""
     return x / (np.abs(x) + epsilon)
 
 
-def _norm(x: Any) -> Any:
+def _norm(x: Array) -> Any:
     return np.sqrt((x * x).sum())
 
 

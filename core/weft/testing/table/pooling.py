@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.errors import ArgumentError, AxesError, DTypeError, WeftError
+from weft.ir.dtypes import Array
+from weft.ir.tensor import TensorOp
 from weft.nn.spatial.geometry import Sliding
 from weft.testing.table.rows import (
     FIXED,
@@ -68,24 +70,24 @@ _CEILED: dict[str, tuple[Shapes, dict[str, Any], Geometry]] = {
 """The same with a last window past the end, and the padding that completes it."""
 
 
-def _pooling(x: Any, geometry: Geometry) -> Pooling:
+def _pooling(x: Array, geometry: Geometry) -> Pooling:
     return Pooling(Windows.over(x.shape[2:], Sliding(*geometry)))
 
 
-def _largest(x: Any, geometry: Geometry) -> Any:
+def _largest(x: Array, geometry: Geometry) -> Any:
     return _pooling(x, geometry).maximum(x)
 
 
-def _first(x: Any, geometry: Geometry) -> Any:
+def _first(x: Array, geometry: Geometry) -> Any:
     return _pooling(x, geometry).index(x)
 
 
-def _mean(x: Any, geometry: Geometry, counted: Pairs | None = None) -> Any:
+def _mean(x: Array, geometry: Geometry, counted: Pairs | None = None) -> Any:
     """Divide by the number of elements of a window within the user's padding."""
     return _pooling(x, geometry).mean(x, geometry[2] if counted is None else counted)
 
 
-def _norm(x: Any, p: float, geometry: Geometry) -> Any:
+def _norm(x: Array, p: float, geometry: Geometry) -> Any:
     return _pooling(x, geometry).norm(x, p)
 
 
@@ -167,7 +169,7 @@ _ROWS = [
 ]  # fmt: skip
 
 
-def _filled(x: Any, kernel: Index, stride: Index, lengths: Index) -> Any:
+def _filled(x: Array, kernel: Index, stride: Index, lengths: Index) -> Any:
     sliding = Sliding(kernel, stride, ((0, 0),) * len(kernel), (1,) * len(kernel))
     windows = Windows(lengths, sliding, x.shape[2:])
     return windows.summed(
@@ -175,7 +177,7 @@ def _filled(x: Any, kernel: Index, stride: Index, lengths: Index) -> Any:
     )
 
 
-def _put(x: Any, index: Any, lengths: Index) -> Any:
+def _put(x: Array, index: Array, lengths: Index) -> Any:
     result = np.zeros((*x.shape[:2], int(np.prod(lengths))), x.dtype)
     flat = (*x.shape[:2], -1)
     np.put_along_axis(result, index.reshape(flat), x.reshape(flat), axis=-1)
@@ -260,7 +262,13 @@ def _images(*shape: Any, dtype: str = "float32") -> Any:
 
 
 def _refusal(
-    name: str, case: str, build: Any, args: Any, options: Any, error: Any, words: str
+    name: str,
+    case: str,
+    build: Callable[..., Any],
+    args: tuple[Any, ...],
+    options: dict[str, Any],
+    error: type[WeftError],
+    words: str,
 ) -> Refusal:
     return Refusal(name, case, lambda: build(_images(1, 2, 4), *args, **options), error, words)
 
@@ -294,11 +302,11 @@ def _padding_refusals(name: str, build: Callable[..., Any]) -> list[Refusal]:
     ]  # fmt: skip
 
 
-def _lp_pool(x: Any, kernel: Any, **options: Any) -> Any:
+def _lp_pool(x: TensorOp, kernel: Any, **options: Any) -> Any:
     return weft.lp_pool(x, 2, kernel, **options)
 
 
-def _lp_unpool(x: Any, kernel: Any, **options: Any) -> Any:
+def _lp_unpool(x: TensorOp, kernel: Any, **options: Any) -> Any:
     return weft.lp_unpool(x, 2, kernel, **options)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,20 +10,21 @@ import numpy as np
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir.dtypes import Array
+from weft.ir.tensor import TensorOp
 from weft.testing.table.rows import FIXED, Refusal, Row, Shapes, operands
 
 
-def _logistic(x: Any) -> Any:
+def _logistic(x: Array) -> Any:
     return 1 / (1 + np.exp(-x))
 
 
-def _rnn_step(x: Array, states: Any, w: Array, u: Array, b: Any = 0.0, c: Any = 0.0,
-              activation: Any = np.tanh) -> Any:  # fmt: skip
+def _rnn_step(x: Array, states: Sequence[Array], w: Array, u: Array, b: Array | float = 0.0,
+              c: Array | float = 0.0, activation: Callable[..., Any] = np.tanh) -> Any:  # fmt: skip
     return (activation(x @ w.T + b + states[0] @ u.T + c),)
 
 
-def _gru_step(x: Array, states: Any, w: Array, u: Array, b: Any = 0.0, c: Any = 0.0,
-              linear_before_reset: bool = True) -> Any:  # fmt: skip
+def _gru_step(x: Array, states: Sequence[Array], w: Array, u: Array, b: Array | float = 0.0,
+              c: Array | float = 0.0, linear_before_reset: bool = True) -> Any:  # fmt: skip
     (h,) = states
     (wr, wz, wn), (ur, uz, un) = np.split(w, 3), np.split(u, 3)
     br, bz, bn, cr, cz, cn = (
@@ -35,14 +36,15 @@ def _gru_step(x: Array, states: Any, w: Array, u: Array, b: Any = 0.0, c: Any = 
     return ((1 - z) * np.tanh(x @ wn.T + bn + inner) + z * h,)
 
 
-def _lstm_step(x: Array, states: Any, w: Array, u: Array, b: Any = 0.0, c: Any = 0.0) -> Any:
+def _lstm_step(x: Array, states: Sequence[Array], w: Array, u: Array, b: Array | float = 0.0,
+               c: Array | float = 0.0) -> Any:  # fmt: skip
     hidden, cell = states
     i, f, g, o = np.split(x @ w.T + b + hidden @ u.T + c, 4, axis=-1)
     cell = _logistic(f) * cell + _logistic(i) * np.tanh(g)
     return _logistic(o) * np.tanh(cell), cell
 
 
-def _along(step: Any, x: Any, states: Any, *weights: Any, reverse: bool = False, **fields: Any):  # type: ignore[no-untyped-def]
+def _along(step: Any, x: Array, states: Any, *weights: Array, reverse: bool = False, **fields: Any):  # type: ignore[no-untyped-def]
     """Return the outputs of one layer in one direction, and its last states."""
     outputs = np.zeros((*x.shape[:-1], weights[1].shape[1]))
     for place in range(len(x))[:: -1 if reverse else 1]:
@@ -75,11 +77,11 @@ def _cell_rows(name: str) -> list[Row]:
     cell = f"{name}_cell"
     function = getattr(weft, cell)
 
-    def build(x: Any, *rest: Any, **options: Any) -> Any:
+    def build(x: TensorOp, *rest: TensorOp, **options: Any) -> Any:
         result = function(x, *rest, **options)
         return _flat_tensor(result) if name == "lstm" else result
 
-    def arrays(x: Any, *rest: Any, **options: Any) -> Any:
+    def arrays(x: Array, *rest: Array, **options: Any) -> Any:
         found = step(x, rest[:states], *rest[states:], **options)
         return _flat(found) if name == "lstm" else found[0]
 
@@ -120,34 +122,34 @@ def _layer_rows(name: str) -> list[Row]:
     def given(first: Any) -> Any:
         return tuple(first) if name == "lstm" else first[0]
 
-    def plain(x: Any, *rest: Any) -> Any:
+    def plain(x: TensorOp, *rest: TensorOp) -> Any:
         return _flat_tensor(function(x, rest[states:], given(rest[:states])))
 
-    def plain_arrays(x: Array, *rest: Any) -> Any:
+    def plain_arrays(x: Array, *rest: Array) -> Any:
         outputs, last = _along(step, x, [state[0] for state in rest[:states]], *rest[states:])
         return _flat([outputs, *last])
 
-    def backwards(x: Any, *weights: Any) -> Any:
+    def backwards(x: TensorOp, *weights: TensorOp) -> Any:
         return _flat_tensor(function(x, weights, reverse=True, batch_first=True))
 
-    def backwards_arrays(x: Array, *weights: Any) -> Any:
+    def backwards_arrays(x: Array, *weights: Array) -> Any:
         zeros = [np.zeros((x.shape[0], 1))] * states
         turned = np.swapaxes(x, 0, 1)
         outputs, last = _along(step, turned, zeros, *weights, reverse=True)
         return _flat([np.swapaxes(outputs, 0, 1), *last])
 
-    def alone(x: Any, *weights: Any) -> Any:
+    def alone(x: TensorOp, *weights: TensorOp) -> Any:
         return _flat_tensor(function(x, weights))
 
     def alone_arrays(x: Array, *weights: Any) -> Any:
         outputs, last = _along(step, x, [np.zeros(1)] * states, *weights)
         return _flat([outputs, *last])
 
-    def deep(x: Any, *weights: Any) -> Any:
+    def deep(x: TensorOp, *weights: TensorOp) -> Any:
         sets = [weights[at : at + 2] for at in range(0, 8, 2)]
         return _flat_tensor(function(x, sets, bidirectional=True))
 
-    def deep_arrays(x: Array, *weights: Any) -> Any:
+    def deep_arrays(x: Array, *weights: Array) -> Any:
         lasts = []
         for layer in (weights[:4], weights[4:]):
             zeros = [np.zeros((x.shape[1], 1))] * states

@@ -9,6 +9,7 @@ import numpy as np
 
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.ir.dtypes import Array
 from weft.testing.table.rows import FLOATS, Refusal, Row, Shapes, operands
 
 _IMAGES: Shapes = (((2, 3, 5, 6),),)
@@ -70,7 +71,7 @@ ROWS: tuple[Row, ...] = (
 )  # fmt: skip
 
 
-def _use(*shape: Any, boxes: Any = _BOXES, images: Any = _WHERE, **options: Any) -> Any:
+def _use(*shape: Any, boxes: Array = _BOXES, images: Any = _WHERE, **options: Any) -> Any:
     return weft.roi_align(
         weft.placeholder(shape), boxes, images, options.pop("size", (2, 2)), **options
     )

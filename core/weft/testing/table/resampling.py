@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.errors import ArgumentError, AxesError, DTypeError, WeftError
+from weft.ir.dtypes import Array
 from weft.testing.table.rows import (
     ALL,
     FIXED,
@@ -72,7 +73,7 @@ def _mixed(line: list[Any], place: float, mode: str, rounding: str, a: float, wi
 
 
 def _resized(
-    x: Any,
+    x: Array,
     axis: int,
     m: int,
     mode: str = "linear",
@@ -174,7 +175,7 @@ def _reflected(place: float, low: float, high: float) -> float:
     return place if high > low else 0.0
 
 
-def _padded(image: Any, index: Sequence[int], padding: str, align: bool) -> Any:
+def _padded(image: Array, index: Sequence[int], padding: str, align: bool) -> Any:
     """Return the element of an image at an index that may be outside."""
     found = []
     for i, n in zip(index, image.shape[1:], strict=True):
@@ -186,7 +187,7 @@ def _padded(image: Any, index: Sequence[int], padding: str, align: bool) -> Any:
     return image[(slice(None), *found)]
 
 
-def _at(image: Any, coordinates: Any, mode: str, padding: str, align: bool) -> Any:
+def _at(image: Array, coordinates: Array, mode: str, padding: str, align: bool) -> Any:
     """Return an image (C, spatial) sampled at a point."""
     lengths = image.shape[1:]
     places = []
@@ -215,7 +216,7 @@ def _at(image: Any, coordinates: Any, mode: str, padding: str, align: bool) -> A
 
 
 def _sampled(
-    x: Any, grid: Any, mode: str = "bilinear", padding: str = "zeros", align: bool = False
+    x: Array, grid: Array, mode: str = "bilinear", padding: str = "zeros", align: bool = False
 ) -> Any:
     result = np.zeros((*x.shape[:2], *grid.shape[1:-1]))
     for n, *at in np.ndindex(*grid.shape[:-1]):
@@ -290,7 +291,7 @@ _GRIDS = [
 ]  # fmt: skip
 
 
-def _shuffled(x: Any, r: int) -> Any:
+def _shuffled(x: Array, r: int) -> Any:
     n, channels, *lengths = x.shape
     block = r ** len(lengths)
     result = np.zeros((n, channels // block, *(length * r for length in lengths)), x.dtype)
@@ -360,7 +361,7 @@ def _resize_refusals() -> list[Refusal]:
          ArgumentError, "cubic_coefficient must be"),
     ]  # fmt: skip
 
-    def refusal(case: str, options: dict[str, Any], error: Any, words: str) -> Refusal:
+    def refusal(case: str, options: dict[str, Any], error: type[WeftError], words: str) -> Refusal:
         return Refusal(
             "resize", case, lambda: weft.resize(_images(1, 2, 4, 4), **options), error, words
         )

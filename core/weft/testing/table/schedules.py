@@ -9,6 +9,8 @@ import numpy as np
 
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.ir.dtypes import Array
+from weft.ir.tensor import TensorOp
 from weft.testing.table.rows import Operand, Refusal, Row
 
 _STEP = Operand("index", dtype="int32", differentiable=False)
@@ -17,10 +19,10 @@ _STEP = Operand("index", dtype="int32", differentiable=False)
 def _row(name: str, build: Any, expected: Any, case: str = "") -> Row:
     """Return a row for three steps, including step 0."""
 
-    def several(step: Any) -> Any:
+    def several(step: TensorOp) -> Any:
         return weft.stack([build(at) for at in (step * 0, weft.absolute(step), step * 0 + 25)])
 
-    def wanted(step: Any) -> Any:
+    def wanted(step: Array) -> Any:
         return np.array([expected(float(at)) for at in (0, abs(step), 25)])
 
     return Row(name, several, (_STEP,), (((),),), ("float32",), wanted, case, is_generic=False)

@@ -12,6 +12,8 @@ import weft
 from weft.errors import ArgumentError, AxesError, DTypeError, IndexOutOfRange, WeftError
 from weft.ir import dtypes
 from weft.ir.axes import Axis
+from weft.ir.dtypes import Array
+from weft.ir.tensor import TensorOp
 from weft.testing.table.rows import (
     ALL,
     FIXED,
@@ -43,7 +45,7 @@ _UFUNCS: dict[str, tuple[Any, Callable[[Any], Any], str]] = {
 """By reduction: the ufunc, its neutral element, and the domain of its operands."""
 
 
-def _segments(how: str, x: Any, ids: Any) -> Any:
+def _segments(how: str, x: Array, ids: Array) -> Any:
     ufunc, neutral, _ = _UFUNCS[how]
     result = np.full((4, *x.shape[ids.ndim :]), neutral(x.dtype), x.dtype)
     is_inside = (ids >= 0) & (ids < 4)
@@ -51,7 +53,7 @@ def _segments(how: str, x: Any, ids: Any) -> Any:
     return result
 
 
-def _segment_means(x: Any, ids: Any) -> Any:
+def _segment_means(x: Array, ids: Array) -> Any:
     count = np.array([np.sum(ids == k) for k in range(4)])
     return _segments("add", x.astype(np.float64), ids) / np.maximum(count, 1)[:, None]
 
@@ -60,7 +62,7 @@ def _call(name: str, *arguments: Any) -> Any:
     return getattr(weft, name)(*arguments)
 
 
-def _reached(x: Any) -> Any:
+def _reached(x: TensorOp) -> Any:
     """Return extrema with a number for those of empty segments."""
     return weft.where(weft.isfinite(x), x, 3)
 
@@ -96,7 +98,7 @@ _SEGMENT_ROWS = [
 ]  # fmt: skip
 
 
-def _combined(how: str, include_self: bool, x: Any, at: Any, updates: Any) -> Any:
+def _combined(how: str, include_self: bool, x: Array, at: Any, updates: Array) -> Any:
     """Return an array with updates combined at an index."""
     if how == "mean":
         wide = x.astype(np.int64 if x.dtype.kind in "iu" else np.float64)
@@ -149,7 +151,7 @@ _COMBINED_ROWS = [
 ]  # fmt: skip
 
 
-def _masked_scatter(x: Any, number: Any, source: Any) -> Any:
+def _masked_scatter(x: Array, number: Array, source: Array) -> Any:
     result, mask = np.array(x), np.broadcast_to(number > 1, x.shape)
     result[mask] = source.reshape(-1)[: np.count_nonzero(mask)]
     return result

@@ -11,6 +11,7 @@ import numpy as np
 import weft
 from weft.errors import ArgumentError, AxesError, WeftError
 from weft.ir.axes import Axis
+from weft.ir.tensor import TensorOp
 from weft.testing.table.rows import FLOATS, Refusal, Row, Shapes, operands
 
 _SIGNALS: Shapes = (((9,),), ((2, 8),), ((Axis(2, "B"), Axis(7, "T")),))
@@ -33,15 +34,15 @@ def _stft(x: Any) -> Any:
     return _power(_spectra(np.pad(x, widths), 2) / 2)
 
 
-def _power(z: Any) -> Any:
+def _power(z: TensorOp) -> Any:
     return z.real**2 + z.imag**2
 
 
-def _stft_of(x: Any) -> Any:
+def _stft_of(x: TensorOp) -> Any:
     return _power(weft.signal.stft(x, nperseg=_COUNT)[2])
 
 
-def _spectrogram_of(x: Any) -> Any:
+def _spectrogram_of(x: TensorOp) -> Any:
     options: dict[str, Any] = {"nperseg": _COUNT, "noverlap": 1, "detrend": False}
     return weft.signal.spectrogram(x, 2.0, "hann", **options)[2]
 
@@ -51,7 +52,7 @@ def _spectrogram(x: Any) -> Any:
     return doubled * _power(_spectra(x, 3)) / (2 * np.sum(_HANN**2))
 
 
-def _istft_of(x: Any, y: Any) -> Any:
+def _istft_of(x: TensorOp, y: TensorOp) -> Any:
     return weft.signal.istft(weft.complex(x, y), nperseg=2)[1]
 
 
@@ -68,7 +69,7 @@ def _convolution(name: str, method: str, expected: Callable[..., Any]) -> Row:
     )  # fmt: skip
 
 
-def _window(x: Any) -> Any:
+def _window(x: TensorOp) -> Any:
     return x * weft.signal.get_window("hann", _COUNT)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 import weft
 from weft.errors import ArgumentError, AxesError, DTypeError, WeftError
+from weft.ir.dtypes import Array
 from weft.testing.table.rows import (
     ALL,
     CUBE,
@@ -34,13 +35,13 @@ _LINES: Shapes = (
 _INDEX = Operand("index", dtype="int32", differentiable=False)
 
 
-def _ordered(x: Any, axis: int = -1, descending: bool = False) -> Any:
+def _ordered(x: Array, axis: int = -1, descending: bool = False) -> Any:
     """Return the sorting indices; descending order sorts the negatives."""
     wide = x.astype(np.float64)
     return np.argsort(-wide if descending else wide, axis=axis, kind="stable")
 
 
-def _sorted(x: Any, axis: int = -1, descending: bool = False) -> Any:
+def _sorted(x: Array, axis: int = -1, descending: bool = False) -> Any:
     return np.take_along_axis(x, _ordered(x, axis, descending), axis)
 
 
@@ -107,7 +108,7 @@ _LARGEST = [
 ]  # fmt: skip
 
 
-def _mode(x: Any) -> Any:
+def _mode(x: Array) -> Any:
     """Return the most frequent element along the last axis, and where it occurs last."""
     counts = np.sum(x[..., :, None] == x[..., None, :], axis=-1)
     order = np.lexsort((-np.arange(x.shape[-1]) + 0 * x, x, -counts), axis=-1)
@@ -190,14 +191,14 @@ _SEARCHED = [
 ]  # fmt: skip
 
 
-def _filled(values: Any, size: int, fill: Any = 0) -> Any:
+def _filled(values: Array, size: int, fill: Any = 0) -> Any:
     """Return the first elements, padded to a size along the last axis."""
     values = np.asarray(values)[..., :size]
     widths = [(0, 0)] * (values.ndim - 1) + [(0, size - values.shape[-1])]
     return np.pad(values, widths, constant_values=fill)
 
 
-def _distinct(x: Any, size: int) -> list[Any]:
+def _distinct(x: Array, size: int) -> list[Any]:
     values, inverse, counts = np.unique(x, return_inverse=True, return_counts=True)
     return [_filled(values, size, 3), inverse, _filled(counts, size), len(values)]
 
@@ -236,12 +237,12 @@ _SELECTED = [
 ]  # fmt: skip
 
 
-def _counted(x: Any, length: int, weights: Any = None) -> Any:
+def _counted(x: Array, length: int, weights: Array | None = None) -> Any:
     places = [np.ones_like(x) if weights is None else weights] * length
     return np.array([np.sum(part[x == k]) for k, part in enumerate(places)])
 
 
-def _histogram(x: Any, weights: Any = None) -> Any:
+def _histogram(x: Array, weights: Array | None = None) -> Any:
     return np.histogram(x, 4, (-1, 1), weights=weights)[0]
 
 

@@ -9,23 +9,26 @@ import numpy as np
 
 import weft
 from weft.errors import AxesError, DTypeError, StateError
+from weft.ir.dtypes import Array
+from weft.ir.op import Op
+from weft.ir.tensor import TensorOp
 from weft.testing.table.rows import ALL, CUBE, NUMBERS, ONE, Refusal, Row, fixed, operands
 
 
-def _like(x: Any) -> Any:
+def _like(x: TensorOp) -> Any:
     return weft.variable(x.axes, x.dtype)
 
 
-def _after(write: Any, value: Any) -> Any:
+def _after(write: Op, value: TensorOp) -> Any:
     return weft.sequential([write, value])
 
 
-def _assigned(x: Any) -> Any:
+def _assigned(x: TensorOp) -> Any:
     state = _like(x)
     return _after(weft.assign(state, x), state + state)
 
 
-def _assigned_twice(x: Any) -> Any:
+def _assigned_twice(x: TensorOp) -> Any:
     state = _like(x)
     weft.SetItem(state, x)
     before = weft.value_of(state)
@@ -33,7 +36,7 @@ def _assigned_twice(x: Any) -> Any:
     return state + before
 
 
-def _assigned_slice(x: Any) -> Any:
+def _assigned_slice(x: TensorOp) -> Any:
     state = _like(x)
     weft.assign(state, x)
     state[..., ::-2] = 0
@@ -41,13 +44,13 @@ def _assigned_slice(x: Any) -> Any:
     return state + 0
 
 
-def _filled(x: Any) -> Any:
+def _filled(x: TensorOp) -> Any:
     state = _like(x)
     weft.fill(state, 1)
     return state + x
 
 
-def _old_value(x: Any) -> Any:
+def _old_value(x: TensorOp) -> Any:
     state = _like(x)
     weft.assign(state, x)
     old = weft.value_of(state)
@@ -55,14 +58,14 @@ def _old_value(x: Any) -> Any:
     return old + state
 
 
-def _all_done(x: Any) -> Any:
+def _all_done(x: TensorOp) -> Any:
     first, second = _like(x), _like(x)
     with weft.saved_user_deps():
         both = weft.doall([weft.assign(first, x), weft.assign(second, x + x)])
     return weft.sequential([both, first + second])
 
 
-def _in_order(x: Any) -> Any:
+def _in_order(x: TensorOp) -> Any:
     state = _like(x)
     with weft.saved_user_deps():
         members = [weft.assign(state, x), weft.assign(state, state + state), state + 1]
@@ -72,14 +75,14 @@ def _in_order(x: Any) -> Any:
 def _changed(write: Any) -> Any:
     """Return a builder of a state of ones after a write of the operand."""
 
-    def build(x: Any) -> Any:
+    def build(x: TensorOp) -> Any:
         state = weft.persistent_tensor(x.axes, x.dtype, 1)
         return _after(write(state, x), state + 0)
 
     return build
 
 
-def _averaged_twice(x: Any, decay: Any) -> Any:
+def _averaged_twice(x: TensorOp, decay: TensorOp) -> Any:
     state = weft.persistent_tensor(x.axes, x.dtype, 1)
     weft.moving_average(state, x, decay)
     weft.moving_average(state, x, decay)
@@ -91,7 +94,7 @@ def _function(name: str) -> Any:
 
 
 def _stored(kind: Any) -> Any:
-    def build(x: Any) -> Any:
+    def build(x: TensorOp) -> Any:
         initial = np.ones(x.axes.shape, x.dtype)
         return kind(x.axes, x.dtype, initial_value=initial) + x
 
@@ -102,7 +105,7 @@ def _plus_one(x: Any) -> Any:
     return x + np.ones((), x.dtype)
 
 
-def _with_slices(x: Any) -> Any:
+def _with_slices(x: Array) -> Any:
     result = np.array(x)
     result[..., ::-2] = 0
     result[0] = x[1]

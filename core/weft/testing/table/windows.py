@@ -8,6 +8,7 @@ import numpy as np
 
 import weft
 from weft.errors import ArgumentError, AxesError
+from weft.ir.dtypes import Array
 from weft.nn.spatial.geometry import Sliding
 from weft.testing.table.rows import ALL, FIXED, FLOATS, NUMBERS, C, H, N, Refusal, Row, Shapes, W
 from weft.testing.windows_by_definition import Windows, columns, folded
@@ -18,7 +19,7 @@ Geometry = tuple[Index, Index, Pairs, Index]
 """Kernel, stride, padding and dilation."""
 
 
-def _slide(x: Any, kernel: Index, stride: Index, dilation: Index) -> Any:
+def _slide(x: Array, kernel: Index, stride: Index, dilation: Index) -> Any:
     extents = [(size - 1) * gap + 1 for size, gap in zip(kernel, dilation, strict=True)]
     windows = np.lib.stride_tricks.sliding_window_view(x, extents, tuple(range(-len(kernel), 0)))
     steps: Any = (..., *(slice(None, None, step) for step in (*stride, *dilation)))
@@ -47,11 +48,11 @@ _GEOMETRIES: dict[str, tuple[Index, dict[str, Any], Geometry]] = {
 """By name, spatial lengths, the user's geometry, and the expanded geometry."""
 
 
-def _unfold(x: Any, geometry: Geometry) -> Any:
+def _unfold(x: Array, geometry: Geometry) -> Any:
     return columns(Windows.over(x.shape[2:], Sliding(*geometry)), x)
 
 
-def _fold(x: Any, lengths: Index, geometry: Geometry) -> Any:
+def _fold(x: Array, lengths: Index, geometry: Geometry) -> Any:
     windows = Windows.over(lengths, Sliding(*geometry))
     return folded(windows, x, (len(x), x.shape[1] // windows.table.shape[1], *lengths))
 
