@@ -111,6 +111,39 @@ def test_incomplete_functions_and_their_gradients():
     np.testing.assert_allclose(found, scipy.special.betainc(a, b, y), rtol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_incomplete_gamma_functions_over_their_range(dtype: str):
+    """Around the mean and in both tails, with a bound that grows as the documentation says."""
+    random, eps = np.random.default_rng(7), float(np.finfo(dtype).eps)
+    a = np.exp(random.uniform(np.log(1e-4), np.log(1e4), 60)).astype(dtype)
+    spread = np.concatenate([random.normal(size=40) * 4 / np.sqrt(a[:40] + 1),
+                             random.uniform(-0.9, 2, 20)])  # fmt: skip
+    x = np.maximum(a * np.abs(1 + spread), 1e-6).astype(dtype)
+    for function, upper in ((S.gammainc, False), (S.gammaincc, True)):
+        for shape, place, found in zip(a, x, computed(function, a, x), strict=True):
+            ends = (mp.mpf(float(place)), mp.inf) if upper else (0, mp.mpf(float(place)))
+            exact = mp.gammainc(mp.mpf(float(shape)), *ends, regularized=True)
+            if exact < np.finfo(dtype).tiny:
+                continue
+            allowed = 20 + 2 * float(shape) ** 0.5 - 3 * float(mp.log(exact))
+            off = float(abs(mp.mpf(float(found)) - exact) / exact) / eps
+            assert off <= allowed, (function, shape, place)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_hurwitz_zeta_function_over_its_range(dtype: str):
+    random = np.random.default_rng(8)
+    x = np.concatenate([1 + np.exp(random.uniform(np.log(1e-4), 0, 30)), random.uniform(2, 30, 30)])
+    q = np.exp(random.uniform(np.log(0.3), np.log(1e3), 60))
+    x, q = x.astype(dtype), q.astype(dtype)
+    for order, place, found in zip(x, q, computed(S.zeta, x, q), strict=True):
+        # The error of mpmath's function is absolute.
+        with mp.workprec(500):
+            exact = mp.zeta(mp.mpf(float(order)), mp.mpf(float(place)))
+        if exact > np.finfo(dtype).tiny:
+            assert error(found, exact, dtype) <= 12, (order, place)
+
+
 @pytest.mark.parametrize(
     "name", ["j0", "j1", "y0", "y1", "i0", "i1", "i0e", "i1e", "k0", "k1", "k0e", "k1e", "ndtr",
              "ndtri", "log_ndtr", "erfcx", "entr"],

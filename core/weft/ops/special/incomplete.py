@@ -73,6 +73,11 @@ _STIRLING = (1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 
 """Of the logarithm of gamma; the factors of odd powers of 1 / a (Abramowitz and Stegun, 6.1.41)."""
 
 
+_ATANH = tuple(2 / (2 * k + 3) for k in reversed(range(11)))
+"""Of the inverse hyperbolic tangent, from the third power on; the last ones are enough for
+float32."""
+
+
 def _depth(x: TensorOp) -> float:
     """Return how far the exponent of an integrand falls before it is cut."""
     return 38.0 if x.dtype == dtypes.float64 else 18.0
@@ -116,6 +121,18 @@ def _log(share: TensorOp, ratio: TensorOp) -> TensorOp:
     """Return the logarithm of a ratio, of which the share is the ratio less 1."""
     is_near = less(absolute(share), 0.5)
     return where(is_near, log1p(where(is_near, share, 0)), log(where(is_near, 1, ratio)))
+
+
+def _log_less(share: TensorOp, ratio: TensorOp) -> TensorOp:
+    """Return `_log` less the share, which cancels for small ones.
+
+    With t = share / (2 + share), the logarithm is 2 (t + t³ / 3 + t⁵ / 5 + ...).
+    """
+    is_near = less(absolute(share), 0.35)
+    near = where(is_near, share, 0)
+    t = near / (near + 2)
+    series = polynomial(square(t), _ATANH[-11 if share.dtype == dtypes.float64 else -5 :])
+    return where(is_near, t * (square(t) * series - near), _log(share, ratio) - share)
 
 
 class GammaincOp(SpecialOp):
@@ -169,7 +186,8 @@ def _gamma_part(a: TensorOp, x: TensorOp, is_below: TensorOp) -> TensorOp:
     scale = sqrt(large) * (1 / math.sqrt(2 * math.pi))
     for k in range(_LARGE):
         scale = scale * where(is_small, (a + k) / large, 1)
-    exponent = a * _log((x - large) / large, x / large) + (large - x)
+    share, ratio = (x - large) / large, x / large
+    exponent = large * _log_less(share, ratio) + (a - large) * _log(share, ratio)
     density = scale * exp(exponent - _stirling(large))
     shape = where(is_below, a + _STEPS, a)
     depth, steepness = _depth(x), absolute(x - shape)
