@@ -453,6 +453,7 @@ FUNCTION VU dot4(VU c, VU a, VU b) {
     return c; }
 #endif
 #define DOT4(c, a, b) dot4(c, PASTE(splat_, VU)(a), b)
+#define DOT4_BY_SIGNED(c, a, b) dot4(c, a, PASTE(splat_, VU)(b))
 
 /* What the runtime offers to programs; see runtime.c. */
 typedef void weft_work(char *const *b, i64 item, i64 items);

@@ -48,7 +48,8 @@ class Dialect:
     has_dot4
         Whether it has ``DOT4(sums, x, y)``: `sums`, a vector of ``u32``, plus the products of four
         bytes in each lane, the unsigned bytes of the scalar `x` and the signed ones of the lane of
-        the vector `y`.
+        the vector `y`; and ``DOT4_BY_SIGNED(sums, x, y)``, the same of a vector `x` and a scalar
+        `y`.
     """
 
     name: str

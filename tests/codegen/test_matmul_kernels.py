@@ -143,7 +143,7 @@ def test_long_sums_are_split_where_there_are_few_tiles():
 
 
 SCRATCH = {
-    "a row of many columns": ((1, 288), (288, 32000), 15 * 8192),
+    "a row of many columns": ((1, 288), (288, 32000), 3 * 65536),
     "a row whose last tile overlaps another": ((1, 300), (300, 301), 16 * 1024),
     "a column": ((6, 48, 256), (6, 256, 1), 16 * 1024),
     "many terms": ((1, 5000), (5000, 40), 16 * 1024),

@@ -1,7 +1,8 @@
 """Products with matrices of few bits, whose codes are unpacked inside of the product.
 
-A product of a row streams the words of codes, as `row_streams` streams floats. Another one unpacks
-a panel of columns into the scratch memory from which register tiles read it.
+A product of a row streams the words of codes, as `row_streams` streams floats, and multiplies them
+as integers: the row is in fixed point, in digits of 8 bits. Another product unpacks a panel of
+columns into the scratch memory from which register tiles read it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 
 from weft.ir.axes import Axes, make_axes
 from weft.ir.description import TensorDescription
-from weft.ir.dtypes import DType, float32
+from weft.ir.dtypes import DType, float32, uint32
 from weft.ir.op import Op
 from weft.nn.quantization import WORD, DequantizeOp, matrix_of
 from weft.ops.products.linalg import ContractionOp, MatmulOp
@@ -33,11 +34,20 @@ from weft_c.source.code import UNROLL, Address, Code
 from weft_c.source.index_types import is_wide
 from weft_c.source.values import ValueEmitter
 
-TERMS = 32
-"""The most terms that are added to sums at a time: their factors stay in the first-level cache."""
+TERMS = 64
+"""The most terms that have one exponent in fixed point, and are added to sums at a time."""
 
-HALF = WORD // 2
-"""The bits of a word that are converted without being shifted to the lowest place."""
+DIGITS = 3
+"""The digits of a number in fixed point."""
+
+DIGIT_BITS = 8
+"""The bits of a digit, which is signed."""
+
+FRACTION = DIGITS * DIGIT_BITS - 3
+"""The bits after the first one of the largest number: the last digit of it stays small."""
+
+LEAST_EXPONENT = FRACTION + 2
+"""The least biased exponent of a float32 whose last bit in fixed point is a float32 too."""
 
 
 class GroupedMatmulOp(ContractionOp):
@@ -73,8 +83,9 @@ class GroupedMatmulOp(ContractionOp):
 
 
 def takes_codes(processor: Processor) -> bool:
-    """Whether products unpack codes: on serial devices with vectors."""
-    return processor.is_serial and accumulator(float32, processor).lanes > 1
+    """Whether products unpack codes: on serial devices with vectors, which multiply bytes."""
+    is_vector = processor.is_serial and accumulator(float32, processor).lanes > 1
+    return is_vector and processor.dialect.has_dot4
 
 
 def legalized_grouped(op: MatmulOp, processor: Processor) -> Op | None:
@@ -102,7 +113,9 @@ def grouped_bytes(op: GroupedMatmulOp, processor: Processor) -> int:
     *leading, m, k = op.args[0].axes.shape
     batch, n = prod(leading), op.axes.shape[-1]
     acc = accumulator(op.dtype, processor)
-    streamed = stream_bytes(batch, k, n, acc, processor)
+    # Three bytes of digits for each term, and two factors for as few as four.
+    row = (DIGITS + 2) * batch * k + 1024
+    streamed = stream_bytes(batch, k, n, acc, processor) + row if m == 1 else 0
     tiles = (
         tiles_bytes((b, i, k, n), acc, processor, is_stored=False, has_prologue=False)
         for b, i in ((1, batch * m), (batch, m))
@@ -171,68 +184,146 @@ class _Codes:
         )
         return words, scale, zero
 
-    def numbers(self, lanes: int, words: str, place: int, is_low: bool = True) -> str:
-        """Return a code of each word as float32, times ``2 ** place`` where its place is low.
-
-        Of 32 bits, the highest code would be the sign of an integer.
-        """
-        mask = (1 << self.bits) - 1
-        text = f"({words} & {mask << place}u)" if is_low else f"({words} >> {place} & {mask}u)"
+    def numbers(self, lanes: int, words: str, place: int) -> str:
+        """Return the code of each word that begins at a bit, as float32."""
+        text = f"({words} >> {place} & {2**self.bits - 1}u)"
         if lanes > 1:
             return f"convert_float{lanes}(as_int{lanes}({text}))"
         return f"(f32)(i32){text}"
 
+    def bytes(self, words: str, part: int) -> str:
+        """Return words with a code in each byte: one of those that a byte holds."""
+        mask = (2**self.bits - 1) * 0x01010101
+        return words if self.bits == DIGIT_BITS else f"{words} >> {part * self.bits} & {mask}u"
+
+
+class _FixedPoint:
+    """A row in fixed point in scratch memory.
+
+    Some terms have a common exponent, their sum, and words of digits for each byte of codes.
+    """
+
+    def __init__(self, lowering: Lowering, x: TensorDescription, codes: _Codes) -> None:
+        self.x, self.parts = x, DIGIT_BITS // codes.bits
+        self.rows = gcd(codes.group, TERMS) // codes.count
+        self.terms = self.rows * codes.count
+        *batch, _, k = x.shape
+        self.shape = (*batch, k // self.terms)
+        self.words = self.terms // 4
+        self.digits = lowering.scratch((*self.shape, DIGITS * self.words), uint32)
+        self.scales = lowering.scratch((*self.shape, 2), float32)
+        self.lowering = lowering
+
+    def write(self) -> None:
+        """Write the kernel that makes it."""
+        builder = self.lowering.kernel("fixed_point")
+        code, x = builder.code, builder.array("x", self.x)
+        digits = builder.array("digits", self.digits, written=True)
+        scales = builder.array("scales", self.scales, written=True)
+
+        def body(at: tuple[str, ...], emitter: ValueEmitter) -> None:
+            *outer, block = at
+            code.line(f"f32 whole = 0, most = 0, x[{self.terms}];")
+            with code.block(f"for (i32 t = 0; t < {self.terms}; t++)"):
+                code.line(f"x[t] = {x.get(*outer, '0', f'{block} * {self.terms} + t')};")
+                # An infinity has no digits, so that it gives NaN.
+                code.line("whole += x[t] - x[t] + x[t];")
+                code.line("most = fabs(x[t]) > most ? fabs(x[t]) : most;")
+            code.line("const u32 found = AS_U32(most) >> 23;")
+            least = LEAST_EXPONENT
+            code.line(f"const u32 exponent = found < {least} ? {least} : found;")
+            unit = code.define("const f32", "unit", f"AS_F32((exponent - {FRACTION}) << 23)")
+            code.line(f"const f32 inverse = AS_F32(({FRACTION + 254} - exponent) << 23);")
+            code.line(scales.set(unit, *at, "0"))
+            code.line(scales.set("whole", *at, "1"))
+            code.line(f"u32 word[{DIGITS * self.words}] = {{0}};")
+            with code.block(f"for (i32 t = 0; t < {self.terms}; t++)"):
+                code.line("const f32 scaled = x[t] * inverse;")
+                limit = f"{2.0 ** (FRACTION + 1)!r}f"
+                code.line(f"i32 number = fabs(scaled) <= {limit} ? (i32)rint(scaled) : 0;")
+                byte = f"t / {self.parts} % 4"
+                place = f"t / {4 * self.parts} * {self.parts} + t % {self.parts}"
+                for digit in range(DIGITS):
+                    code.line(
+                        f"word[{digit * self.words} + {place}]"
+                        f" |= ((u32)number & 255u) << ({byte} * {DIGIT_BITS});"
+                    )
+                    code.line(f"number = (number - (i8)number) >> {DIGIT_BITS};")
+            with code.block(f"for (i32 n = 0; n < {DIGITS * self.words}; n++)"):
+                code.line(digits.set("word[n]", *at, "n"))
+
+        parallel_for(builder, self.shape, body, cost=8 * self.terms)
+
 
 class _StreamKernel(RowStreamKernel):
-    """Builds the kernel of a product of rows, which adds a few rows of words at a time."""
+    """Builds the kernels of a product of rows, which adds a few rows of words at a time."""
 
     def __init__(self, lowering: Lowering, product: Product, codes: _Codes) -> None:
+        self.row = _FixedPoint(lowering, product.x, codes)
+        self.row.write()
         super().__init__(lowering, product.x, product.y, product.epilogue, "matvec_of_codes")
         self.codes = codes
         codes.begin(self.builder)
-        self.rows = gcd(codes.group, TERMS) // codes.count or 1
+        self.digits = self.builder.array("digits", self.row.digits)
+        self.factors = self.builder.array("factors", self.row.scales)
 
     @override
     def add_rows(self, at: tuple[str, ...], count: str) -> None:
-        words = self.k // self.codes.count
-        with self.code.block(f"for ({self.kind} k = 0; k < {words}; k += {self.rows})"):
-            self.add_words(at, count)
+        blocks = self.k // self.row.terms
+        with self.code.block(f"for ({self.kind} k = 0; k < {blocks}; k++)"):
+            self.add_block(at, count)
 
-    def add_words(self, at: tuple[str, ...], count: str) -> None:
-        """Write the addition of a few rows of words, which are of one group.
-
-        A code is taken where it is in its half of a word, so that it stands for itself times a
-        power of two, by which the factor is divided.
-        """
-        code, codes, per, bits = self.code, self.codes, self.codes.count, self.codes.bits
-        terms = self.rows * per
-        code.line(f"f32 a[{terms}], whole = 0;")
+    def add_block(self, at: tuple[str, ...], count: str) -> None:
+        """Write the addition of a few rows of words, which are of one group."""
+        code, codes, row = self.code, self.codes, self.row
+        code.line(f"u32 word[{DIGITS * row.words}];")
         code.line(UNROLL)
-        with code.block(f"for (i32 t = 0; t < {terms}; t++)"):
-            code.line(f"const f32 x = {self.a.get(*at, '0', f'(k * {per} + t)')};")
-            code.line("whole += x;")
-            code.line(f"a[t] = x / (f32)(1 << (t * {bits} % {HALF}));")
-        group = code.define(f"const {self.kind}", "group", f"k / {codes.group // per}")
+        with code.block(f"for (i32 n = 0; n < {DIGITS * row.words}; n++)"):
+            code.line(f"word[n] = {self.digits.get(*at, 'k', 'n')};")
+        unit, whole = (
+            code.define("const f32", "factor", self.factors.get(*at, "k", which)) for which in "01"
+        )
+        group = code.define(f"const {self.kind}", "group", f"k / {codes.group // row.terms}")
 
         def write(lanes: int, address: Address) -> None:
             kind, column = self.acc.type(lanes), f"j + {address.index}"
-            code.line(f"{kind} part[{self.rows}];")
+            zero = f"SPLAT({words_type(lanes)}, 0)" if lanes > 1 else "0"
+            sums = [code.define(words_type(lanes), "sums", zero) for _ in range(DIGITS)]
             code.line(UNROLL)
-            with code.block(f"for (i32 r = 0; r < {self.rows}; r++)"):
-                words = codes.load(code, lanes, 0, "(k + r)", column)
-                code.line(f"const {words_type(lanes)} low = {words}, high = low >> {HALF};")
-                for n in range(per):
-                    half, place = divmod(n * bits, HALF)
-                    number = codes.numbers(lanes, "high" if half else "low", place)
-                    code.line(f"part[r] {'+=' if n else '='} a[r * {per} + {n}] * {number};")
+            with code.block(f"for (i32 r = 0; r < {row.rows}; r++)"):
+                loaded = codes.load(code, lanes, 0, f"(k * {row.rows} + r)", column)
+                words = code.define(f"const {words_type(lanes)}", "words", loaded)
+                for part in range(row.parts):
+                    given = codes.bytes(words, part)
+                    factor = code.define(f"const {words_type(lanes)}", "bytes", given)
+                    for digit, total in enumerate(sums):
+                        place = f"word[{digit * row.words} + r * {row.parts} + {part}]"
+                        add_dot(code, lanes, total, factor, place)
             scale = codes.load(code, lanes, 1, group, column)
             zero = codes.load(code, lanes, 2, group, column)
-            parts = " + ".join(f"part[{row}]" for row in range(self.rows))
+            numbers = [
+                f"convert_float{lanes}(as_int{lanes}({each}))" if lanes > 1 else f"(f32)(i32){each}"
+                for each in sums
+            ]
+            value = " + ".join(
+                f"{each} * {2.0 ** (DIGIT_BITS * digit)!r}f" for digit, each in enumerate(numbers)
+            )
             code.line(f"{kind} total = {self.vector(lanes, address)};")
-            code.line(f"total += {scale} * ({parts} - whole * {zero});")
+            code.line(f"total += {scale} * (({value}) * {unit} - {whole} * {zero});")
             code.line(self.acc.store_vector(code, lanes, address, "total", float32))
 
         self.each_vector(count, write, codes.in_vectors)
+
+
+def add_dot(code: Code, lanes: int, total: str, unsigned: str, signed: str) -> None:
+    """Write the addition of four products of bytes to each sum."""
+    if lanes > 1:
+        code.line(f"{total} = DOT4_BY_SIGNED({total}, {unsigned}, {signed});")
+        return
+    with code.block("for (i32 b = 0; b < 32; b += 8)"):
+        code.line(
+            f"{total} += ({unsigned} >> b & 255u) * (u32)((i32)({signed} << (24 - b)) >> 24);"
+        )
 
 
 class _TileKernel(RegisterTileKernel):
@@ -267,7 +358,7 @@ class _TileKernel(RegisterTileKernel):
                     column = f"{first} + j"
                     words, scale, zero = codes.define(code, lanes, name, group, column)
                     for n in range(per):
-                        number = codes.numbers(lanes, words, n * codes.bits, is_low=False)
+                        number = codes.numbers(lanes, words, n * codes.bits)
                         value = f"({number} - {zero}) * {scale}"
                         target = Address(f"({line})", f"{n * width} + j")
                         code.line(self.acc.store_vector(code, lanes, target, value, float32))

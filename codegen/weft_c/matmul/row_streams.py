@@ -1,7 +1,7 @@
 """Row streams: products of a row by a large matrix on serial devices, which memory bounds.
 
 A work item computes a range of the columns. It adds a few rows of the matrix at a time to sums in
-the first-level cache, so that it reads each row as one long stream, which processors prefetch. A
+a cache, so that it reads each row as one long stream, which processors prefetch. A
 tile of sums in registers would read a short piece of every row.
 """
 
@@ -25,8 +25,8 @@ from weft_c.source.values import ValueEmitter
 MIN_BYTES = 1 << 18
 """The bytes of a matrix from which it is streamed: smaller ones stay in the second-level cache."""
 
-COLUMNS = 2048
-"""The most sums at a time, which stay in the first-level cache beside the rows."""
+COLUMNS = 16384
+"""The most sums at a time, which stay in the second-level cache; long rows are prefetched best."""
 
 ROWS = 8
 """The rows that are added at a time: as many streams as processors prefetch with ease."""

@@ -24,7 +24,7 @@ PRODUCTS = {
     "a row of three words a group": ((1, 1), 72, 20, 24, 4),
     "a row of 8 bits": ((1,), 128, 70, 64, 8),
     "a row of 2 bits": ((1,), 128, 31, 16, 2),
-    "several ranges of columns": ((1,), 64, 4500, 32, 4),
+    "several ranges of columns": ((1,), 32, 16500, 32, 4),
     "whole tiles": ((24,), 512, 64, 64, 4),
     "odd tiles": ((2, 7), 528, 37, 16, 4),
     "tiles of 8 bits": ((5,), 300, 40, 20, 8),
@@ -110,6 +110,27 @@ def test_any_sizes(rows: int, bits: int, words: int, groups: int, columns: int, 
         computation = transformer.computation(y, *operands)
         given.check(computation(*given.arrays))
         assert unpacked_products(computation) == 1
+
+
+def test_a_row_of_any_magnitude_has_digits(transformer: NativeTransformer) -> None:
+    """Each group has an exponent of its own; what is no number makes none."""
+    given = Operands((1,), 256, 20, 64, 4)
+    operands = given.placeholders()
+    y = weft.matmul(operands[0], weft.dequantize(*operands[1:]))
+    computation = transformer.computation(y, *operands)
+    normal = given.x
+    for size in (1e-27, 1e30, 0.0):
+        given.x = normal * np.float32(size)
+        given.x[0, 128:192] = normal[0, 128:192] * np.float32(1e-3 * size)
+        given.check(computation(*given.arrays))
+    given.x = np.zeros_like(normal)
+    given.x[0, 77] = 1
+    given.check(exact := computation(*given.arrays))
+    matrix = matrix_of(given.words, given.scales, given.zeros, 4)
+    np.testing.assert_array_equal(exact[0], matrix[77])
+    for size in (np.nan, np.inf, -np.inf):
+        given.x[0, 13] = size
+        assert np.isnan(computation(*given.arrays)).all()
 
 
 def test_words_may_have_any_strides(transformer: NativeTransformer) -> None:
