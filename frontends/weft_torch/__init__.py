@@ -1,4 +1,4 @@
-"""PyTorch: models compiled by `torch.compile`, and exported programs.
+"""PyTorch: models compiled by `torch.compile`, exported programs, and weft's functions in torch.
 
 ``torch.compile(model, backend="weft")`` needs no import of this package. Start reading at
 `backend`, then `graphs`, which makes ops of the nodes of FX graphs by the table of `rules`;
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from weft.runtime.computation import Computation
     from weft.runtime.transformer import Transformer
 
-__all__ = ["from_exported"]
+__all__ = ["from_exported", "function"]
 
 WEFT_API = "1.0"
 
@@ -50,6 +50,33 @@ def from_exported(program: Any, backend: str | Transformer | None = None) -> Com
     from weft_torch.exported import from_exported
 
     return from_exported(program, backend)
+
+
+def function(computation: Computation) -> Callable[..., Any]:
+    """Return a computation as a function of tensors: an op of torch with a gradient.
+
+    Autograd differentiates it, by a computation of weft that is compiled when it is first needed,
+    and `torch.compile` keeps it whole in its graphs.
+
+    Parameters
+    ----------
+    computation
+        A computation without open lengths whose results are tensors.
+
+    Returns
+    -------
+    callable
+        A function of as many tensors as the computation has parameters, which returns a tensor or,
+        if the computation has several results, a list.
+
+    Raises
+    ------
+    ArgumentError
+        If a length is open, or a result is no tensor.
+    """
+    from weft_torch.functions import function
+
+    return function(computation)
 
 
 @hookimpl

@@ -92,28 +92,7 @@ def graph_of(program: Any, lengths: Mapping[str, int] | None = None) -> ProgramG
 
 
 def from_exported(program: Any, backend: str | Transformer | None = None) -> Computation:
-    """Return the computation of an exported program.
-
-    Parameters and buffers are states, named as in the model; lengths that the program leaves open
-    by ``torch.export.Dim`` stay open. Nothing of the result needs torch: save it as an artifact.
-
-    Parameters
-    ----------
-    program
-        What `torch.export.export` returns.
-    backend
-        A backend by name, or a transformer, by default what `weft.make_transformer` takes.
-
-    Returns
-    -------
-    Computation
-        A function of the program's flat inputs, which returns the list of its flat results.
-
-    Raises
-    ------
-    UnsupportedOp
-        If the program has ops that weft cannot compile.
-    """
+    """Return the computation of an exported program; see `weft_torch.from_exported`."""
     graph = graph_of(program)
     made = backend if isinstance(backend, Transformer) else weft.make_transformer(backend)
     results = [*graph.outputs.values(), *graph.updates]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -56,7 +57,9 @@ def read_program(path: Path) -> Any:
     except zipfile.BadZipFile as error:
         raise ProgramError(f"{path} is no exported program: {error}") from error
     try:
-        return torch.export.load(cleaned)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # torch's own, of its own
+            return torch.export.load(cleaned)
     except Exception as error:
         problem = f"torch {torch.__version__} cannot load {path}: {error}"
         raise ProgramError(f"{problem}. Export the model again with this version") from error

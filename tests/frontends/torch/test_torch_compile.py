@@ -39,6 +39,7 @@ def _forget() -> Iterator[None]:
     torch._dynamo.utils.counters.clear()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=DeprecationWarning)
+        warnings.filterwarnings("ignore", category=FutureWarning)
         warnings.filterwarnings("ignore", "ComplexHalf support is experimental")
         yield
 
