@@ -19,8 +19,8 @@ from weft.ir.lengths import Length, evaluate
 from weft.runtime.transformer import Transformer
 from weft.support.spelling import did_you_mean
 from weft_torch.decomposing import decompositions
-from weft_torch.errors import UnsupportedOp
-from weft_torch.graphs import Lowering, Passed, described, is_supported, symbols_of, unsupported
+from weft_torch.graphs import Lowering, Passed, described, require_all, symbols_of
+from weft_torch.rules import rule_of
 from weft_torch.tensors import as_array, as_tensor
 
 OPTIONS = ("backend", "strict")
@@ -41,7 +41,9 @@ class CompiledGraph:
     for each lengths that calls bring.
     """
 
-    def __init__(self, module: torch.fx.GraphModule, backend: Backend) -> None:
+    def __init__(
+        self, module: torch.fx.GraphModule, backend: Backend, lowering: Lowering | None = None
+    ) -> None:
         self.module = module
         self.backend = backend
         self.inputs = [fx.meta.get("val") for fx in module.graph.find_nodes(op="placeholder")]
@@ -49,7 +51,8 @@ class CompiledGraph:
         self._lock = threading.RLock()
         self._executables: dict[tuple[int, ...] | None, _Executable] = {}
         try:
-            self._executables[None] = self._made(self.symbols)
+            first = lowering or Lowering(module, self.symbols).run()
+            self._executables[None] = _Executable(first, backend)
         except WeftError:
             if not self.symbols:
                 raise
@@ -85,6 +88,7 @@ class _Executable:
     """A computation, and how its results become those of the graph."""
 
     def __init__(self, lowering: Lowering, backend: Backend) -> None:
+        require_all(lowering.refused)
         self.places = lowering.places
         self.draws = lowering.key is not None
         given = {id(op): at for op, at in zip(lowering.parameters, self.places, strict=False)}
@@ -159,44 +163,48 @@ def _memory_order(fake: torch.Tensor) -> list[int]:
 
 
 def compile_aten(module: torch.fx.GraphModule, backend: Backend, strict: bool) -> Any:
-    """Return a graph of ATen ops compiled, in pieces where there are ops without a rule.
+    """Return a graph of ATen ops compiled, in pieces where there are ops that weft cannot compile.
 
     Those run in torch between the pieces, and a warning says so; with `strict`, they are an error.
     """
-    lacking = unsupported(module.graph)
-    if not lacking:
-        return CompiledGraph(module, backend)
+    lowering = Lowering(module, symbols_of(module)).run()
+    if not lowering.refused or (symbols_of(module) and not any(map(_lacks, lowering.refused))):
+        return CompiledGraph(module, backend, lowering)
     if strict:
-        raise UnsupportedOp(
-            f"weft has no rule for ops of this graph:\n{described(lacking)}\n"
-            "Without strict=True they run in torch, between graphs of weft.",
-            {str(fx.target) for fx in lacking},
-        )
+        advice = "\nWithout strict=True they run in torch, between graphs of weft."
+        require_all(lowering.refused, advice)
     warnings.warn(
-        f"ops that weft has no rule for run in torch, and break the graph there:\n"
-        f"{described(lacking)}",
+        "ops that weft cannot compile run in torch, and break the graph there:\n"
+        f"{described(lowering.refused)}",
         stacklevel=2,
     )
-    return _in_pieces(module, backend)
+    return _in_pieces(module, backend, lowering.refused)
 
 
-def _in_pieces(module: torch.fx.GraphModule, backend: Backend) -> Any:
-    """Return a graph cut where ops begin or end that have no rule; the others are compiled."""
+def _lacks(fx: torch.fx.Node) -> bool:
+    """Return whether there is no rule for a node."""
+    return rule_of(fx.target) is None
+
+
+def _in_pieces(
+    module: torch.fx.GraphModule, backend: Backend, refused: Mapping[torch.fx.Node, str]
+) -> Any:
+    """Return a graph cut around the nodes that are refused; what is between them is compiled."""
     parts: dict[torch.fx.Node, int] = {}
-    number, was_supported = 0, True
+    number, was_refused = 0, False
     for fx in module.graph.nodes:
         if fx.op in ("placeholder", "output", "get_attr"):
             continue
         if fx.target is operator.getitem:
             parts[fx] = parts[fx.args[0]]
             continue
-        supported = is_supported(fx)
-        number += supported != was_supported
-        was_supported = supported
+        number += (fx in refused) != was_refused
+        was_refused = fx in refused
         parts[fx] = number
+    outside = {f"submod_{parts[fx]}" for fx in refused}
     split: Any = split_module(module, module, parts.__getitem__)
     for name, child in list(split.named_children()):
-        if isinstance(child, torch.fx.GraphModule) and not unsupported(child.graph):
+        if name not in outside and isinstance(child, torch.fx.GraphModule):
             setattr(split, name, _Piece(CompiledGraph(child, backend)))
     return lambda *args: list(split(*args))
 

@@ -15,13 +15,13 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx.node import map_arg
 
 import weft
-from weft.errors import GraphError
+from weft.errors import GraphError, WeftError
 from weft.ir.scope import located
 from weft_torch import lowering as _rules  # noqa: F401 - fills the table
 from weft_torch.errors import UnsupportedOp
 from weft_torch.lowering.checks import CHECKS
 from weft_torch.rules import Node, bound, name_of, rule_of, typed
-from weft_torch.tensors import as_array, dtype_name, require_host
+from weft_torch.tensors import DTYPES, as_array, dtype_name, require_host
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -34,27 +34,21 @@ def line_of(fx: torch.fx.Node) -> tuple[str, int] | None:
     return (lines[-1][0], int(lines[-1][1])) if lines else None
 
 
-def is_supported(fx: torch.fx.Node) -> bool:
-    """Return whether a node needs no rule or has one."""
-    if fx.op != "call_function" or fx.target is operator.getitem:
-        return str(fx.op) != "call_module"
-    if fx.target is with_effects:
-        return name_of(fx.args[1]).partition(".")[0] in CHECKS.split()
-    return isinstance(fx.meta.get("val"), SYMBOLIC) or rule_of(fx.target) is not None
-
-
-def unsupported(graph: torch.fx.Graph) -> list[torch.fx.Node]:
-    """Return the nodes of a graph that no rule lowers."""
-    return [fx for fx in graph.nodes if not is_supported(fx)]
-
-
-def described(nodes: Iterable[torch.fx.Node]) -> str:
-    """Return a line for each op among nodes: its name, and where the model calls it."""
+def described(refused: Mapping[torch.fx.Node, str]) -> str:
+    """Return a line for each op among nodes: its name, where the model calls it, and a reason."""
     lines: dict[str, str] = {}
-    for fx in nodes:
+    for fx, reason in refused.items():
         line = line_of(fx)
-        lines.setdefault(name_of(fx.target), f", {line[0]}:{line[1]}" if line else "")
-    return "\n".join(f"  {name}{where}" for name, where in lines.items())
+        where = f", {line[0]}:{line[1]}" if line else ""
+        lines.setdefault(name_of(fx.target), f"{where}{': ' * bool(reason)}{reason}")
+    return "\n".join(f"  {name}{rest}" for name, rest in lines.items())
+
+
+def require_all(refused: Mapping[torch.fx.Node, str], advice: str = "") -> None:
+    """Raise UnsupportedOp if a lowering refused nodes."""
+    if refused:
+        problem = f"weft cannot compile ops of this graph:\n{described(refused)}{advice}"
+        raise UnsupportedOp(problem, dict.fromkeys(name_of(fx.target) for fx in refused))
 
 
 class Passed(NamedTuple):
@@ -79,8 +73,13 @@ class Lowering:
         any are drawn.
     results
         The flat results: ops, lengths, numbers or None.
+    refused
+        The nodes that cannot be lowered, with the reason if it is another one than that there is no
+        rule. Placeholders stand for their results.
     places
         For each of these the number of the input that it is.
+    names
+        The names that torch has for these.
     key
         The placeholder of the key, or None.
     """
@@ -93,7 +92,9 @@ class Lowering:
         self.draws_by_key = draws_by_key
         self.parameters: list[Any] = []
         self.places: list[int] = []
+        self.names: list[str] = []
         self.results: list[Any] = []
+        self.refused: dict[torch.fx.Node, str] = {}
         self.key: Any = None
         self._drawn = 0
         self._inputs = count()
@@ -101,15 +102,28 @@ class Lowering:
 
     def run(self) -> Lowering:
         """Lower all nodes."""
-        if lacking := unsupported(self.module.graph):
-            problem = f"weft has no rule for ops of this graph:\n{described(lacking)}"
-            raise UnsupportedOp(problem, {name_of(fx.target) for fx in lacking})
         for fx in self.module.graph.nodes:
             with _located(fx):
-                self._values[fx] = getattr(self, fx.op)(fx)
+                self._values[fx] = self._lowered(fx)
         if self.key is not None:
             self.parameters.append(self.key)
         return self
+
+    def _lowered(self, fx: torch.fx.Node) -> Any:
+        if fx.op != "call_function":
+            return getattr(self, fx.op)(fx)
+        try:
+            return self.call_function(fx)
+        except WeftError as error:
+            self.refused[fx] = str(error).partition("\n")[0]
+            return self._stand_in(fx.meta.get("val"))
+
+    def _stand_in(self, val: Any) -> Any:
+        if isinstance(val, tuple | list):
+            return [self._stand_in(each) for each in val]
+        if not isinstance(val, torch.Tensor) or val.dtype not in DTYPES:
+            return None
+        return weft.placeholder(self.lengths_of(val.shape), DTYPES[val.dtype])
 
     def length(self, n: Any) -> Any:
         """Return an int or a length of weft for what may be a symbolic int of torch."""
@@ -141,6 +155,7 @@ class Lowering:
         made = weft.placeholder(self.lengths_of(val.shape), dtype_name(val.dtype), name=fx.name)
         self.parameters.append(made)
         self.places.append(number)
+        self.names.append(fx.name)
         return made
 
     def get_attr(self, fx: torch.fx.Node) -> Any:
@@ -165,11 +180,11 @@ class Lowering:
         args = map_arg(fx.args, self._values.__getitem__)
         if fx.target is operator.getitem:
             return args[0][args[1]]
-        if fx.target is with_effects:
+        if fx.target is with_effects and name_of(args[1]).partition(".")[0] in CHECKS.split():
             return [args[0], None]
         rule = rule_of(fx.target)
         if rule is None:
-            raise UnsupportedOp(f"{fx.target} gives a {type(val).__name__}", [name_of(fx.target)])
+            raise UnsupportedOp("")
         kwargs = map_arg(fx.kwargs, self._values.__getitem__)
         arguments = {
             name: self._plain(value) for name, value in bound(fx.target, args, kwargs).items()
@@ -238,3 +253,14 @@ def symbols_of(module: torch.fx.GraphModule) -> dict[Any, Any]:
                 for symbol in sorted(n.node.expr.free_symbols, key=str):
                     found.setdefault(symbol, weft.symbol(str(symbol)))
     return found
+
+
+def hints_of(module: torch.fx.GraphModule) -> dict[str, int]:
+    """Return the lengths that the inputs had that a graph was made with, by their names."""
+    hints: dict[str, int] = {}
+    for fx in module.graph.find_nodes(op="placeholder"):
+        val = fx.meta.get("val")
+        for n in val.shape if isinstance(val, torch.Tensor) else [val]:
+            if isinstance(n, torch.SymInt) and n.node.expr.is_Symbol:
+                hints[str(n.node.expr)] = int(n.node.hint)
+    return hints

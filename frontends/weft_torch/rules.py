@@ -174,7 +174,7 @@ class Node:
 
     def refuse(self, what: str) -> UnsupportedOp:
         """Return the error for arguments that no rule covers."""
-        return UnsupportedOp(f"{self.full_name}: {what}", [self.full_name])
+        return UnsupportedOp(what, [self.full_name])
 
 
 def _sample(fake: Any) -> Any:
@@ -188,8 +188,6 @@ def _sample(fake: Any) -> Any:
 def typed(x: Any, dtype: str) -> Any:
     """Return a tensor or number as a tensor of a dtype."""
     if isinstance(x, weft.TensorOp):
-        if x.dtype.kind == "c" and "complex" not in dtype:
-            x = weft.real(x)
         return x if x.dtype.name == dtype else weft.cast(x, dtype)
     return weft.constant(np.asarray(x).astype(dtype))
 

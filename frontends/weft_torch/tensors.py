@@ -9,25 +9,25 @@ import numpy as np
 import torch
 
 from weft.errors import ArgumentError
+from weft_torch.errors import UnsupportedOp
 
 Array = np.ndarray[Any, Any]
 
-AS_BITS = {
-    torch.bfloat16: (torch.int16, ml_dtypes.bfloat16),
-    torch.float8_e4m3fn: (torch.int8, ml_dtypes.float8_e4m3fn),
-    torch.float8_e5m2: (torch.int8, ml_dtypes.float8_e5m2),
-}
-"""Dtypes that torch does not exchange with NumPy: integers of as many bits, and NumPy's dtype."""
-
-FROM_BITS = {
-    np.dtype(numpy_dtype).name: (np.dtype(f"int{8 * bits.itemsize}"), dtype)
-    for dtype, (bits, numpy_dtype) in AS_BITS.items()
-}
+DTYPES = {
+    getattr(torch, name): name
+    for name in (
+        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+        "float16", "bfloat16", "float32", "float64", "complex64", "complex128",
+    )
+}  # fmt: skip
+"""weft's name of each dtype that it has, which is torch's."""
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """Return weft's name of a dtype, which is torch's."""
-    return str(dtype).removeprefix("torch.")
+    """Return weft's name of a dtype; raises UnsupportedOp for one that weft does not have."""
+    if dtype not in DTYPES:
+        raise UnsupportedOp(f"weft has no dtype {dtype}")
+    return DTYPES[dtype]
 
 
 def require_host(tensor: torch.Tensor, what: str) -> None:
@@ -50,13 +50,15 @@ def require_host(tensor: torch.Tensor, what: str) -> None:
 
 
 def as_array(tensor: torch.Tensor) -> Array:
-    """Return the memory of a tensor as an array; a copy only of lazily conjugated ones."""
+    """Return the memory of a tensor as an array; a copy only of lazily conjugated ones.
+
+    Torch exchanges bfloat16 with NumPy only as integers.
+    """
     if tensor.requires_grad:
         tensor = tensor.detach()
-    if tensor.dtype in AS_BITS:
-        bits, dtype = AS_BITS[tensor.dtype]
-        of_bits: Array = tensor.view(bits).numpy()
-        return of_bits.view(dtype)
+    if tensor.dtype is torch.bfloat16:
+        bits: Array = tensor.view(torch.int16).numpy()
+        return bits.view(ml_dtypes.bfloat16)
     if tensor.is_conj() or tensor.is_neg():
         tensor = tensor.resolve_conj().resolve_neg()
     array: Array = tensor.numpy()
@@ -65,7 +67,6 @@ def as_array(tensor: torch.Tensor) -> Array:
 
 def as_tensor(array: Array) -> torch.Tensor:
     """Return the memory of an array as a tensor, which keeps the array."""
-    if array.dtype.name in FROM_BITS:
-        bits, dtype = FROM_BITS[array.dtype.name]
-        return torch.from_numpy(array.view(bits)).view(dtype)
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)

@@ -35,6 +35,7 @@ LOADERS = {
     "weft/cache/serialization.py": "few programs have ops that a pass made",
     "weft_hamkaas/__init__.py": "a hook loads its importer",
     "weft_onnx/__init__.py": "a hook loads its importer",
+    "weft_torch/__init__.py": "torch is loaded only for those who use it",
     "weft_numpy/__init__.py": "a hook loads its backend",
     "weft_numpy/transformer.py": "kernels are not needed for a program from the cache",
     "weft_mpi/__init__.py": "a hook loads its communicator",

@@ -11,7 +11,7 @@ import weft
 from weft_torch.rules import Node, Tensor, is_inexact, lowers, typed
 
 UNARY = """
-    abs:absolute neg:negative exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan
+    neg:negative exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan
     asin acos atan sinh cosh tanh asinh acosh atanh erf erfc erfinv lgamma digamma sigmoid relu
     ceil floor round trunc silu square sinc mish relu6 selu hardsigmoid:hard_sigmoid
     hardswish:hard_swish bitwise_not special_erfcx:special.erfcx special_entr:special.entr
@@ -36,7 +36,7 @@ BINARY = """
 COMPARISONS = """
     eq:equal ne:not_equal lt:less le:less_equal gt:greater ge:greater_equal
 """
-PREDICATES = "isnan isinf isfinite signbit logical_not sign sgn:sign"
+PREDICATES = "abs:absolute isnan isinf isfinite signbit logical_not sign sgn:sign"
 """Functions of one tensor that take it as it is."""
 
 
@@ -210,9 +210,11 @@ def isclose(x: Tensor, y: Tensor, rtol: float, atol: float, equal_nan: bool) -> 
     "clone alias detach lift_fresh_copy lift_fresh _to_copy contiguous positive view_of "
     "prims.device_put.default prims.convert_element_type.default"
 )
-def same(x: Tensor = None, a: Tensor = None) -> Tensor:
-    """Return a tensor as it is, for the result to be cast."""
-    return a if x is None else x
+def same(node: Node, x: Tensor = None, a: Tensor = None) -> Tensor:
+    """Return a tensor as it is, or its real part, for the result to be cast."""
+    given = a if x is None else x
+    is_cut = given.dtype.kind == "c" and "complex" not in node.dtype()
+    return weft.real(given) if is_cut else given
 
 
 lowers("copy")(lambda node, src: weft.broadcast(typed(src, node.dtype()), node.shape()))

@@ -1,0 +1,142 @@
+"""Files of exported programs, read without running what is in them."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import warnings
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import weft
+from weft.errors import ArgumentError
+from weft.runtime.importers import ImportedGraph, Specialization
+from weft.support.spelling import did_you_mean
+from weft_torch.errors import ProgramError
+from weft_torch.exported import graph_of
+from weft_torch.graphs import hints_of
+
+_TARGET = re.compile(
+    r"(torch\.ops\.(aten|prims|higher_order)\.\w+(\.\w+)?|_operator\.\w+|math\.\w+"
+    r"|torch\.(sym|_sym)_\w+)",
+    re.ASCII,
+)
+"""What the nodes of a program may call: ops, and functions of numbers."""
+
+_EXPRESSION = re.compile(r"(?!.*__)('\w+'|[\w\s+*/%(),<>=&|~-])*", re.ASCII)
+_CALLED = re.compile(r"(\w+)\s*\(", re.ASCII)
+_FUNCTIONS = {
+    "Symbol", "Integer", "Rational", "Add", "Mul", "Pow", "Mod", "PythonMod", "FloorDiv",
+    "CleanDiv", "CeilDiv", "IntTrueDiv", "Max", "Min", "Eq", "Ne", "Lt", "Le", "Gt", "Ge",
+    "Equality", "Unequality", "StrictLessThan", "LessThan", "StrictGreaterThan", "GreaterThan",
+    "And", "Or", "Not",
+}  # fmt: skip
+"""What expressions of lengths may call, which torch has SymPy evaluate as Python."""
+
+
+def _is_arithmetic(expression: str) -> bool:
+    return bool(_EXPRESSION.fullmatch(expression)) and _FUNCTIONS.issuperset(
+        _CALLED.findall(expression)
+    )
+
+
+def read_program(path: Path) -> Any:
+    """Return the exported program in a file; nothing in it is unpickled or run.
+
+    Raises ProgramError for a file that is no such archive, or that has pickled values, compressed
+    parts, calls of anything but ops, or expressions that are more than arithmetic.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            cleaned = _cleaned(path, archive)
+    except zipfile.BadZipFile as error:
+        raise ProgramError(f"{path} is no exported program: {error}") from error
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # torch's own, of its own
+            return torch.export.load(cleaned)
+    except Exception as error:
+        problem = f"torch {torch.__version__} cannot load {path}: {error}"
+        raise ProgramError(f"{problem}. Export the model again with this version") from error
+
+
+def _cleaned(path: Path, archive: zipfile.ZipFile) -> io.BytesIO:
+    """Return the archive with empty sample inputs, which torch would unpickle, come what may."""
+    cleaned = io.BytesIO()
+    with zipfile.ZipFile(cleaned, "w") as copy:
+        for part in archive.infolist():
+            name = part.filename
+            if part.compress_type != zipfile.ZIP_STORED or ".." in name.split("/"):
+                raise ProgramError(f"{path}: {name} is nothing that torch.export writes")
+            is_sample = "/data/sample_inputs/" in name
+            content = b"" if is_sample else archive.read(part)
+            if name.endswith(".json"):
+                content = _checked(path, name, content)
+            copy.writestr(part, content)
+    cleaned.seek(0)
+    return cleaned
+
+
+def _checked(path: Path, name: str, content: bytes) -> bytes:
+    """Return a document without code that torch would run."""
+    try:
+        document = json.loads(content)
+    except ValueError as error:
+        raise ProgramError(f"{path}: {name} is no JSON: {error}") from error
+    for key, value in _entries(document):
+        if key == "use_pickle" and value is not False:
+            raise ProgramError(f"{path}: {name} names a pickled value, which could run any code")
+        if key == "target" and not _TARGET.fullmatch(str(value)):
+            raise ProgramError(f"{path}: {name} calls {str(value)[:80]!r}, which is no op")
+        if key == "expr_str" and not _is_arithmetic(str(value)):
+            raise ProgramError(f"{path}: {name} has the expression {str(value)[:80]!r}")
+    if isinstance(document, dict) and "guards_code" in document:
+        document["guards_code"] = []
+    return json.dumps(document).encode()
+
+
+def _entries(document: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the names and values of all objects in a document, however deep."""
+    stack = [document]
+    while stack:
+        found = stack.pop()
+        if isinstance(found, dict):
+            yield from found.items()
+            stack += found.values()
+        elif isinstance(found, list):
+            stack += found
+
+
+class ProgramImporter:
+    """Reads exported programs; lengths that they leave open are those of the export's example."""
+
+    suffixes = (".pt2",)
+
+    def read(self, path: Path, constants: Mapping[str, Any] | None) -> ImportedGraph:
+        """Return the graph of a program; raises ProgramError and UnsupportedOp."""
+        return self.specialize(path, constants, Specialization())
+
+    def specialize(
+        self, path: Path, constants: Mapping[str, Any] | None, known: Specialization
+    ) -> ImportedGraph:
+        """Return the graph of a program for lengths that are known, by torch's names for them."""
+        program = read_program(path)
+        lengths = hints_of(program.graph_module)
+        for name in known.lengths:
+            if name not in lengths:
+                listed = ", ".join(lengths) or "none"
+                problem = f"--length {name}: the program has {listed}.{did_you_mean(name, lengths)}"
+                raise ArgumentError(problem)
+        lengths |= known.lengths
+        graph = graph_of(program, lengths)
+        return ImportedGraph(
+            inputs=graph.inputs,
+            outputs=graph.outputs,
+            updates=weft.doall(graph.updates) if graph.updates else None,
+            lengths=lengths,
+        )

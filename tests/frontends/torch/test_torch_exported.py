@@ -1,0 +1,217 @@
+"""Exported programs run on every backend, without torch once they are artifacts."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import sys
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from needs import skip_without_backend
+from torch import Tensor, nn
+from torch_models import MODELS, made
+
+import weft
+import weft_torch
+from weft.runtime.importers import Specialization
+from weft_torch.errors import ProgramError, UnsupportedOp
+from weft_torch.exported import graph_of
+from weft_torch.importer import ProgramImporter, read_program
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Let torch warn of itself."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=FutureWarning)
+        warnings.filterwarnings("ignore", category=DeprecationWarning)
+        yield
+
+
+def exported(model: nn.Module, *args: Tensor, **options: Any) -> Any:
+    with torch.no_grad():
+        return torch.export.export(model, args, **options)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_program_computes_what_its_model_does(name: str, backend: str) -> None:
+    skip_without_backend(backend)
+    model, args = made(name)
+    run = weft_torch.from_exported(exported(model.eval(), *args), backend)
+    (found,) = run(*(each.numpy() for each in args))
+    with torch.no_grad():
+        np.testing.assert_allclose(found, model(*args).numpy(), 2e-5, 2e-6)
+
+
+WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None
+import numpy, weft
+run = weft.load(sys.argv[1])
+numpy.save(sys.argv[2], run(numpy.load(sys.argv[3]))[0])
+"""
+
+
+def test_an_artifact_runs_where_torch_cannot_be_imported(tmp_path: Path) -> None:
+    model, args = made("convolutional")
+    run = weft_torch.from_exported(exported(model.eval(), *args), "numpy")
+    expected = run(args[0].numpy())[0]
+    run.save(tmp_path / "model.weft", states=True)
+    np.save(tmp_path / "x.npy", args[0].numpy())
+    names = [str(tmp_path / name) for name in ("model.weft", "y.npy", "x.npy")]
+    subprocess.run([sys.executable, "-c", WITHOUT_TORCH, *names], check=True)
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected)
+
+
+def test_open_lengths_stay_open() -> None:
+    model, _ = made("gpt")
+    lengths = {0: torch.export.Dim("batch"), 1: torch.export.Dim("steps", max=32)}
+    program = exported(
+        model.eval(), torch.zeros(2, 9, dtype=torch.int64), dynamic_shapes=(lengths,)
+    )
+    run = weft_torch.from_exported(program, "numpy")
+    for shape in ((3, 5), (1, 12)):
+        tokens = torch.randint(0, 50, shape)
+        with torch.no_grad():
+            np.testing.assert_allclose(run(tokens.numpy())[0], model(tokens), 2e-5, 2e-6)
+
+
+class Counting(nn.Module):
+    """Adds up what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(2.0))
+        self.register_buffer("total", torch.zeros(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.total += x
+        return self.total * self.scale
+
+
+def test_parameters_are_states_by_their_names_and_buffers_are_written() -> None:
+    model = Counting()
+    x = torch.arange(3.0)
+    program = exported(model, x)
+    assert set(graph_of(program).states) == set(model.state_dict())
+    run = weft_torch.from_exported(program, "numpy")
+    for _ in range(3):
+        np.testing.assert_array_equal(run(x.numpy())[0], model(x).detach())
+
+
+def saved(tmp_path: Path, model: nn.Module, *args: Tensor, **options: Any) -> Path:
+    path = tmp_path / "model.pt2"
+    torch.export.save(exported(model, *args, **options), path)
+    return path
+
+
+def test_a_file_is_read_for_the_lengths_of_its_example_or_others(tmp_path: Path) -> None:
+    model, args = made("perceptron")
+    dims = ({0: torch.export.Dim("batch")},)
+    path = saved(tmp_path, model.eval(), *args, dynamic_shapes=dims)
+    first = ProgramImporter().read(path, None)
+    (name,) = first.lengths
+    assert list(first.inputs) == ["input"]
+    assert first.inputs["input"].axes.lengths == (5, 8)
+    graph = ProgramImporter().specialize(path, None, Specialization({name: 3}, {}))
+    (x,) = graph.inputs.values()
+    assert x.axes.lengths == (3, 8)
+    with pytest.raises(weft.errors.ArgumentError, match="--length other: the program has"):
+        ProgramImporter().specialize(path, None, Specialization({"other": 3}, {}))
+
+
+def rewritten(path: Path, change: Callable[[str, bytes], bytes], **options: Any) -> Path:
+    """Write the archive with other contents."""
+    copy = path.with_name("changed.pt2")
+    with zipfile.ZipFile(path) as archive, zipfile.ZipFile(copy, "w", **options) as other:
+        for part in archive.infolist():
+            other.writestr(part.filename, change(part.filename, archive.read(part)))
+    return copy
+
+
+class Harmful:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return open, (str(self.path), "w")
+
+
+def test_sample_inputs_are_not_unpickled(tmp_path: Path) -> None:
+    model, args = made("perceptron")
+    harm = tmp_path / "harm"
+    content = io.BytesIO()
+    torch.save((Harmful(harm),), content)
+
+    def change(name: str, old: bytes) -> bytes:
+        return content.getvalue() if "sample_inputs" in name else old
+
+    path = rewritten(saved(tmp_path, model.eval(), *args), change)
+    assert read_program(path).graph_module is not None
+    assert not harm.exists()
+
+
+def replacing(pattern: str, text: str) -> Callable[[str, bytes], bytes]:
+    def change(name: str, old: bytes) -> bytes:
+        if not name.endswith(".json"):
+            return old
+        found = re.sub(pattern, text, old.decode(), count=1)
+        json.loads(found)
+        return found.encode()
+
+    return change
+
+
+HOSTILE = {
+    "pickle": (r'"use_pickle": false', '"use_pickle": true', "a pickled value"),
+    "call": (r'"torch\.ops\.aten\.linear\.default"', '"torch.load"', "calls 'torch.load'"),
+    "library": (r"torch\.ops\.aten\.linear\.default", "torch.ops.load_library", "which is no op"),
+    "expression": (r"Symbol\('s\d+'[^\"]*\"", "eval('x')\"", "has the expression"),
+    "attribute": (r"Symbol\('s\d+'[^\"]*\"", '().__class__"', "has the expression"),
+    "version": (r'"major": \d+', '"major": 99', "cannot load.*Export the model again"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_files_are_refused(kind: str, tmp_path: Path) -> None:
+    model, args = made("perceptron")
+    dims = ({0: torch.export.Dim("batch")},)
+    pattern, text, message = HOSTILE[kind]
+    path = saved(tmp_path, model.eval(), *args, dynamic_shapes=dims)
+    with pytest.raises(ProgramError, match=re.compile(message, re.DOTALL)):
+        read_program(rewritten(path, replacing(pattern, text)))
+
+
+def test_files_that_are_no_programs_are_refused(tmp_path: Path) -> None:
+    model, args = made("perceptron")
+    path = saved(tmp_path, model.eval(), *args)
+    squeezed = rewritten(path, lambda _, old: old, compression=zipfile.ZIP_DEFLATED)
+    with pytest.raises(ProgramError, match=r"nothing that torch\.export writes"):
+        read_program(squeezed)
+    (tmp_path / "text.pt2").write_text("hello")
+    with pytest.raises(ProgramError, match="no exported program"):
+        read_program(tmp_path / "text.pt2")
+
+
+def test_ops_without_a_rule_are_listed() -> None:
+    class Model(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.histogram(x, 4).hist
+
+    with pytest.raises(UnsupportedOp, match=r"histogram\.bin_ct, .*test_torch_exported.py:\d+"):
+        weft_torch.from_exported(exported(Model(), torch.randn(4)))
