@@ -113,8 +113,8 @@ def test_products_of_vectors_of_filters(name: str, monkeypatch: pytest.MonkeyPat
         return ConvolutionFilterOp(x, delta, kernel=filters[2:], **geometry)
 
     for depth, cached, units, dtype in (
-        (384, 1 << 17, 1, "float32"), (11, 99, 1, "float32"), (25, 300, 7, "float32"),
-        (20, 1 << 17, 2, "bfloat16"), (384, 500, 7, "float16"), (9, 400, 1, "int8"),
+        (1024, 1 << 17, 1, "float32"), (11, 99, 1, "float32"), (25, 300, 7, "float32"),
+        (20, 1 << 17, 2, "bfloat16"), (1024, 500, 7, "float16"), (9, 400, 1, "int8"),
     ):  # fmt: skip
         monkeypatch.setattr(filter_products, "DEPTH", depth)
         monkeypatch.setattr(filter_products, "CACHED", cached)

@@ -26,6 +26,9 @@ from weft_c.spatial.padded_copies import copy_planes
 MIN_TASKS = 2
 """The tasks for each compute unit, below which the results of an image are split."""
 
+CACHED = 1 << 17
+"""The elements of filters that stay in the cache from one image to the next."""
+
 
 @dataclass(frozen=True)
 class DirectConvolution:
@@ -49,9 +52,12 @@ class DirectConvolution:
     output_phases: tuple[OutputPhase, ...]
 
     def parts(self, processor: Processor) -> int:
-        """Return the number of parts of an image's results."""
-        wanted = MIN_TASKS * processor.units
-        return max(1, min(-(-wanted // (self.batch * self.groups)), self.results // 8))
+        """Return the number of parts of an image's results: for all units, and for the cache."""
+        wanted = -(-MIN_TASKS * processor.units // (self.batch * self.groups))
+        if self.batch > 1:
+            taps = sum(len(phase.taps) for phase in self.output_phases)
+            wanted = max(wanted, self.results * self.channels * taps // CACHED)
+        return max(1, min(wanted, self.results // 8))
 
     def items(self, processor: Processor) -> int:
         """Return the number of work items."""
@@ -137,7 +143,7 @@ class _DirectConvolutionKernel(KernelBuilder):
         """Write the loop over images, groups and parts of their results."""
         code, task = self.code, self.task
         parts, items = task.parts(self.processor), task.items(self.processor)
-        grid = (task.batch, task.groups, parts)
+        grid = (parts, task.groups, task.batch)  # images that follow share filters
         kind = index_type(needs_wide_counter(prod(grid)))
         begin, end = work_item_bounds(code, prod(grid), items, kind)
         for number, output_phase in enumerate(task.output_phases):
@@ -147,7 +153,7 @@ class _DirectConvolutionKernel(KernelBuilder):
                     text = ", ".join(map(str, values))
                     code.line(f"const i32 {name}[{len(values)}] = {{{text}}};")
         with code.block(f"for ({kind} task = {begin}; task < {end}; task++)"):
-            image, group, portion = unravel_index(code, grid, "task", kind)
+            portion, group, image = unravel_index(code, grid, "task", kind)
             channels = (f"{group} * {task.channels}", task.channels)
             copy_planes(code, self.acc, self.source, image, channels, self.planes, task.planes)
             for number, output_phase in enumerate(task.output_phases):

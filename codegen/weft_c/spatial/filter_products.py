@@ -27,7 +27,7 @@ from weft_c.spatial.padded_copies import copy_planes
 CACHED = 1 << 17
 """The elements of images that are copied at a time, for the cache."""
 
-DEPTH = 384
+DEPTH = 1024
 """The most windows whose output gradients are packed at a time, for the cache."""
 
 STRIP = 64
