@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-MODULES, CALLS = 243, 50_000
+MODULES, CALLS = 245, 50_000
 """What `import weft` may load after NumPy, and the functions that these modules may call while they
 are loaded."""
 

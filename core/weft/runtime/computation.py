@@ -24,7 +24,6 @@ from weft.plan.plan import Plan
 from weft.report.progress import Stage
 from weft.report.recorder import Recorder
 from weft.runtime.arguments import Arguments
-from weft.runtime.bound_computation import BoundComputation
 from weft.runtime.call_path import make_dispatcher, make_executor
 from weft.runtime.device_arrays import HOST, DeviceArrays
 from weft.runtime.exchanges import Exchange
@@ -37,6 +36,7 @@ from weft.transforms.computation_op import ComputationOp, resolved, structure
 
 if TYPE_CHECKING:
     from weft.report.profile import Profile
+    from weft.runtime.bound_computation import BoundComputation
     from weft.runtime.nonfinite import NonFinite
     from weft.runtime.transformer import Transformer
 
@@ -206,6 +206,8 @@ class Computation:
             raise ArgumentError(
                 f"{self.name} has no parameters {unknown}: list them when making it"
             )
+        from weft.runtime.bound_computation import BoundComputation  # few programs need it
+
         return BoundComputation(
             self, {numbers[op]: self._bindable(numbers[op], each) for op, each in values.items()}
         )

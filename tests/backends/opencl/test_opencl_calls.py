@@ -233,21 +233,13 @@ def test_threads_may_share_a_computation(any_transformer: OpenCLTransformer) -> 
     assert not wrong
 
 
-def test_what_the_device_does_not_compute_with_is_refused_with_its_line(
-    transformer: OpenCLTransformer,
-) -> None:
-    x = weft.placeholder((3, 3), "complex64")
-    with pytest.raises(UnsupportedOpError, match="it does not compute with complex64") as caught:
-        transformer.computation(weft.linalg.det(x), x)(np.eye(3))
-    assert "test_opencl_calls.py" in str(caught.value)
-
-
 def test_a_device_without_float64_refuses_it(device: None) -> None:
     x = weft.placeholder((3,), "float64")
     with transformer_for("as it is") as made:
         made.processor = replace(made.processor, has_fp64=False)
-        with pytest.raises(UnsupportedOpError, match="it does not compute with float64"):
+        with pytest.raises(UnsupportedOpError, match="does not compute with float64") as caught:
             made.computation(x * 2, x)([1, 2, 3])
+        assert "test_opencl_calls.py" in str(caught.value)
         y = weft.placeholder((3,))
         assert made.computation(y * 2, y)([1, 2, 3]).tolist() == [2, 4, 6]
 
