@@ -39,7 +39,8 @@ def _scales(x: Any) -> Any:
 
 def _there_and_back(x: weft.TensorOp) -> weft.TensorOp:
     """Return 1 where x is positive and 0 elsewhere; of -1 and 1 the zero point would be 127.5."""
-    return weft.dequantize(*weft.quantize(weft.sign(weft.relu(x)), 8, 4), bits=8)
+    found: weft.TensorOp = weft.dequantize(*weft.quantize(weft.sign(weft.relu(x)), 8, 4), bits=8)
+    return found
 
 
 ROWS: tuple[Row, ...] = (

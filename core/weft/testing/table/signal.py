@@ -133,7 +133,7 @@ REFUSALS: tuple[Refusal, ...] = (
     *_refused(_OF_SEGMENTS, "detrend", ArgumentError, "'linear'", _X, detrend="no"),
     *_refused(_OF_SEGMENTS, "nfft", ArgumentError, "at least 4", _X, nperseg=4, nfft=3),
     *_refused(("stft",), "boundary", ArgumentError, "'odd'", _X, boundary="no"),
-    *_refused(("spectrogram",), "mode", ArgumentError, "'magnitude'", _X, mode="phase"),
+    *_refused(("spectrogram",), "mode", ArgumentError, "'magnitude'", _X, mode="power"),
     *_refused(("istft",), "lost", ArgumentError, "NOLA", _SPECTRA, noverlap=0),
     *_refused(("istft",), "axes", AxesError, "both axis 1", _SPECTRA, freq_axis=1),
     *_refused(("istft",), "nfft", ArgumentError, "do not have 3", _SPECTRA, nfft=6),
