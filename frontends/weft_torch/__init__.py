@@ -56,7 +56,8 @@ def function(computation: Computation) -> Callable[..., Any]:
     """Return a computation as a function of tensors: an op of torch with a gradient.
 
     Autograd differentiates it, by a computation of weft that is compiled when it is first needed,
-    and `torch.compile` keeps it whole in its graphs.
+    and `torch.compile` keeps it whole in its graphs. Only floats have gradients, complex numbers
+    have none.
 
     Parameters
     ----------

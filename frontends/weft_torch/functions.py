@@ -10,6 +10,7 @@ import torch
 
 import weft
 from weft.errors import ArgumentError
+from weft.ir.dtypes import is_float
 from weft.runtime.computation import Computation
 from weft_torch.tensors import DTYPES, as_array, as_tensor, require_host
 
@@ -25,8 +26,8 @@ def function(computation: Computation) -> Callable[..., Any]:
             f"{problem}: give the lengths by axes=, as transformer.computation does"
         )
     names = {name: dtype for dtype, name in DTYPES.items()}
-    differentiable = [at for at, op in enumerate(parameters) if op.dtype.kind == "f"]
-    usable = [at for at, op in enumerate(results) if op.dtype.kind == "f"]
+    differentiable = [at for at, op in enumerate(parameters) if is_float(op.dtype)]
+    usable = [at for at, op in enumerate(results) if is_float(op.dtype)]
     gradient: list[Computation] = []
 
     def gradient_of() -> Computation:

@@ -8,6 +8,7 @@ import re
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,21 @@ _TARGET = re.compile(
     re.ASCII,
 )
 """What the nodes of a program may call: ops, and functions of numbers."""
+
+_PART = re.compile(
+    r"[^/]+/(archive_format|archive_version|byteorder|\.data/(version|serialization_id)|extra/[^/]+"
+    r"|models/model\.json|data/sample_inputs/model\.pt"
+    r"|data/weights/(weight_\d+|model_weights_config\.json)"
+    r"|data/constants/(tensor_\d+|model_constants_config\.json))",
+    re.ASCII,
+)
+"""The parts of a program. torch unpickles others, among them those of its earlier formats."""
+
+_VALUE = re.compile(r"(weight|tensor)_\d+", re.ASCII)
+"""The parts with the bytes of a parameter, buffer or constant."""
+
+_IMPORTING = {"__enum__", "default_factory_module"}
+"""Keys of the structures of arguments for which torch imports a module that the file names."""
 
 _EXPRESSION = re.compile(r"(?!.*__)('\w+'|[\w\s+*/%(),<>=&|~-])*", re.ASCII)
 _CALLED = re.compile(r"(\w+)\s*\(", re.ASCII)
@@ -48,8 +64,9 @@ def _is_arithmetic(expression: str) -> bool:
 def read_program(path: Path) -> Any:
     """Return the exported program in a file; nothing in it is unpickled or run.
 
-    Raises ProgramError for a file that is no such archive, or that has pickled values, compressed
-    parts, calls of anything but ops, or expressions that are more than arithmetic.
+    Raises ProgramError for a file that is no such archive, or that has parts of another kind,
+    pickled values, compressed parts, calls of anything but ops, expressions that are more than
+    arithmetic, or names of modules to import.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -71,8 +88,11 @@ def _cleaned(path: Path, archive: zipfile.ZipFile) -> io.BytesIO:
     with zipfile.ZipFile(cleaned, "w") as copy:
         for part in archive.infolist():
             name = part.filename
-            if part.compress_type != zipfile.ZIP_STORED or ".." in name.split("/"):
-                raise ProgramError(f"{path}: {name} is nothing that torch.export writes")
+            if part.compress_type != zipfile.ZIP_STORED or not _PART.fullmatch(name):
+                raise ProgramError(
+                    f"{path}: {name} is nothing that torch.export writes for tensors: objects, and "
+                    "parts of earlier formats, could run any code. Export the model again"
+                )
             is_sample = "/data/sample_inputs/" in name
             content = b"" if is_sample else archive.read(part)
             if name.endswith(".json"):
@@ -91,7 +111,11 @@ def _checked(path: Path, name: str, content: bytes) -> bytes:
     for key, value in _entries(document):
         if key == "use_pickle" and value is not False:
             raise ProgramError(f"{path}: {name} names a pickled value, which could run any code")
-        if key == "target" and not _TARGET.fullmatch(str(value)):
+        if key == "path_name" and not _VALUE.fullmatch(str(value)):
+            raise ProgramError(f"{path}: {name} names {str(value)[:80]!r}, which is no tensor")
+        if key in _IMPORTING:
+            raise ProgramError(f"{path}: {name} names a module to import: {str(value)[:80]!r}")
+        if key in ("target", "as_operator") and not _TARGET.fullmatch(str(value)):
             raise ProgramError(f"{path}: {name} calls {str(value)[:80]!r}, which is no op")
         if key == "expr_str" and not _is_arithmetic(str(value)):
             raise ProgramError(f"{path}: {name} has the expression {str(value)[:80]!r}")
@@ -101,7 +125,7 @@ def _checked(path: Path, name: str, content: bytes) -> bytes:
 
 
 def _entries(document: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the names and values of all objects in a document, however deep."""
+    """Yield the names and values of all objects in a document, and in documents in its text."""
     stack = [document]
     while stack:
         found = stack.pop()
@@ -110,6 +134,9 @@ def _entries(document: Any) -> Iterator[tuple[str, Any]]:
             stack += found.values()
         elif isinstance(found, list):
             stack += found
+        elif isinstance(found, str) and found.lstrip().startswith(("{", "[", '"')):
+            with suppress(ValueError):
+                stack.append(json.loads(found))
 
 
 class ProgramImporter:

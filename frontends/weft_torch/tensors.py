@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import ml_dtypes
 import numpy as np
 import torch
 
 from weft.errors import ArgumentError
+from weft.ir.dtypes import Array
 from weft_torch.errors import UnsupportedOp
-
-Array = np.ndarray[Any, Any]
 
 DTYPES = {
     getattr(torch, name): name

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import pickle
 import re
 import subprocess
 import sys
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -142,13 +145,13 @@ def rewritten(path: Path, change: Callable[[str, bytes], bytes], **options: Any)
 
 
 class Harmful:
-    """Writes a file when it is unpickled."""
+    """Makes a folder when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def __reduce__(self) -> Any:
-        return open, (str(self.path), "w")
+        return os.mkdir, (str(self.path),)
 
 
 def test_sample_inputs_are_not_unpickled(tmp_path: Path) -> None:
@@ -182,6 +185,12 @@ HOSTILE = {
     "library": (r"torch\.ops\.aten\.linear\.default", "torch.ops.load_library", "which is no op"),
     "expression": (r"Symbol\('s\d+'[^\"]*\"", "eval('x')\"", "has the expression"),
     "attribute": (r"Symbol\('s\d+'[^\"]*\"", '().__class__"', "has the expression"),
+    "import": (
+        r'"in_spec": "',
+        r'"in_spec": "[1, {\\"\\\\u005f_enum__\\": 1}]", "x": "',
+        "to import",
+    ),
+    "operator": (r'"as_int": 1\b', '"as_operator": "torch.load"', "calls 'torch.load'"),
     "version": (r'"major": \d+', '"major": 99', "cannot load.*Export the model again"),
 }
 
@@ -195,6 +204,65 @@ def test_hostile_files_are_refused(kind: str, tmp_path: Path) -> None:
     path = saved(tmp_path, model.eval(), *args, dynamic_shapes=dims)
     with pytest.raises(ProgramError, match=re.compile(message, re.DOTALL)):
         read_program(rewritten(path, replacing(pattern, text)))
+
+
+UNPICKLED = {
+    "an object": ("data/constants/opaque_obj_0", True),
+    "constants of an earlier format": ("data/constants/model.pt", False),
+    "weights of an earlier format": ("data/weights/model.pt", False),
+}
+"""Parts that torch unpickles, and whether the table of constants names the part."""
+
+
+@pytest.mark.parametrize("kind", UNPICKLED)
+def test_parts_that_torch_unpickles_are_refused(kind: str, tmp_path: Path) -> None:
+    """torch itself runs what is in them, which shows that the file is what it seems to be."""
+    part, is_named = UNPICKLED[kind]
+    harm, content = tmp_path / "harm", io.BytesIO()
+    if is_named:
+        content.write(pickle.dumps(Harmful(harm)) + b"....")
+        content.truncate(len(content.getvalue()) // 4 * 4)
+    else:
+        torch.save({"x": Harmful(harm)}, content)
+    device = {"type": "cpu", "index": None}
+    meta = {"dtype": 7, "layout": 7, "device": device, "requires_grad": False}
+    meta |= {"sizes": [], "strides": [], "storage_offset": {"as_int": 0}}
+    value = {"path_name": Path(part).name, "is_param": False, "use_pickle": False}
+    table = {"config": {"x": {**value, "tensor_meta": meta}}}
+
+    def change(name: str, old: bytes) -> bytes:
+        is_table = is_named and name.endswith("model_constants_config.json")
+        return json.dumps(table).encode() if is_table else old
+
+    model, args = made("perceptron")
+    path = rewritten(saved(tmp_path, model.eval(), *args), change)
+    with zipfile.ZipFile(path, "a") as archive:
+        root = archive.namelist()[0].partition("/")[0]
+        archive.writestr(f"{root}/{part}", content.getvalue())
+    with pytest.raises(ProgramError, match=r"which is no tensor|could run any code"):
+        read_program(path)
+    assert not harm.exists()
+    with suppress(Exception):
+        torch.export.load(path)
+    assert harm.exists()
+
+
+def test_a_part_that_torch_would_unpickle_is_no_tensor(tmp_path: Path) -> None:
+    model, args = made("perceptron")
+    change = replacing(r'"path_name": "weight_0"', '"path_name": "opaque_obj_0"')
+    with pytest.raises(ProgramError, match="names 'opaque_obj_0', which is no tensor"):
+        read_program(rewritten(saved(tmp_path, model.eval(), *args), change))
+
+
+def test_files_of_earlier_formats_are_refused(tmp_path: Path) -> None:
+    harm, content = tmp_path / "harm", io.BytesIO()
+    torch.save({"x": Harmful(harm)}, content)
+    path = tmp_path / "old.pt2"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("version", "8.8")
+        archive.writestr("serialized_state_dict.pt", content.getvalue())
+    with pytest.raises(ProgramError, match="could run any code"):
+        read_program(path)
 
 
 def test_files_that_are_no_programs_are_refused(tmp_path: Path) -> None:

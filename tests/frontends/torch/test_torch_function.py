@@ -56,6 +56,17 @@ def test_values_and_gradients(backend: str | None) -> None:
         torch.testing.assert_close(one.grad, two.grad)
 
 
+def test_floats_of_16_bits_have_gradients() -> None:
+    kernel = weft_torch.function(built(scaled, (3, 4), (4,), dtypes="bfloat16"))
+    x, w = (each.detach().bfloat16().requires_grad_() for each in inputs())
+    kernel(x, w).float().sum().backward()
+    other = [each.detach().float().requires_grad_() for each in (x, w)]
+    expected(*other).sum().backward()
+    for one, two in zip((x, w), other, strict=True):
+        assert one.grad is not None
+        torch.testing.assert_close(one.grad.float(), two.grad, rtol=3e-2, atol=3e-2)
+
+
 def test_torch_checks_the_op_and_its_gradient() -> None:
     kernel = weft_torch.function(built(scaled, (3, 4), (4,), dtypes="float64"))
     doubles = [each.detach().double().requires_grad_() for each in inputs()]
