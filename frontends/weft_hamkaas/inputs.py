@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import IndexOutOfRange
-from weft.ir.dtypes import DType
+from weft.ir.dtypes import Array, DType
 from weft.support import source
 from weft_hamkaas.errors import NodeError
 from weft_hamkaas.nodes import (
@@ -19,7 +19,7 @@ from weft_hamkaas.nodes import (
     ReplaceSliceNode,
     SlicedSoftmaxNode,
 )
-from weft_hamkaas.tensors import DTYPES, Array, as_array, dtype_name, is_tensor
+from weft_hamkaas.tensors import DTYPES, as_array, dtype_name, is_tensor
 from weft_hamkaas.traversal import named_inputs
 
 

@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from weft.ir.dtypes import Array
 from weft.ir.op import Op
 from weft_hamkaas.arguments import whole_numbers
 from weft_hamkaas.errors import NodeError
-
-Array = np.ndarray[Any, Any]
 
 FLOAT, INTEGER = "float32", "int64"
 DTYPES: dict[str, np.dtype[Any]] = {FLOAT: np.dtype(np.float32), INTEGER: np.dtype(np.int64)}

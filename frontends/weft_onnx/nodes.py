@@ -14,21 +14,13 @@ from onnx import helper
 
 import weft
 from weft.errors import WeftError
+from weft.ir.dtypes import Array
 from weft.ir.op import Op
 from weft.support.memory import half_of_memory
 from weft.support.quoting import harmless
 from weft_onnx.choices import choices_of, default_of, listed, problem_of
 from weft_onnx.errors import ModelError, NodeError
-from weft_onnx.values import (
-    Array,
-    HostRef,
-    Tensor,
-    Value,
-    dtype_of,
-    is_for_device,
-    is_known,
-    shape_of,
-)
+from weft_onnx.values import HostRef, Tensor, Value, dtype_of, is_for_device, is_known, shape_of
 
 if TYPE_CHECKING:
     from weft_onnx.tracing import Frame, Tracer

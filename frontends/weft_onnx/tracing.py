@@ -19,6 +19,7 @@ import onnx
 
 from weft.errors import WeftError
 from weft.ir import interpreter, scope
+from weft.ir.dtypes import Array
 from weft.ir.op import Op
 from weft.ir.storage import owning_constant
 from weft.report.progress import Stage
@@ -29,7 +30,7 @@ from weft_onnx.nodes import Cut, Node, described, lowering_of, naming
 from weft_onnx.order import in_order, names_read
 from weft_onnx.schemas import check_types, function_of
 from weft_onnx.tensors import MOST_DIMENSIONS, TensorReader
-from weft_onnx.values import Array, Value, dtype_of, is_known, leaves, mapped, shape_of
+from weft_onnx.values import Value, dtype_of, is_known, leaves, mapped, shape_of
 
 FOLDED = 4096
 """The most elements of a result of known operands that is computed while tracing."""

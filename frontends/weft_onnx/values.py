@@ -15,7 +15,6 @@ import numpy as np
 
 from weft.ir.op import Op
 
-Array = np.ndarray[Any, Any]
 Value = Any
 Tensor = Any
 """A weft op; functions of the package `weft` are not typed more narrowly."""

@@ -94,7 +94,7 @@ def dct(
     Raises
     ------
     AxesError
-        If the axis is not there, is empty, has an unknown length,
+        If the axis is not there, is empty, or has an unknown length,
         or for type 1 has fewer than 2 elements.
     ArgumentError
         If there is no such type or norm, or n is not a whole number above 0.
@@ -132,7 +132,7 @@ def idct(
     Raises
     ------
     AxesError
-        If the axis is not there, is empty, has an unknown length,
+        If the axis is not there, is empty, or has an unknown length,
         or for type 1 has fewer than 2 elements.
     ArgumentError
         If there is no such type or norm, or n is not a whole number above 0.
@@ -191,7 +191,7 @@ def dst(
     Raises
     ------
     AxesError
-        If the axis is not there, is empty, has an unknown length.
+        If the axis is not there, is empty, or has an unknown length.
     ArgumentError
         If there is no such type or norm, or n is not a whole number above 0.
 
@@ -228,7 +228,7 @@ def idst(
     Raises
     ------
     AxesError
-        If the axis is not there, is empty, has an unknown length.
+        If the axis is not there, is empty, or has an unknown length.
     ArgumentError
         If there is no such type or norm, or n is not a whole number above 0.
 
@@ -269,7 +269,7 @@ def dctn(
     Raises
     ------
     AxesError
-        If an axis is not there, is empty, has an unknown length,
+        If an axis is not there, is empty, or has an unknown length,
         or for type 1 has fewer than 2 elements.
     ArgumentError
         If there is no such type or norm, or `s` has not a length for each axis.
@@ -311,7 +311,7 @@ def idctn(
     Raises
     ------
     AxesError
-        If an axis is not there, is empty, has an unknown length,
+        If an axis is not there, is empty, or has an unknown length,
         or for type 1 has fewer than 2 elements.
     ArgumentError
         If there is no such type or norm, or `s` has not a length for each axis.
@@ -353,7 +353,7 @@ def dstn(
     Raises
     ------
     AxesError
-        If an axis is not there, is empty, has an unknown length.
+        If an axis is not there, is empty, or has an unknown length.
     ArgumentError
         If there is no such type or norm, or `s` has not a length for each axis.
 
@@ -393,7 +393,7 @@ def idstn(
     Raises
     ------
     AxesError
-        If an axis is not there, is empty, has an unknown length.
+        If an axis is not there, is empty, or has an unknown length.
     ArgumentError
         If there is no such type or norm, or `s` has not a length for each axis.
 

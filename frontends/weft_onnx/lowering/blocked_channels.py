@@ -15,12 +15,13 @@ import numpy as np
 import onnx
 
 import weft
+from weft.ir.dtypes import Array
 from weft.support.processor import processor_features
 from weft_onnx.lowering.convolution import convolved, window
 from weft_onnx.lowering.fused import CONVOLUTION, activated_sum
 from weft_onnx.nodes import Node, lowers
 from weft_onnx.tracing import Body
-from weft_onnx.values import Array, Tensor, shape_of
+from weft_onnx.values import Tensor, shape_of
 
 NCHWC = "com.microsoft.nchwc"
 POOL = "auto_pad ceil_mode dilations kernel_shape pads strides"

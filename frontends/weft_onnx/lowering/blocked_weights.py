@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 import weft
+from weft.ir.dtypes import Array
 from weft.nn.quantization import WORD, words_of
 from weft_onnx.nodes import MICROSOFT, Node, cast, lowers
-from weft_onnx.values import Array, Tensor
+from weft_onnx.values import Tensor
 
 
 def unpacked(x: Array, bits: int) -> Array:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 import weft
+from weft.ir.dtypes import Array
 from weft_onnx.nodes import ML, Node, cast, lowers
-from weft_onnx.values import Array, dtype_of
+from weft_onnx.values import dtype_of
 
 
 @lowers("OneHotEncoder", domain=ML)

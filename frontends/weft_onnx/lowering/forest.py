@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 import weft
+from weft.ir.dtypes import Array
 from weft_onnx.nodes import Node
-from weft_onnx.values import Array, Tensor
+from weft_onnx.values import Tensor
 
 MODES = (
     "BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ",

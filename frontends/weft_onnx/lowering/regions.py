@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 import weft
+from weft.ir.dtypes import Array
 from weft_onnx.nodes import Node, lowers
-from weft_onnx.values import Array
 
 ALIGNED = {"half_pixel": True, "output_half_pixel": False}
 """Whether the center of the first pixel is at a half, by coordinate_transformation_mode."""

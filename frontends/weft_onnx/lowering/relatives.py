@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import weft
+from weft.ir.dtypes import Array
 from weft_onnx.lowering.convolution import convolved
 from weft_onnx.lowering.creation import numbers_between
 from weft_onnx.lowering.fused import CONVOLUTION, activated_sum
@@ -14,7 +15,7 @@ from weft_onnx.lowering.indexing import gather_nd
 from weft_onnx.lowering.movement import padded, trilu
 from weft_onnx.lowering.resampling import grid_sample
 from weft_onnx.nodes import MICROSOFT, Node, lowers
-from weft_onnx.values import Array, Tensor
+from weft_onnx.values import Tensor
 
 lowers("GatherND", domain=MICROSOFT, attributes="")(gather_nd)
 lowers("GridSample", domain=MICROSOFT, attributes="align_corners mode padding_mode")(grid_sample)

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 import weft
+from weft.ir.dtypes import Array
 from weft_onnx.lowering.scores import TRANSFORMS, classes_of, labeled, transformed
 from weft_onnx.nodes import ML, Node, cast, lowers
-from weft_onnx.values import Array, Tensor
+from weft_onnx.values import Tensor
 
 
 def _rows(node: Node) -> Tensor:

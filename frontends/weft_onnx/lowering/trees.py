@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 import weft
+from weft.ir.dtypes import Array
 from weft_onnx.lowering.forest import Forest, forest_by_roots, forest_by_trees, numbers
 from weft_onnx.lowering.scores import NUMBERED, TRANSFORMS, classes_of, labeled, transformed
 from weft_onnx.nodes import ML, Node, cast, lowers
-from weft_onnx.values import Array, Tensor
+from weft_onnx.values import Tensor
 
 AGGREGATES: dict[str, tuple[float, Callable[..., Tensor], Any]] = {
     "SUM": (0.0, weft.sum, np.add),
