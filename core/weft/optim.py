@@ -51,6 +51,12 @@ __all__ = [
 if not TYPE_CHECKING:
     __getattr__ = unknown_name(__name__, __all__)
 
+
+def __dir__() -> list[str]:
+    """List what is public, and nothing that is only imported here."""
+    return __all__
+
+
 Rate = float | TensorOp | Callable[[TensorOp], Any]
 """A learning rate, or a function for it of the number of earlier steps."""
 

@@ -96,6 +96,12 @@ __all__ = [
 if not TYPE_CHECKING:
     __getattr__ = unknown_name(__name__, __all__)
 
+
+def __dir__() -> list[str]:
+    """List what is public, and nothing that is only imported here."""
+    return __all__
+
+
 Shape = AxesLike | TensorOp
 """Lengths or axes of the result, or a tensor that has them."""
 
@@ -152,7 +158,7 @@ def split(key: TensorLike, num: SupportsIndex | tuple[SupportsIndex, ...] = 2) -
     Raises
     ------
     ArgumentError
-        If the key is no key, or a number is negative.
+        If the key is not a key, or a number is negative.
 
     Examples
     --------
@@ -185,7 +191,7 @@ def fold_in(key: TensorLike, data: TensorLike) -> Any:
     Raises
     ------
     ArgumentError
-        If the key is no key, or the integer is out of range or none.
+        If the key is not a key, or the integer is out of range or none.
 
     Examples
     --------
@@ -237,7 +243,7 @@ def bits(key: TensorLike, shape: Shape = (), dtype: DTypeLike = dtypes.uint32) -
     Raises
     ------
     ArgumentError
-        If the key is no key.
+        If the key is not a key.
     DTypeError
         If the dtype is another one.
 
@@ -286,7 +292,7 @@ def uniform(
     Raises
     ------
     ArgumentError, AxesError, DTypeError
-        If the key is no key, a bound does not fit, or the dtype is none of floats.
+        If the key is not a key, a bound does not fit, or the dtype is not a float.
 
     Examples
     --------
@@ -327,7 +333,7 @@ def normal(
     Raises
     ------
     ArgumentError, AxesError, DTypeError
-        If the key is no key, a parameter does not fit, or the dtype is none of floats.
+        If the key is not a key, a parameter does not fit, or the dtype is not a float.
 
     Examples
     --------
@@ -360,7 +366,7 @@ def bernoulli(key: TensorLike, p: TensorLike = 0.5, shape: Shape | None = None) 
     Raises
     ------
     ArgumentError, AxesError, DTypeError
-        If the key is no key, the probability is out of range, does not fit or is no float.
+        If the key is not a key, the probability is out of range, does not fit or is not a float.
 
     Examples
     --------
@@ -401,9 +407,9 @@ def randint(
     Raises
     ------
     ArgumentError
-        If the key is no key, or the bounds do not fit.
+        If the key is not a key, or the bounds do not fit.
     DTypeError
-        If the dtype is none of integers.
+        If the dtype is not an integer.
 
     Examples
     --------
@@ -449,7 +455,7 @@ def categorical(
     Raises
     ------
     ArgumentError
-        If the key is no key, or there are fewer classes than draws that have to differ.
+        If the key is not a key, or there are fewer classes than draws that have to differ.
     AxesError
         If there is no such axis, or the shape ends otherwise.
 
@@ -499,7 +505,7 @@ def permutation(key: TensorLike, x: TensorLike | Axis | Length, axis: AxisKey = 
     Raises
     ------
     ArgumentError
-        If the key is no key.
+        If the key is not a key.
     AxesError
         If there is no such axis.
 
@@ -555,9 +561,10 @@ def choice(
     Raises
     ------
     ArgumentError
-        If the key is no key, there is nothing to take, or too little to take without replacement.
+        If the key is not a key, there is nothing to take, or too little to take without
+        replacement.
     AxesError, DTypeError
-        If `p` is no vector of floats of the right length, or there is no such axis.
+        If `p` is not a vector of floats of the right length, or there is no such axis.
 
     Examples
     --------
@@ -637,7 +644,7 @@ def exponential(
     Raises
     ------
     ArgumentError, AxesError, DTypeError
-        If the key is no key, the mean does not fit, or the dtype is none of floats.
+        If the key is not a key, the mean does not fit, or the dtype is not a float.
 
     Examples
     --------
@@ -680,7 +687,7 @@ def gumbel(
     Raises
     ------
     ArgumentError, AxesError, DTypeError
-        If the key is no key, a parameter does not fit, or the dtype is none of floats.
+        If the key is not a key, a parameter does not fit, or the dtype is not a float.
 
     Examples
     --------
@@ -723,7 +730,7 @@ def laplace(
     Raises
     ------
     ArgumentError, AxesError, DTypeError
-        If the key is no key, a parameter does not fit, or the dtype is none of floats.
+        If the key is not a key, a parameter does not fit, or the dtype is not a float.
 
     Examples
     --------
@@ -768,8 +775,8 @@ def truncated_normal(
     Raises
     ------
     ArgumentError, AxesError, DTypeError
-        If the key is no key, a bound is no number, a parameter does not fit, or the dtype is none
-        of floats.
+        If the key is not a key, a bound is not a number, a parameter does not fit, or the dtype is
+        not a float.
 
     Examples
     --------
@@ -813,7 +820,7 @@ def cauchy(
     Raises
     ------
     ArgumentError, AxesError, DTypeError
-        If the key is no key, a parameter does not fit, or the dtype is none of floats.
+        If the key is not a key, a parameter does not fit, or the dtype is not a float.
 
     Examples
     --------
@@ -855,7 +862,7 @@ def lognormal(
     Raises
     ------
     ArgumentError, AxesError, DTypeError
-        If the key is no key, a parameter does not fit, or the dtype is none of floats.
+        If the key is not a key, a parameter does not fit, or the dtype is not a float.
 
     Examples
     --------
@@ -905,7 +912,7 @@ def gamma(
     Raises
     ------
     ArgumentError, AxesError, DTypeError
-        If the key is no key, the parameter does not fit, or the dtype is none of floats.
+        If the key is not a key, the parameter does not fit, or the dtype is not a float.
 
     Examples
     --------
@@ -944,7 +951,7 @@ def loggamma(
     Raises
     ------
     ArgumentError, AxesError, DTypeError
-        If the key is no key, the parameter does not fit, or the dtype is none of floats.
+        If the key is not a key, the parameter does not fit, or the dtype is not a float.
 
     Examples
     --------
@@ -997,7 +1004,7 @@ def beta(
     Raises
     ------
     ArgumentError, AxesError, DTypeError
-        If the key is no key, a parameter does not fit, or the dtype is none of floats.
+        If the key is not a key, a parameter does not fit, or the dtype is not a float.
 
     Examples
     --------
@@ -1046,7 +1053,7 @@ def dirichlet(
     Raises
     ------
     ArgumentError, AxesError, DTypeError
-        If the key is no key, the concentrations do not fit, or the dtype is none of floats.
+        If the key is not a key, the concentrations do not fit, or the dtype is not a float.
 
     Examples
     --------
@@ -1097,7 +1104,7 @@ def poisson(
     Raises
     ------
     ArgumentError, AxesError, DTypeError
-        If the key is no key, the mean does not fit, or the dtype is another one.
+        If the key is not a key, the mean does not fit, or the dtype is another one.
 
     Examples
     --------
@@ -1154,7 +1161,7 @@ def binomial(
     Raises
     ------
     ArgumentError, AxesError, DTypeError
-        If the key is no key, a parameter does not fit, or the dtype is another one.
+        If the key is not a key, a parameter does not fit, or the dtype is another one.
 
     Examples
     --------
@@ -1203,7 +1210,7 @@ def geometric(
     Raises
     ------
     ArgumentError, AxesError, DTypeError
-        If the key is no key, the probability does not fit, or the dtype is another one.
+        If the key is not a key, the probability does not fit, or the dtype is another one.
 
     Examples
     --------
@@ -1258,7 +1265,7 @@ def multinomial(
     Raises
     ------
     ArgumentError, AxesError, DTypeError
-        If the key is no key, a parameter does not fit or has named axes, or the dtype is another
+        If the key is not a key, a parameter does not fit or has named axes, or the dtype is another
         one.
 
     Examples
@@ -1341,7 +1348,7 @@ def vonmises(
     Raises
     ------
     ArgumentError, AxesError, DTypeError
-        If the key is no key, a parameter does not fit, or the dtype is none of floats.
+        If the key is not a key, a parameter does not fit, or the dtype is not a float.
 
     Examples
     --------
@@ -1392,8 +1399,8 @@ def multivariate_normal(
     Raises
     ------
     ArgumentError, AxesError, DTypeError
-        If the key is no key, the parameters do not fit or have named axes, or the dtype is none of
-        floats.
+        If the key is not a key, the parameters do not fit or have named axes, or the dtype is not
+        a float.
 
     Examples
     --------

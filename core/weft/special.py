@@ -85,6 +85,12 @@ __all__ = [
     "zeta",
 ]
 
+
+def __dir__() -> list[str]:
+    """List what is public, and nothing that is only imported here."""
+    return __all__
+
+
 _HIGHEST_ORDER = 170
 """The factorials of higher orders are no float64."""
 
@@ -192,7 +198,7 @@ def eval_chebyt(n: SupportsIndex, x: TensorLike) -> TensorOp:
     Raises
     ------
     ArgumentError
-        If n is no integer from 0 on.
+        If n is not an integer from 0 on.
     DTypeError
         If x is complex.
 
@@ -222,7 +228,7 @@ def eval_chebyu(n: SupportsIndex, x: TensorLike) -> TensorOp:
     Raises
     ------
     ArgumentError
-        If n is no integer from 0 on.
+        If n is not an integer from 0 on.
     DTypeError
         If x is complex.
 
@@ -252,7 +258,7 @@ def eval_chebyv(n: SupportsIndex, x: TensorLike) -> TensorOp:
     Raises
     ------
     ArgumentError
-        If n is no integer from 0 on.
+        If n is not an integer from 0 on.
     DTypeError
         If x is complex.
 
@@ -282,7 +288,7 @@ def eval_chebyw(n: SupportsIndex, x: TensorLike) -> TensorOp:
     Raises
     ------
     ArgumentError
-        If n is no integer from 0 on.
+        If n is not an integer from 0 on.
     DTypeError
         If x is complex.
 
@@ -312,7 +318,7 @@ def eval_hermite(n: SupportsIndex, x: TensorLike) -> TensorOp:
     Raises
     ------
     ArgumentError
-        If n is no integer from 0 on.
+        If n is not an integer from 0 on.
     DTypeError
         If x is complex.
 
@@ -342,7 +348,7 @@ def eval_hermitenorm(n: SupportsIndex, x: TensorLike) -> TensorOp:
     Raises
     ------
     ArgumentError
-        If n is no integer from 0 on.
+        If n is not an integer from 0 on.
     DTypeError
         If x is complex.
 
@@ -372,7 +378,7 @@ def eval_laguerre(n: SupportsIndex, x: TensorLike) -> TensorOp:
     Raises
     ------
     ArgumentError
-        If n is no integer from 0 on.
+        If n is not an integer from 0 on.
     DTypeError
         If x is complex.
 
@@ -402,7 +408,7 @@ def eval_legendre(n: SupportsIndex, x: TensorLike) -> TensorOp:
     Raises
     ------
     ArgumentError
-        If n is no integer from 0 on.
+        If n is not an integer from 0 on.
     DTypeError
         If x is complex.
 
@@ -695,7 +701,7 @@ def polygamma(n: SupportsIndex, x: TensorLike) -> TensorOp:
     Raises
     ------
     ArgumentError
-        If n is no integer from 0 to 170.
+        If n is not an integer from 0 to 170.
     DTypeError
         If x is complex.
 

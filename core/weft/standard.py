@@ -294,7 +294,7 @@ def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> builti
         return found == dtypes.as_dtype(kind)
     except DTypeError:
         kinds = ", ".join(map(repr, KINDS))
-        raise DTypeError(f"isdtype: {kind!r} is no dtype, and none of the kinds {kinds}") from None
+        raise DTypeError(f"isdtype: {kind!r} is not a dtype or one of the kinds {kinds}") from None
 
 
 class FloatLimits(NamedTuple):

@@ -73,7 +73,7 @@ class RepositoryLinks(SphinxTransform):
             node.replace_self(redirected)
 
     def _linked_file(self, node: nodes.Element) -> Path | None:
-        """Return the file that a link of Markdown leads to, if it is no page of the site."""
+        """Return the file that a link of Markdown leads to, if it is not a page of the site."""
         if node.get("reftype") != "myst" or not node["reftarget"]:
             return None
         if node.get("refdomain") == "doc":

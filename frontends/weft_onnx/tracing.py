@@ -280,7 +280,7 @@ class Tracer:
         if found is NotImplemented:
             function = function_of(node)
             if function is None:
-                raise node.error("weft has no lowering of this op, and it is no function")
+                raise node.error("weft has no lowering of this op, and it is not a function")
             return self.call(node, function)
         require_possible(node, found)
         return self.folded(node, found)

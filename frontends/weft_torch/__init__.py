@@ -73,7 +73,7 @@ def function(computation: Computation) -> Callable[..., Any]:
     Raises
     ------
     ArgumentError
-        If a length is open, or a result is no tensor.
+        If a length is open, or a result is not a tensor.
     """
     from weft_torch.functions import function
 

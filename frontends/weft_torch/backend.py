@@ -152,7 +152,7 @@ def _number(result: Any) -> Callable[..., Any]:
 
 
 def _memory_order(fake: torch.Tensor) -> list[int]:
-    """Return the axes from the outermost in memory, if that is no row-major order.
+    """Return the axes from the outermost in memory, if that is not row-major order.
 
     torch replays views of results by strides, so a result has those that torch expects.
     """

@@ -22,4 +22,4 @@ class UnsupportedOp(GraphError):
 
 
 class ProgramError(ParseError):
-    """A file is no exported program, or one that weft refuses to read."""
+    """A file is not an exported program, or one that weft refuses to read."""

@@ -21,7 +21,7 @@ def function(computation: Computation) -> Callable[..., Any]:
     """Return a computation as a function of tensors; see `weft_torch.function`."""
     parameters, results = list(computation.parameters), list(computation.results)
     if not computation.is_static or not all(op.is_tensor for op in results):
-        problem = f"{computation.name} has open lengths, or results that are no tensors"
+        problem = f"{computation.name} has open lengths, or results that are not tensors"
         raise ArgumentError(
             f"{problem}: give the lengths by axes=, as transformer.computation does"
         )

@@ -72,7 +72,7 @@ def read_program(path: Path) -> Any:
         with zipfile.ZipFile(path) as archive:
             cleaned = _cleaned(path, archive)
     except zipfile.BadZipFile as error:
-        raise ProgramError(f"{path} is no exported program: {error}") from error
+        raise ProgramError(f"{path} is not an exported program: {error}") from error
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # torch's own, of its own
@@ -107,16 +107,16 @@ def _checked(path: Path, name: str, content: bytes) -> bytes:
     try:
         document = json.loads(content)
     except ValueError as error:
-        raise ProgramError(f"{path}: {name} is no JSON: {error}") from error
+        raise ProgramError(f"{path}: {name} is not JSON: {error}") from error
     for key, value in _entries(document):
         if key == "use_pickle" and value is not False:
             raise ProgramError(f"{path}: {name} names a pickled value, which could run any code")
         if key == "path_name" and not _VALUE.fullmatch(str(value)):
-            raise ProgramError(f"{path}: {name} names {str(value)[:80]!r}, which is no tensor")
+            raise ProgramError(f"{path}: {name} names {str(value)[:80]!r}, which is not a tensor")
         if key in _IMPORTING:
             raise ProgramError(f"{path}: {name} names a module to import: {str(value)[:80]!r}")
         if key in ("target", "as_operator") and not _TARGET.fullmatch(str(value)):
-            raise ProgramError(f"{path}: {name} calls {str(value)[:80]!r}, which is no op")
+            raise ProgramError(f"{path}: {name} calls {str(value)[:80]!r}, which is not an op")
         if key == "expr_str" and not _is_arithmetic(str(value)):
             raise ProgramError(f"{path}: {name} has the expression {str(value)[:80]!r}")
     if isinstance(document, dict) and "guards_code" in document:

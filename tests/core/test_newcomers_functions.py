@@ -336,7 +336,7 @@ ERRORS: dict[str, tuple[str, type[Exception], tuple[str, ...]]] = {
     # Control flow
     "values for cond": (
         "weft.jit(lambda x: weft.cond(x.sum() > 0, x, -x))(VECTOR)  # here",
-        ArgumentError, ("is no function", "where() for values"),
+        ArgumentError, ("is not a function", "where() for values"),
     ),
     "cond by element": (
         "weft.jit(lambda x: weft.cond(x > 0, lambda: x, lambda: -x))(VECTOR)  # here",
@@ -409,7 +409,7 @@ ERRORS: dict[str, tuple[str, type[Exception], tuple[str, ...]]] = {
     ),
     "scan's arguments in another order": (
         "weft.jit(lambda x: weft.scan(0.0, x, lambda c, x: (c, x)))(VECTOR)  # here",
-        ArgumentError, ("0.0 is no function", "scan(function, init, xs)"),
+        ArgumentError, ("0.0 is not a function", "scan(function, init, xs)"),
     ),
     "a loop over two values": (
         "weft.jit(lambda x: weft.while_loop(lambda i, x: i < 3, lambda i, x: (i, x), (0, x)))"

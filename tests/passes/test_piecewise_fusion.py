@@ -43,7 +43,7 @@ PIECEWISE = {
 
 IN_MEMORY = {
     "a padding that is a result": [weft.pad(X, ((1, 0), (0, 0))), below(X) * 2],
-    "a reader that is no kernel": [weft.cumsum(below(X), 0), below(X) * 2],
+    "a reader that is not a kernel": [weft.cumsum(below(X), 0), below(X) * 2],
     "a reduction": weft.sum(below(X) * 2, axis=1),
     "a product": weft.tanh(below(X) * 2) @ SQUARE,
     "rows that are mostly border": weft.tanh(weft.pad(SMALL, ((0, 0), (1, 1)))),

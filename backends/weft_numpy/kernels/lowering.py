@@ -167,7 +167,7 @@ def _write_in_rows(op: Op, emit: Emitter) -> None:
 
 
 def _is_overwritable(layout: TensorDescription) -> bool:
-    """Whether a result may reuse an operand's memory: it is no view, constant or argument."""
+    """Whether a result may reuse an operand's memory: it is not a view, constant or argument."""
     is_lasting = layout.base.is_constant or isinstance(layout.base, ParameterOp)
     return not is_lasting and layout.is_contiguous and not layout.offset
 

@@ -71,12 +71,12 @@ def deriv(y: TensorOp, x: TensorOp, error: TensorOp | None = None) -> TensorOp:
     Raises
     ------
     GradientError
-        If y is no scalar and has no adjoint, a dtype is none of floats, or an op on the way has no
+        If y is not a scalar and has no adjoint, a dtype is not a float, or an op on the way has no
         gradient; it is a ValueError.
     AxesError
         If the adjoint has other axes.
     ArgumentError
-        If y or x is no tensor op.
+        If y or x is not a tensor op.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def jacobian_vector(
     `tangents` are those of `xs`, with their axes and dtypes. It takes two reverse walks and needs
     no forward rules: the vector-Jacobian product is linear in the adjoints of the ys, and its
     derivative by these is the Jacobian-vector product (J. Townsend, 2017). The result is zero where
-    a value is no float.
+    a value is not a float.
     """
     # The value of these is irrelevant: the result does not depend on it.
     errors = [IdentityOp(zeros_like(y)) for y in ys]

@@ -673,7 +673,7 @@ def _pairs(x: TensorOp, n: int) -> TensorOp:
 
 
 def inexact(x: TensorOp) -> DType:
-    """Return the dtype to compute with: float32 for what is no float of 32 or 64 bits."""
+    """Return the dtype to compute with: float32 for what is not a float of 32 or 64 bits."""
     is_wide = x.dtype in (dtypes.float64, dtypes.complex64, dtypes.complex128)
     return x.dtype if is_wide else dtypes.float32
 

@@ -137,9 +137,9 @@ def fori_loop(
     Raises
     ------
     ArgumentError
-        If a bound is no integer, or the structure of the carry changes.
+        If a bound is not an integer, or the structure of the carry changes.
     AxesError, DTypeError
-        If a traced bound is no integer scalar, or a leaf of the carry has other axes or another
+        If a traced bound is not an integer scalar, or a leaf of the carry has other axes or another
         dtype after an iteration.
 
     Examples
@@ -266,8 +266,8 @@ def cond(
     Raises
     ------
     ArgumentError, AxesError, DTypeError
-        If the condition is no bool scalar, or the branches differ in structure, axes or dtypes; the
-        leaf is named.
+        If the condition is not a bool scalar, or the branches differ in structure, axes or dtypes;
+        the leaf is named.
 
     Examples
     --------
@@ -317,8 +317,8 @@ def switch(index: TensorLike, branches: Sequence[Function], *operands: Any) -> A
     Raises
     ------
     ArgumentError, AxesError, DTypeError
-        If the index is no integer scalar, there is no branch, or branches differ in structure, axes
-        or dtypes.
+        If the index is not an integer scalar, there is no branch, or branches differ in structure,
+        axes or dtypes.
 
     Examples
     --------
@@ -352,7 +352,7 @@ def _integer(function: str, what: str, value: TensorLike) -> TensorOp:
 def _named(called: str, function: Any, arguments: str) -> str:
     """Return the name of a function; raises ArgumentError if it does not take such arguments."""
     if not callable(function):
-        raise ArgumentError(f"{function!r:.80} is no function: {called}")
+        raise ArgumentError(f"{function!r:.80} is not a function: {called}")
     try:
         inspect.signature(function).bind(*filter(None, arguments.split(", ")))
     except TypeError as error:

@@ -260,7 +260,7 @@ class Point(NamedTuple):
         chosen: Sequence[int],
         has_aux: bool,
     ) -> Point:
-        """Call a function; raises GradientError for a leaf to differentiate that is no float."""
+        """Call a function; raises GradientError for a leaf to differentiate that is not a float."""
         what = f"{transform} of {name_of(function)}"
         leaves, arguments = trees.flatten(tuple(args[index] for index in chosen))
         inputs = [
@@ -340,7 +340,7 @@ def _alike(
 
 
 def checked_function(transform: str, function: object, argnums: object) -> None:
-    """Raise ArgumentError for what is no function, or no number or numbers of arguments."""
+    """Raise ArgumentError for what is not a function, or no number or numbers of arguments."""
     if not callable(function):
         problem = f"takes a function, as in {transform}(f)(x), not {function!r:.80}"
         raise ArgumentError(f"{transform} {problem}")

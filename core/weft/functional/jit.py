@@ -112,7 +112,7 @@ class JittedFunction:
 
         Results are arrays in the structure that the function returned. Where an argument is
         an op, or in a function that is being traced, the function builds ops. Raises ArgumentError
-        for an argument that is no tree of arrays, and what the function raises when it is traced.
+        for an argument that is not a tree of arrays, and whatever the function raises in its trace.
         """
         if is_tracing():
             return self._function(*args, **options)
@@ -341,7 +341,7 @@ def jit(
     ------
     ArgumentError
         If what is given is not a function, or an argument that is named does not exist; at a call
-        if an argument is no tree of arrays, or a result is none.
+        if an argument is not a tree of arrays, or a result is none.
 
     Examples
     --------

@@ -142,9 +142,9 @@ def trace(
 ) -> Trace:
     """Return what a call of a function without arguments builds, with all its effects.
 
-    `may_write` allows it to use states. Raises ArgumentError for a result that is no tensor, for an
-    op of another traced function that is still in use after its call, and for a use of states that
-    is not allowed.
+    `may_write` allows it to use states. Raises ArgumentError for a result that is not a tensor, for
+    an op of another traced function that is still in use after its call, and for a use of states
+    that is not allowed.
     """
     with tracing(parameters), scope.saved_user_deps(), scope.captured_ops() as built:
         try:
@@ -176,7 +176,7 @@ def trace_body(
 ) -> Body:
     """Return a function of arguments of a structure as a graph.
 
-    `types` are axes and dtype of each leaf. Raises ArgumentError for a result that is no tensor.
+    `types` are axes and dtype of each leaf. Raises ArgumentError for a result that is not a tensor.
     """
     before = next_serial()
     parameters = parameters_for(function, names, types)
@@ -238,7 +238,7 @@ def _results(leaves: Iterable[Any], structure: Structure, what: str) -> list[Ten
 
 
 def op_of(leaf: Any, what: str, way: str = "") -> TensorOp:
-    """Return a leaf as a tensor op; raises ArgumentError for what is no number or array.
+    """Return a leaf as a tensor op; raises ArgumentError for what is not a number or array.
 
     `way` says what to do instead.
     """

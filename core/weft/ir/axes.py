@@ -306,7 +306,7 @@ class Axes(tuple[Axis, ...]):
             try:
                 place = operator.index(axis)
             except TypeError:
-                raise AxesError(f"{axis!r} is no place among {self}") from None
+                raise AxesError(f"{axis!r} is not a place among {self}") from None
             if not -len(self) <= place < len(self):
                 raise AxesError(f"dimension {place} is out of range for {self} of rank {len(self)}")
             return place % len(self)

@@ -589,7 +589,7 @@ def attribute_key(value: Any) -> Hashable:
 def is_scalar(op: Op) -> bool:
     """Return whether an op yields a tensor without axes.
 
-    Raises ArgumentError for what is no op.
+    Raises ArgumentError for what is not an op.
 
     Examples
     --------
@@ -602,7 +602,7 @@ def is_scalar(op: Op) -> bool:
 def is_constant(op: Op) -> bool:
     """Return whether the value of an op is known while the graph is built.
 
-    Raises ArgumentError for what is no op.
+    Raises ArgumentError for what is not an op.
 
     Examples
     --------

@@ -28,7 +28,7 @@ def _affine(weight: Shape, bias: bool) -> dict[str, Parameter]:
 
 
 def _check_activation(activation: object, call: str) -> None:
-    """Raise ArgumentError for what is no function, such as a second number of features."""
+    """Raise ArgumentError for what is not a function, such as a second number of features."""
     if activation is not None and not callable(activation):
         problem = f"the activation must be a function, not {activation!r:.80}"
         raise ArgumentError(f"{problem}: {call} takes its inputs from init(key, shape)")

@@ -44,7 +44,7 @@ def state_dict(params: Any, state: Any = None) -> dict[str, Array]:
 
     A name has the keys, numbers and fields that lead to the array, joined by dots, such as
     ``layers.3.self_attn.in_proj_weight``. The arrays are those of the tree, not copies. Raises
-    ArgumentError for a leaf that is no array, and where two have the same name.
+    ArgumentError for a leaf that is not an array, and where two have the same name.
     """
     found: dict[str, Array] = {}
     for tree in (params, state):

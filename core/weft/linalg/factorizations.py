@@ -161,7 +161,7 @@ def svd(x: TensorLike, *, full_matrices: bool = True) -> SVD:
     AxesError
         If x has fewer than two axes, named axes, or unknown lengths.
     ArgumentError
-        If `full_matrices` is no bool.
+        If `full_matrices` is not a bool.
 
     Examples
     --------

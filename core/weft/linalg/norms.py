@@ -49,7 +49,7 @@ def vector_norm(
     AxesError
         If there is no such axis.
     ArgumentError
-        If the order is no number.
+        If the order is not a number.
 
     Examples
     --------

@@ -208,7 +208,7 @@ def solve_triangular(
     AxesError
         If the matrices are not square, or `b` does not fit them.
     ArgumentError
-        If `trans` is another one, or a flag is no bool.
+        If `trans` is another one, or a flag is not a bool.
 
     Examples
     --------

@@ -80,3 +80,8 @@ def __getattr__(name: str) -> Any:
     if name in layers.__all__:
         return getattr(layers, name)
     return unknown_name("weft.nn", [*__all__, *layers.__all__])(name)
+
+
+def __dir__() -> list[str]:
+    """List what is public, layers too, and nothing that is only imported here."""
+    return [*__all__, *importlib.import_module("weft.layers").__all__]

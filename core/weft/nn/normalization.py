@@ -390,7 +390,7 @@ def batch_norm(
         If only one of the statistics is given, or none without training; if a running average was
         made by `variable`, which an optimizer would train as well; or if a number is out of range.
     StateError
-        If a running average is no state, or writes of one have no order.
+        If a running average is not a state, or writes of one have no order.
 
     Notes
     -----

@@ -525,8 +525,8 @@ def lstm(
     AxesError
         If the length of the sequence is unknown or 0, or the shape of an operand does not fit.
     ArgumentError
-        If `weights` have another form, `initial` is no pair, an option is not what it should be, or
-        options exclude each other.
+        If `weights` have another form, `initial` is not a pair, an option is not what it should be,
+        or options exclude each other.
 
     Examples
     --------

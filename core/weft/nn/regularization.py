@@ -131,7 +131,7 @@ def dropout(
     Raises
     ------
     ArgumentError
-        If the rate is out of range, `training` is not a bool, the key is no key, or a key comes
+        If the rate is out of range, `training` is not a bool, the key is not a key, or a key comes
         with a seed or a stream.
 
     Examples

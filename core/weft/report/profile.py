@@ -345,7 +345,7 @@ _OF_THREADS = ("one thread", "waiting")
 def _rate(rate: float, most: float | None) -> tuple[str, str]:
     """Return a rate in billions, and its share of the machine's.
 
-    What was measured is no bound for every kernel, as one that only reads is faster than a copy.
+    What was measured is not a bound for every kernel, as one that only reads is faster than a copy.
     """
     if not rate:
         return "", ""

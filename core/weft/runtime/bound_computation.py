@@ -72,7 +72,7 @@ class BoundComputation:
             self._executor = make_executor(computation, program, self.values)
         else:
             shapes = tuple(program.captured.inputs[number].axes.shape for number in self._taken)
-            if shapes not in self._executors:  # else an argument is no array
+            if shapes not in self._executors:  # else an argument is not an array
                 self._executors[shapes] = make_executor(computation, program, self.values)
         return results
 

@@ -186,9 +186,9 @@ class Computation:
         read it where it is, without tests and copies: what is written to it is seen by the next
         call. A backend with memory of its own copies it at each call, as it does with arguments,
         unless it is one of the device's arrays. The computation itself stays as it is. Raises
-        ArgumentError for a placeholder that is no parameter, a value that is no contiguous array,
-        and an argument whose memory results take over; AxesError and DTypeError for another shape
-        or dtype.
+        ArgumentError for a placeholder that is not a parameter, a value that is not a contiguous
+        array, and an argument whose memory results take over; AxesError and DTypeError for another
+        shape or dtype.
 
         >>> import numpy as np, weft
         >>> x, w = weft.placeholder([2], name="x"), weft.placeholder([2, 2], name="w")

@@ -94,7 +94,8 @@ class HostArrays(DeviceArrays):
         These are read-only, or share memory with another array.
         """
         owners = [each if each.base is None else each.base for each in arrays]
-        # An owner that is no array, such as a memoryview, may stand for the memory of another one.
+        # An owner that is not an array, such as a memoryview, may stand for the memory of another
+        # one.
         is_apart = len({*map(id, owners)}) == len(owners) and all(
             isinstance(owner, np.ndarray) and owner.base is None for owner in owners
         )

@@ -68,7 +68,7 @@ def arrays_in(content: bytes) -> tuple[dict[str, Array], dict[str, str]]:
     try:
         tensors = package.deserialize(content)
     except package.SafetensorError as error:
-        raise ValueError(f"it is no safetensors file: {error}") from None
+        raise ValueError(f"it is not a safetensors file: {error}") from None
     size = int.from_bytes(content[:8], "little")
     texts = json.loads(content[8 : 8 + size]).get("__metadata__") or {}
     arrays = {name: _array(name, **stored) for name, stored in tensors}

@@ -225,7 +225,7 @@ def _largest(value: Array | tuple[Array, ...]) -> float:
 def difference(got: Array, op: TensorOp, expected: Expectation, target: Target) -> str | None:
     """Return the error in a result as text, or None; integers and bools must be equal."""
     if not isinstance(got, np.ndarray) or got.shape != op.axes.shape or got.dtype != op.dtype:
-        return f"{type(got).__name__} {got!r} is no {op.dtype} array of shape {op.axes.shape}"
+        return f"{type(got).__name__} {got!r} is not a {op.dtype} array of shape {op.axes.shape}"
     want = expected.value
     if dtypes.is_inexact(op.dtype):
         relative, absolute = target.tolerance(expected.narrowest)

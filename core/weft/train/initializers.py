@@ -111,8 +111,8 @@ def variance_scaling(
         deviations and scaled to the same variance.
     in_axes, out_axes
         The axes of inputs and of outputs: axes, names, positions or lists of them. By default the
-        output axis is the first that is no input, and the input axis the first that is no output,
-        as in (outputs, inputs, kernel).
+        output axis is the first that is not an input, and the input axis the first that is not an
+        output, as in (outputs, inputs, kernel).
     dtype
         A dtype of floats.
     seed, stream
@@ -130,7 +130,7 @@ def variance_scaling(
     ArgumentError
         If the scale is out of range, or the mode or the distribution is another word.
     DTypeError
-        If the dtype is none of floats.
+        If the dtype is not a float.
 
     Examples
     --------
@@ -201,8 +201,8 @@ def glorot_uniform(
         A factor of the weights, at least 0.
     in_axes, out_axes
         The axes of inputs and of outputs: axes, names, positions or lists of them. By default the
-        output axis is the first that is no input, and the input axis the first that is no output,
-        as in (outputs, inputs, kernel).
+        output axis is the first that is not an input, and the input axis the first that is not an
+        output, as in (outputs, inputs, kernel).
     dtype
         A dtype of floats.
     seed, stream
@@ -220,7 +220,7 @@ def glorot_uniform(
     ArgumentError
         If the gain is out of range.
     DTypeError
-        If the dtype is none of floats.
+        If the dtype is not a float.
 
     Examples
     --------
@@ -256,8 +256,8 @@ def glorot_normal(
         A factor of the weights, at least 0.
     in_axes, out_axes
         The axes of inputs and of outputs: axes, names, positions or lists of them. By default the
-        output axis is the first that is no input, and the input axis the first that is no output,
-        as in (outputs, inputs, kernel).
+        output axis is the first that is not an input, and the input axis the first that is not an
+        output, as in (outputs, inputs, kernel).
     dtype
         A dtype of floats.
     seed, stream
@@ -275,7 +275,7 @@ def glorot_normal(
     ArgumentError
         If the gain is out of range.
     DTypeError
-        If the dtype is none of floats.
+        If the dtype is not a float.
 
     Examples
     --------
@@ -316,8 +316,8 @@ def he_uniform(
         mean.
     in_axes, out_axes
         The axes of inputs and of outputs: axes, names, positions or lists of them. By default the
-        output axis is the first that is no input, and the input axis the first that is no output,
-        as in (outputs, inputs, kernel).
+        output axis is the first that is not an input, and the input axis the first that is not an
+        output, as in (outputs, inputs, kernel).
     dtype
         A dtype of floats.
     seed, stream
@@ -335,7 +335,7 @@ def he_uniform(
     ArgumentError
         If the slope is out of range, or the mode is another word.
     DTypeError
-        If the dtype is none of floats.
+        If the dtype is not a float.
 
     Examples
     --------
@@ -375,8 +375,8 @@ def he_normal(
         mean.
     in_axes, out_axes
         The axes of inputs and of outputs: axes, names, positions or lists of them. By default the
-        output axis is the first that is no input, and the input axis the first that is no output,
-        as in (outputs, inputs, kernel).
+        output axis is the first that is not an input, and the input axis the first that is not an
+        output, as in (outputs, inputs, kernel).
     dtype
         A dtype of floats.
     seed, stream
@@ -394,7 +394,7 @@ def he_normal(
     ArgumentError
         If the slope is out of range, or the mode is another word.
     DTypeError
-        If the dtype is none of floats.
+        If the dtype is not a float.
 
     Examples
     --------
@@ -427,8 +427,8 @@ def lecun_uniform(
         The axes or lengths of the weights; they are known. Or a tensor that has them.
     in_axes, out_axes
         The axes of inputs and of outputs: axes, names, positions or lists of them. By default the
-        output axis is the first that is no input, and the input axis the first that is no output,
-        as in (outputs, inputs, kernel).
+        output axis is the first that is not an input, and the input axis the first that is not an
+        output, as in (outputs, inputs, kernel).
     dtype
         A dtype of floats.
     seed, stream
@@ -446,7 +446,7 @@ def lecun_uniform(
     ArgumentError
         If the seed or the stream is out of range.
     DTypeError
-        If the dtype is none of floats.
+        If the dtype is not a float.
 
     Examples
     --------
@@ -478,8 +478,8 @@ def lecun_normal(
         The axes or lengths of the weights; they are known. Or a tensor that has them.
     in_axes, out_axes
         The axes of inputs and of outputs: axes, names, positions or lists of them. By default the
-        output axis is the first that is no input, and the input axis the first that is no output,
-        as in (outputs, inputs, kernel).
+        output axis is the first that is not an input, and the input axis the first that is not an
+        output, as in (outputs, inputs, kernel).
     dtype
         A dtype of floats.
     seed, stream
@@ -497,7 +497,7 @@ def lecun_normal(
     ArgumentError
         If the seed or the stream is out of range.
     DTypeError
-        If the dtype is none of floats.
+        If the dtype is not a float.
 
     Examples
     --------
@@ -550,7 +550,7 @@ def orthogonal(
     ArgumentError
         If the gain is out of range.
     DTypeError
-        If the dtype is none of floats.
+        If the dtype is not a float.
 
     Examples
     --------

@@ -265,11 +265,11 @@ def sgd(
     Raises
     ------
     ArgumentError
-        If the loss depends on no variable, what is given is no list of different variables with a
-        gradient for each, a number is out of range, or `nesterov` comes without momentum or with
+        If the loss depends on no variable, what is given is not a list of different variables with
+        a gradient for each, a number is out of range, or `nesterov` comes without momentum or with
         dampening.
     GradientError
-        If the loss is no scalar, or has no gradient.
+        If the loss is not a scalar, or has no gradient.
     AxesError, DTypeError
         If a gradient does not fit its variable, or a variable holds no floats.
 
@@ -326,10 +326,10 @@ def adam(
     Raises
     ------
     ArgumentError
-        If the loss depends on no variable, what is given is no list of different variables with a
-        gradient for each, or a number is out of range.
+        If the loss depends on no variable, what is given is not a list of different variables with
+        a gradient for each, or a number is out of range.
     GradientError
-        If the loss is no scalar, or has no gradient.
+        If the loss is not a scalar, or has no gradient.
     AxesError, DTypeError
         If a gradient does not fit its variable, or a variable holds no floats.
 
@@ -386,10 +386,10 @@ def adamw(
     Raises
     ------
     ArgumentError
-        If the loss depends on no variable, what is given is no list of different variables with a
-        gradient for each, or a number is out of range.
+        If the loss depends on no variable, what is given is not a list of different variables with
+        a gradient for each, or a number is out of range.
     GradientError
-        If the loss is no scalar, or has no gradient.
+        If the loss is not a scalar, or has no gradient.
     AxesError, DTypeError
         If a gradient does not fit its variable, or a variable holds no floats.
 
@@ -446,10 +446,10 @@ def lamb(
     Raises
     ------
     ArgumentError
-        If the loss depends on no variable, what is given is no list of different variables with a
-        gradient for each, or a number is out of range.
+        If the loss depends on no variable, what is given is not a list of different variables with
+        a gradient for each, or a number is out of range.
     GradientError
-        If the loss is no scalar, or has no gradient.
+        If the loss is not a scalar, or has no gradient.
     AxesError, DTypeError
         If a gradient does not fit its variable, or a variable holds no floats.
 
@@ -511,10 +511,10 @@ def rmsprop(
     Raises
     ------
     ArgumentError
-        If the loss depends on no variable, what is given is no list of different variables with a
-        gradient for each, or a number is out of range.
+        If the loss depends on no variable, what is given is not a list of different variables with
+        a gradient for each, or a number is out of range.
     GradientError
-        If the loss is no scalar, or has no gradient.
+        If the loss is not a scalar, or has no gradient.
     AxesError, DTypeError
         If a gradient does not fit its variable, or a variable holds no floats.
 
@@ -566,10 +566,10 @@ def adagrad(
     Raises
     ------
     ArgumentError
-        If the loss depends on no variable, what is given is no list of different variables with a
-        gradient for each, or a number is out of range.
+        If the loss depends on no variable, what is given is not a list of different variables with
+        a gradient for each, or a number is out of range.
     GradientError
-        If the loss is no scalar, or has no gradient.
+        If the loss is not a scalar, or has no gradient.
     AxesError, DTypeError
         If a gradient does not fit its variable, or a variable holds no floats.
 
@@ -624,10 +624,10 @@ def adadelta(
     Raises
     ------
     ArgumentError
-        If the loss depends on no variable, what is given is no list of different variables with a
-        gradient for each, or a number is out of range.
+        If the loss depends on no variable, what is given is not a list of different variables with
+        a gradient for each, or a number is out of range.
     GradientError
-        If the loss is no scalar, or has no gradient.
+        If the loss is not a scalar, or has no gradient.
     AxesError, DTypeError
         If a gradient does not fit its variable, or a variable holds no floats.
 
@@ -681,10 +681,10 @@ def lion(
     Raises
     ------
     ArgumentError
-        If the loss depends on no variable, what is given is no list of different variables with a
-        gradient for each, or a number is out of range.
+        If the loss depends on no variable, what is given is not a list of different variables with
+        a gradient for each, or a number is out of range.
     GradientError
-        If the loss is no scalar, or has no gradient.
+        If the loss is not a scalar, or has no gradient.
     AxesError, DTypeError
         If a gradient does not fit its variable, or a variable holds no floats.
 

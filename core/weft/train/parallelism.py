@@ -74,7 +74,7 @@ def data_parallel(
     Raises
     ------
     ArgumentError
-        If there is no variable, not one gradient for each, or a gradient is no float.
+        If there is no variable, not one gradient for each, or a gradient is not a float.
     AxesError
         If a gradient is a shard; with `sharded` also if one has unknown lengths, or does not fit
         its variable.

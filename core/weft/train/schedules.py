@@ -78,7 +78,7 @@ def step_decay(step: TensorLike, rate: float, steps: float, factor: float = 0.1)
     Raises
     ------
     AxesError, DTypeError
-        If the step is no scalar, or no real number.
+        If the step is not a real scalar.
     ArgumentError
         If a number is out of range.
 
@@ -118,9 +118,9 @@ def exponential_decay(
     Raises
     ------
     AxesError, DTypeError
-        If the step is no scalar, or no real number.
+        If the step is not a real scalar.
     ArgumentError
-        If a number is out of range, or `staircase` is no bool.
+        If a number is out of range, or `staircase` is not a bool.
 
     Examples
     --------
@@ -178,9 +178,9 @@ def inverse_time_decay(
     Raises
     ------
     AxesError, DTypeError
-        If the step is no scalar, or no real number.
+        If the step is not a real scalar.
     ArgumentError
-        If a number is out of range, or `staircase` is no bool.
+        If a number is out of range, or `staircase` is not a bool.
 
     Examples
     --------
@@ -219,7 +219,7 @@ def polynomial_decay(
     Raises
     ------
     AxesError, DTypeError
-        If the step is no scalar, or no real number.
+        If the step is not a real scalar.
     ArgumentError
         If a number is out of range.
 
@@ -261,7 +261,7 @@ def cosine_decay(step: TensorLike, rate: float, steps: float, end: float = 0.0) 
     Raises
     ------
     AxesError, DTypeError
-        If the step is no scalar, or no real number.
+        If the step is not a real scalar.
     ArgumentError
         If a number is out of range.
 
@@ -298,7 +298,7 @@ def piecewise_constant(
     Raises
     ------
     AxesError, DTypeError
-        If the step is no scalar, or no real number.
+        If the step is not a real scalar.
     ArgumentError
         If boundaries do not increase, or there is not one more rate.
 
@@ -358,7 +358,7 @@ def warm_up(step: TensorLike, rate: float | TensorOp, steps: float, start: float
     Raises
     ------
     AxesError, DTypeError
-        If the step or the rate is no scalar, or the step no real number.
+        If the step or the rate is not a scalar, or the step is not real.
     ArgumentError
         If a number is out of range.
 

@@ -1,7 +1,7 @@
 """Fourth sweep of fusion: kernels read padded, concatenated and shifted values piece by piece.
 
-A padding or a concatenation is no array in memory if all its readers, and those of its slices, are
-in elementwise kernels: these load each element from the operand that has it.
+A padding or a concatenation is not an array in memory if all its readers, and those of its slices,
+are in elementwise kernels: these load each element from the operand that has it.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ FAILURES = {
     "it crashes": ("kill -SEGV $$", r"could not compile"),
     "it says why": ("echo 'program.c:3:5: error: odd' >&2; exit 1", r"(?s)error: odd.*>    3 "),
     "it makes nothing": ("exit 0", r"could not compile"),
-    "it is no program": ("exec /nonexistent", r"could not compile"),
+    "it is not a program": ("exec /nonexistent", r"could not compile"),
 }
 
 

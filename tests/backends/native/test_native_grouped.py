@@ -113,7 +113,7 @@ def test_any_sizes(rows: int, bits: int, words: int, groups: int, columns: int, 
 
 
 def test_a_row_of_any_magnitude_has_digits(transformer: NativeTransformer) -> None:
-    """Each group has an exponent of its own; what is no number makes none."""
+    """Each group has an exponent of its own; what is not a number makes none."""
     given = Operands((1,), 256, 20, 64, 4)
     operands = given.placeholders()
     y = weft.matmul(operands[0], weft.dequantize(*operands[1:]))

@@ -375,7 +375,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
         lambda: weft.cond(weft.constant(True), lambda: np.ones(2), lambda: np.ones(2, "int32")),
         ("result is float64 in one branch", "and int32 in the other", "cast"),
     ),
-    "a condition that is no bool": (
+    "a condition that is not a bool": (
         lambda: weft.cond(weft.constant(1.0), lambda: 1.0, lambda: 2.0),
         ("bool scalar",),
     ),
@@ -394,7 +394,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
         ("no gradient", "scan"),
     ),
     "no functions to switch between": (lambda: weft.switch(0, []), ("list of functions",)),
-    "an index that is no integer": (
+    "an index that is not an integer": (
         lambda: weft.switch(weft.constant(0.7), [lambda: 1, lambda: 2]),
         ("switch: index", "integer scalar", "float32"),
     ),
@@ -402,7 +402,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
         lambda: weft.switch(weft.constant(np.array([0, 1])), [lambda: 1, lambda: 2]),
         ("switch: index", "integer scalar", "Axes(2)"),
     ),
-    "a traced bound that is no integer": (
+    "a traced bound that is not an integer": (
         lambda: weft.fori_loop(0, weft.constant(2.5), lambda i, x: x, 1.0),
         ("fori_loop: upper", "integer scalar", "float32"),
     ),
@@ -410,7 +410,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
         lambda: weft.fori_loop(0, 2.5, lambda i, x: x, 1.0),
         ("fori_loop: upper must be a whole number, not 2.5",),
     ),
-    "a bound that is no integer beside a traced one": (
+    "a bound that is not an integer beside a traced one": (
         lambda: weft.fori_loop(0.5, weft.constant(2), lambda i, x: x, 1.0),
         ("fori_loop: lower must be a whole number, not 0.5",),
     ),

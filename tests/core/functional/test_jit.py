@@ -367,7 +367,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
         lambda: weft.jit(lambda x: x, dynamic={"x": {2: "n"}})(f32(2)),
         ("axis 2 of x", "(2,)"),
     ),
-    "a dynamic length that is no name": (
+    "a dynamic length that is not a name": (
         lambda: weft.jit(lambda x: x, dynamic=3),
         ("names of lengths", "3"),
     ),

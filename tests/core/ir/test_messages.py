@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -273,9 +274,16 @@ def test_an_error_of_the_backend_itself_is_not_taken_for_a_wrong_option():
         plugins.unregister(plugin)
 
 
-def test_only_public_names_are_listed():
-    assert dir(weft) == sorted(weft.__all__)
-    assert weft.plugins is plugins
+@pytest.mark.parametrize(
+    "module", [weft, weft.random, weft.special, weft.optim], ids=lambda module: module.__name__
+)
+def test_only_public_names_are_listed(module: ModuleType):
+    assert dir(module) == sorted(module.__all__)
+
+
+def test_the_names_of_layers_are_listed_beside_those_of_functions():
+    assert {"Dense", "celu"} < set(dir(weft.nn))
+    assert "windows" not in dir(weft.nn)
 
 
 @pytest.mark.parametrize("options", [[], ["--version"]])

@@ -516,7 +516,7 @@ def test_distinct_elements_are_refused_with_the_way_out(name: str) -> None:
 def test_other_mistakes_are_refused() -> None:
     with pytest.raises(weft.errors.ArgumentError, match="zeros: give axes or shape, not both"):
         weft.zeros(axes=3, shape=3)
-    with pytest.raises(weft.errors.DTypeError, match="'floating' is no dtype, and none of the kin"):
+    with pytest.raises(weft.errors.DTypeError, match="'floating' is not a dtype or one of the ki"):
         weft.isdtype(weft.float32, "floating")
     with pytest.raises(weft.errors.DTypeError, match=r"finfo takes a float .* see iinfo"):
         weft.finfo(weft.int8)

@@ -167,7 +167,7 @@ def test_the_gradient_of_a_matrix_of_lower_rank_is_that_at_constant_rank() -> No
 def test_columns_that_the_matrix_does_not_determine_have_no_gradient() -> None:
     x = random_stack(3, 2)
     for f in (lambda x: linalg.qr(x, mode="complete").Q, lambda x: linalg.svd(x).U):
-        with pytest.raises(GradientError, match="no function of the matrix"):
+        with pytest.raises(GradientError, match="not a function of the matrix"):
             weft.grad(lambda x, f=f: weft.sum(f(x)))(x)
     check_gradient(lambda x: weft.sum(linalg.svd(x).S), x)
     check_gradient(lambda x: weft.sum(linalg.qr(x, mode="complete").R), x)

@@ -182,7 +182,7 @@ def replacing(pattern: str, text: str) -> Callable[[str, bytes], bytes]:
 HOSTILE = {
     "pickle": (r'"use_pickle": false', '"use_pickle": true', "a pickled value"),
     "call": (r'"torch\.ops\.aten\.linear\.default"', '"torch.load"', "calls 'torch.load'"),
-    "library": (r"torch\.ops\.aten\.linear\.default", "torch.ops.load_library", "which is no op"),
+    "library": (r"torch\.ops\.aten\.linear\.default", "torch.ops.load_library", "is not an op"),
     "expression": (r"Symbol\('s\d+'[^\"]*\"", "eval('x')\"", "has the expression"),
     "attribute": (r"Symbol\('s\d+'[^\"]*\"", '().__class__"', "has the expression"),
     "import": (
@@ -239,7 +239,7 @@ def test_parts_that_torch_unpickles_are_refused(kind: str, tmp_path: Path) -> No
     with zipfile.ZipFile(path, "a") as archive:
         root = archive.namelist()[0].partition("/")[0]
         archive.writestr(f"{root}/{part}", content.getvalue())
-    with pytest.raises(ProgramError, match=r"which is no tensor|could run any code"):
+    with pytest.raises(ProgramError, match=r"which is not a tensor|could run any code"):
         read_program(path)
     assert not harm.exists()
     with suppress(Exception):
@@ -250,7 +250,7 @@ def test_parts_that_torch_unpickles_are_refused(kind: str, tmp_path: Path) -> No
 def test_a_part_that_torch_would_unpickle_is_no_tensor(tmp_path: Path) -> None:
     model, args = made("perceptron")
     change = replacing(r'"path_name": "weight_0"', '"path_name": "opaque_obj_0"')
-    with pytest.raises(ProgramError, match="names 'opaque_obj_0', which is no tensor"):
+    with pytest.raises(ProgramError, match="names 'opaque_obj_0', which is not a tensor"):
         read_program(rewritten(saved(tmp_path, model.eval(), *args), change))
 
 
@@ -272,7 +272,7 @@ def test_files_that_are_no_programs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match=r"nothing that torch\.export writes"):
         read_program(squeezed)
     (tmp_path / "text.pt2").write_text("hello")
-    with pytest.raises(ProgramError, match="no exported program"):
+    with pytest.raises(ProgramError, match="not an exported program"):
         read_program(tmp_path / "text.pt2")
 
 

@@ -115,7 +115,8 @@ def loop(graph: Graph, count: int, *args: Any, recompute: bool = False) -> tuple
     Raises
     ------
     ArgumentError
-        If there are more or fewer arguments than inputs, or the number is no integer, or negative.
+        If there are more or fewer arguments than inputs, or the number is not an integer, or is
+        negative.
     AxesError
         If an argument or output does not fit its input.
     DTypeError
@@ -250,7 +251,7 @@ def saved(of: GraphsOp, op: TensorOp, turn: int = 0) -> TensorOp:
     Raises
     ------
     ArgumentError
-        If the op is not one of the graph, the first argument is no call, or there is no such
+        If the op is not one of the graph, the first argument is not a call, or there is no such
         iteration.
 
     Examples

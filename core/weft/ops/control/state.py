@@ -56,7 +56,7 @@ def assign(state: TensorOp, value: TensorLike) -> AssignOp:
     Raises
     ------
     StateError
-        If the target is no state and no view of one.
+        If the target is neither a state nor a view of one.
     AxesError
         If the value does not broadcast to the target.
     DTypeError
@@ -120,7 +120,7 @@ def SetItem(state: TensorOp, value: TensorLike) -> AssignOp:  # noqa: N802
     Raises
     ------
     StateError
-        If the target is no state and no view of one.
+        If the target is neither a state nor a view of one.
     AxesError
         If the value does not broadcast to the target.
     DTypeError
@@ -158,11 +158,11 @@ def set_item(state: TensorOp, item: Any, value: TensorLike) -> AssignOp:
     Raises
     ------
     StateError
-        If the target is no state and no view of one.
+        If the target is neither a state nor a view of one.
     AxesError
         If an index is out of range, or the value does not broadcast to the slice.
     ArgumentError
-        If an item is no slice and no integer.
+        If an item is neither a slice nor an integer.
     DTypeError
         If a complex value is written into a real state.
 
@@ -204,7 +204,7 @@ def fill(state: TensorOp, value: TensorLike) -> AssignOp:
     Raises
     ------
     StateError
-        If the target is no state and no view of one.
+        If the target is neither a state nor a view of one.
     AxesError
         If the value does not broadcast to the target.
     DTypeError
@@ -244,7 +244,7 @@ def accumulate(state: TensorOp, value: TensorLike, factor: TensorLike = 1) -> As
     Raises
     ------
     StateError
-        If the target is no state and no view of one.
+        If the target is neither a state nor a view of one.
     AxesError
         If the value does not broadcast to the target.
     DTypeError
@@ -288,7 +288,7 @@ def scaled_add(
     Raises
     ------
     StateError
-        If the target is no state and no view of one.
+        If the target is neither a state nor a view of one.
     AxesError
         If the value does not broadcast to the target.
     DTypeError
@@ -337,7 +337,7 @@ def moving_average(state: TensorOp, value: TensorLike, decay: TensorLike) -> Ass
     Raises
     ------
     StateError
-        If the target is no state and no view of one.
+        If the target is neither a state nor a view of one.
     AxesError
         If the value does not broadcast to the target.
     DTypeError

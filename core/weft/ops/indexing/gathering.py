@@ -621,7 +621,8 @@ def index_reduce(
     Raises
     ------
     AxesError
-        If the operand has no such axis, the index is no vector, or the source does not broadcast.
+        If the operand has no such axis, the index is not a vector, or the source does not
+        broadcast.
     ArgumentError
         If there is no such reduction.
     DTypeError

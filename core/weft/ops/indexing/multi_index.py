@@ -201,7 +201,7 @@ def gather_nd(x: TensorLike, indices: TensorLike, batch_dims: int = 0) -> Tensor
         If the last axis of the indices has no known length, rows are longer than x has axes, or the
         shared axes differ.
     ArgumentError
-        If `batch_dims` is no integer, or negative.
+        If `batch_dims` is not an integer, or is negative.
     DTypeError
         If the indices are not integers.
     IndexOutOfRange

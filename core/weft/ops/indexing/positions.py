@@ -221,7 +221,7 @@ def sinusoidal_positions(
     ArgumentError
         If the base is less than 1.
     DTypeError
-        If the dtype is no float.
+        If the dtype is not a float.
 
     Examples
     --------
@@ -270,11 +270,11 @@ def alibi_bias(
     Raises
     ------
     ArgumentError
-        If the number of heads is no integer, or less than 1.
+        If the number of heads is not an integer, or is less than 1.
     AxesError
         If an axis has a name.
     DTypeError
-        If the dtype is no float.
+        If the dtype is not a float.
 
     Examples
     --------

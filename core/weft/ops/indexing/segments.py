@@ -100,7 +100,7 @@ def segment_sum(data: TensorLike, segment_ids: TensorLike, num_segments: int | A
     AxesError
         If the numbers have other axes, or the data named ones and the segments none.
     ArgumentError
-        If `num_segments` is no integer, or negative.
+        If `num_segments` is not an integer, or is negative.
     DTypeError
         If the numbers are not integers, or the elements are bool.
 
@@ -138,7 +138,7 @@ def segment_prod(data: TensorLike, segment_ids: TensorLike, num_segments: int | 
     AxesError
         If the numbers have other axes, or the data named ones and the segments none.
     ArgumentError
-        If `num_segments` is no integer, or negative.
+        If `num_segments` is not an integer, or is negative.
     DTypeError
         If the numbers are not integers, or the elements are bool.
 
@@ -176,7 +176,7 @@ def segment_max(data: TensorLike, segment_ids: TensorLike, num_segments: int | A
     AxesError
         If the numbers have other axes, or the data named ones and the segments none.
     ArgumentError
-        If `num_segments` is no integer, or negative.
+        If `num_segments` is not an integer, or is negative.
     DTypeError
         If the numbers are not integers, or the elements are complex.
 
@@ -214,7 +214,7 @@ def segment_min(data: TensorLike, segment_ids: TensorLike, num_segments: int | A
     AxesError
         If the numbers have other axes, or the data named ones and the segments none.
     ArgumentError
-        If `num_segments` is no integer, or negative.
+        If `num_segments` is not an integer, or is negative.
     DTypeError
         If the numbers are not integers, or the elements are complex.
 
@@ -250,7 +250,7 @@ def segment_mean(data: TensorLike, segment_ids: TensorLike, num_segments: int | 
     AxesError
         If the numbers have other axes, or the data named ones and the segments none.
     ArgumentError
-        If `num_segments` is no integer, or negative.
+        If `num_segments` is not an integer, or is negative.
     DTypeError
         If the numbers are not integers.
 

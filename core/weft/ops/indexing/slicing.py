@@ -189,7 +189,7 @@ def tensor_slice(x: TensorLike, slices: Sequence[Any], axes: AxesLike | None = N
     AxesError
         If an index is out of range, or there are more items than axes.
     ArgumentError
-        If an item is no slice and no integer.
+        If an item is neither a slice nor an integer.
 
     Examples
     --------
@@ -330,7 +330,7 @@ def slice_along_axis(x: TensorLike, axis: AxisKey, index: int) -> TensorOp:
     AxesError
         If the operand has no such axis, or the index is out of range.
     ArgumentError
-        If the index is no integer.
+        If the index is not an integer.
 
     Examples
     --------
@@ -368,7 +368,7 @@ def update_slice(x: TensorLike, slices: Sequence[Any], value: TensorLike) -> Ten
         If an index is out of range, there are more items than axes, or the value does not
         broadcast.
     ArgumentError
-        If an item is no slice and no integer.
+        If an item is neither a slice nor an integer.
 
     Examples
     --------

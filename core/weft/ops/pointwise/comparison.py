@@ -366,7 +366,7 @@ def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = 
     x
         The operand.
     min, max
-        The limits, broadcast against x; None is no limit.
+        The limits, broadcast against x; None means no limit.
 
     Returns
     -------
@@ -577,7 +577,7 @@ def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> TensorOp:
     AxesError
         If the operands do not broadcast.
     ArgumentError
-        If the condition is a Python bool, which is no tensor.
+        If the condition is a Python bool, which is not a tensor.
 
     Examples
     --------

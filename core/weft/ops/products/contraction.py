@@ -239,7 +239,7 @@ def multi_dot(operands: Sequence[Any]) -> TensorOp:
     ArgumentError
         If there are fewer than two operands.
     AxesError
-        If an operand is no matrix, has named axes, or does not fit the next one.
+        If an operand is not a matrix, has named axes, or does not fit the next one.
 
     Examples
     --------
@@ -348,7 +348,7 @@ def outer(x: TensorLike, y: TensorLike) -> TensorOp:
     Raises
     ------
     AxesError
-        If an operand is no vector.
+        If an operand is not a vector.
 
     Examples
     --------

@@ -363,7 +363,7 @@ def triangular_solve(
     AxesError
         If the matrices are not square, or `b` does not fit them.
     ArgumentError
-        If `lower` or `transposed` is no bool.
+        If `lower` or `transposed` is not a bool.
 
     Examples
     --------
@@ -400,7 +400,7 @@ def cholesky_solve(factor: TensorLike, b: TensorLike, lower: bool = True) -> Ten
     AxesError
         If the matrices are not square, or `b` does not fit them.
     ArgumentError
-        If `lower` is no bool.
+        If `lower` is not a bool.
 
     Examples
     --------
@@ -537,7 +537,7 @@ def matrix_power(x: TensorLike, n: int) -> TensorOp:
     AxesError
         If the matrices are not square, or have named axes.
     ArgumentError
-        If `n` is no integer.
+        If `n` is not an integer.
 
     Examples
     --------

@@ -174,7 +174,9 @@ class OrthogonalFactorOp(FactorizationOp):
         (Walter and Lehmann, Algorithmic differentiation of linear algebra functions, 2010.)
         """
         if self.packed != self.matrix_shape:
-            problem = "the columns beside those of the reduced factor are no function of the matrix"
+            problem = (
+                "the columns beside those of the reduced factor are not a function of the matrix"
+            )
             raise GradientError(self.explain(f"{problem}, so they have no gradient"))
         product = hermitian(packed) @ delta
         skew = product - hermitian(product)

@@ -181,7 +181,7 @@ class InverseRealFourierOp(CompositeOp):
         (x,) = self.args
         _require_floats(x, "the parts of complex numbers")
         if x.rank < 2 or x.axes.lengths[-2:] != (self.length // 2 + 1, 2) or self.length < 1:
-            raise AxesError(f"{x.axes} are no half of a spectrum of length {self.length}")
+            raise AxesError(f"{x.axes} are not half of a spectrum of length {self.length}")
         return Axes((*x.axes[:-2], Axis(self.length))), x.dtype
 
     @property

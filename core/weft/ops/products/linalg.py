@@ -448,7 +448,7 @@ def diagonal(x: TensorLike, offset: int = 0, axis1: int = -2, axis2: int = -1) -
     AxesError
         If the operand has fewer than two axes, or named ones.
     ArgumentError
-        If the offset is no integer.
+        If the offset is not an integer.
 
     Examples
     --------
@@ -503,7 +503,7 @@ def trace(x: TensorLike, offset: int = 0, *, dtype: DTypeLike | None = None) -> 
     AxesError
         If the operand has fewer than two axes, or named ones.
     ArgumentError
-        If the offset is no integer.
+        If the offset is not an integer.
 
     Examples
     --------

@@ -116,7 +116,7 @@ def bernoulli(
     AxesError
         If `p` does not broadcast to the axes.
     DTypeError
-        If a tensor of probabilities is no float.
+        If a tensor of probabilities is not a float.
 
     Examples
     --------
@@ -185,7 +185,7 @@ def randint(
         If the bounds are not integers, are in the wrong order or do not fit the dtype, or seed or
         stream are out of range.
     DTypeError
-        If the dtype is no integer.
+        If the dtype is not an integer.
 
     Examples
     --------
@@ -499,7 +499,7 @@ def exponential(
     AxesError
         If a tensor of parameters does not broadcast to the axes.
     DTypeError
-        If the dtype is no float.
+        If the dtype is not a float.
 
     Examples
     --------
@@ -554,7 +554,7 @@ def gumbel(
     AxesError
         If a tensor of parameters does not broadcast to the axes.
     DTypeError
-        If the dtype is no float.
+        If the dtype is not a float.
 
     Examples
     --------
@@ -609,7 +609,7 @@ def laplace(
     AxesError
         If a tensor of parameters does not broadcast to the axes.
     DTypeError
-        If the dtype is no float.
+        If the dtype is not a float.
 
     Examples
     --------
@@ -671,7 +671,7 @@ def truncated_normal(
     AxesError
         If a tensor of parameters does not broadcast to the axes.
     DTypeError
-        If the dtype is no float.
+        If the dtype is not a float.
 
     Examples
     --------

@@ -372,7 +372,7 @@ def uniform(
     AxesError
         If a tensor of parameters does not broadcast to the axes.
     DTypeError
-        If the dtype is no float.
+        If the dtype is not a float.
 
     Examples
     --------
@@ -444,7 +444,7 @@ def normal(
     AxesError
         If a tensor of parameters does not broadcast to the axes.
     DTypeError
-        If the dtype is no float.
+        If the dtype is not a float.
 
     Examples
     --------

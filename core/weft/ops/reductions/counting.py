@@ -114,7 +114,7 @@ def unique(x: TensorLike, size: int, fill_value: ArrayLike = 0) -> Unique:
     Raises
     ------
     ArgumentError
-        If `size` is no integer, or negative.
+        If `size` is not an integer, or is negative.
     DTypeError
         If the operand is complex.
 
@@ -171,7 +171,7 @@ def nonzero(x: TensorLike, size: int, fill_value: int = 0) -> Nonzero:
     AxesError
         If the operand has no axis, or its rows no known length.
     ArgumentError
-        If `size` is no integer, or negative.
+        If `size` is not an integer, or is negative.
 
     Examples
     --------
@@ -226,7 +226,7 @@ def masked_select(
     AxesError
         If operand and mask do not broadcast.
     ArgumentError
-        If `size` is no integer, or negative.
+        If `size` is not an integer, or is negative.
 
     Examples
     --------
@@ -309,7 +309,7 @@ def bincount(x: TensorLike, length: int, weights: TensorLike | None = None) -> T
     AxesError
         If the weights have other axes.
     ArgumentError
-        If `length` is no integer, or negative.
+        If `length` is not an integer, or is negative.
 
     Examples
     --------
@@ -368,7 +368,8 @@ def histogram(
     Raises
     ------
     ArgumentError
-        If the range is no pair of numbers, the lower first, or `bins` no integer, or negative.
+        If the range is not a pair of numbers, the lower first, or `bins` is not an integer or is
+        negative.
     AxesError
         If the weights have other axes.
 

@@ -213,7 +213,7 @@ def nanvar(
     AxesError
         If the operand has no such axis.
     ArgumentError
-        If both `reduction_axes` and `out_axes` are given, or the correction is no number.
+        If both `reduction_axes` and `out_axes` are given, or the correction is not a number.
     DTypeError
         If the operand is complex.
 
@@ -265,7 +265,7 @@ def nanstd(
     AxesError
         If the operand has no such axis.
     ArgumentError
-        If both `reduction_axes` and `out_axes` are given, or the correction is no number.
+        If both `reduction_axes` and `out_axes` are given, or the correction is not a number.
     DTypeError
         If the operand is complex.
 
@@ -549,7 +549,7 @@ def nanquantile(
     AxesError
         If the operand has no such axis, or a reduced axis is empty or of unknown length.
     ArgumentError
-        If both `reduction_axes` and `out_axes` are given, or `q` is no number from 0 to 1.
+        If both `reduction_axes` and `out_axes` are given, or `q` is not a number from 0 to 1.
     DTypeError
         If the operand is complex.
 
@@ -605,7 +605,7 @@ def nanpercentile(
     AxesError
         If the operand has no such axis, or a reduced axis is empty or of unknown length.
     ArgumentError
-        If both `reduction_axes` and `out_axes` are given, or `q` is no number from 0 to 100.
+        If both `reduction_axes` and `out_axes` are given, or `q` is not a number from 0 to 100.
     DTypeError
         If the operand is complex.
 

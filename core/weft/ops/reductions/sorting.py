@@ -347,7 +347,7 @@ def topk(x: TensorLike, k: int, axis: AxisKey = -1, largest: bool = True) -> Cho
     AxesError
         If the operand has no such axis.
     ArgumentError
-        If `k` is no integer, negative, or more than the length of the axis.
+        If `k` is not an integer, is negative, or is more than the length of the axis.
     DTypeError
         If the operand is complex.
 
@@ -390,7 +390,7 @@ def kthvalue(x: TensorLike, k: int, axis: AxisKey = -1, keepdims: bool = False) 
     AxesError
         If the operand has no such axis.
     ArgumentError
-        If `k` is no integer, less than 1, or more than the length of the axis.
+        If `k` is not an integer, is less than 1, or is more than the length of the axis.
     DTypeError
         If the operand is complex.
 

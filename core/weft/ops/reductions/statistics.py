@@ -296,7 +296,7 @@ def variance(
     AxesError
         If the operand has no such axis.
     ArgumentError
-        If both `reduction_axes` and `out_axes` are given, or the correction is no number.
+        If both `reduction_axes` and `out_axes` are given, or the correction is not a number.
     DTypeError
         If the operand is complex.
 
@@ -363,7 +363,7 @@ def std(
     AxesError
         If the operand has no such axis.
     ArgumentError
-        If both `reduction_axes` and `out_axes` are given, or the correction is no number.
+        If both `reduction_axes` and `out_axes` are given, or the correction is not a number.
     DTypeError
         If the operand is complex.
 
@@ -418,7 +418,7 @@ def quantile(
     AxesError
         If the operand has no such axis, or a reduced axis is empty.
     ArgumentError
-        If both `reduction_axes` and `out_axes` are given, or `q` is no number from 0 to 1.
+        If both `reduction_axes` and `out_axes` are given, or `q` is not a number from 0 to 1.
     DTypeError
         If the operand is complex.
 
@@ -469,7 +469,7 @@ def percentile(
     AxesError
         If the operand has no such axis, or a reduced axis is empty.
     ArgumentError
-        If both `reduction_axes` and `out_axes` are given, or `q` is no number from 0 to 100.
+        If both `reduction_axes` and `out_axes` are given, or `q` is not a number from 0 to 100.
     DTypeError
         If the operand is complex.
 

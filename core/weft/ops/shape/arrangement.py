@@ -173,7 +173,7 @@ def tile(x: TensorLike, repetitions: SupportsIndex | Sequence[SupportsIndex]) ->
     AxesError
         If numbers add axes to a named tensor.
     ArgumentError
-        If a number is no integer, or negative.
+        If a number is not an integer, or is negative.
 
     Examples
     --------
@@ -231,7 +231,7 @@ def repeat(
     AxesError
         If the operand has no such axis, or a list is given for an axis of unknown length.
     ArgumentError
-        If the list has another length, or a number is no integer, or negative.
+        If the list has another length, or a number is not an integer, or is negative.
 
     Examples
     --------
@@ -517,7 +517,7 @@ def chunk(x: TensorLike, count: int, axis: AxisKey = 0) -> list[TensorOp]:
     AxesError
         If the operand has no such axis, or its length is unknown.
     ArgumentError
-        If the number is no integer, or less than 1.
+        If the number is not an integer, or is less than 1.
 
     Examples
     --------
@@ -598,7 +598,7 @@ def diff(
     AxesError
         If the operand has no such axis.
     ArgumentError
-        If `n` is no integer, or negative.
+        If `n` is not an integer, or is negative.
 
     Examples
     --------
@@ -640,7 +640,7 @@ def tril(x: TensorLike, k: int = 0) -> TensorOp:
     AxesError
         If the operand has fewer than two axes.
     ArgumentError
-        If `k` is no integer.
+        If `k` is not an integer.
 
     Examples
     --------
@@ -672,7 +672,7 @@ def triu(x: TensorLike, k: int = 0) -> TensorOp:
     AxesError
         If the operand has fewer than two axes.
     ArgumentError
-        If `k` is no integer.
+        If `k` is not an integer.
 
     Examples
     --------
@@ -711,7 +711,7 @@ def diag(x: TensorLike, k: int = 0) -> TensorOp:
     AxesError
         If the operand is neither, or a vector of unknown length.
     ArgumentError
-        If `k` is no integer.
+        If `k` is not an integer.
 
     Examples
     --------

@@ -356,11 +356,11 @@ def linspace(
     Raises
     ------
     AxesError
-        If start or stop is no scalar, or the axis has no known length.
+        If start or stop is not a scalar, or the axis has no known length.
     ArgumentError
-        If `num` is no integer, or negative.
+        If `num` is not an integer, or is negative.
     DTypeError
-        If the dtype is no float.
+        If the dtype is not a float.
 
     Examples
     --------
@@ -432,7 +432,7 @@ def eye(
     AxesError
         If the columns lack a name that the rows have.
     ArgumentError
-        If `k` is no integer.
+        If `k` is not an integer.
 
     Examples
     --------
@@ -474,7 +474,7 @@ def tri(
     AxesError
         If the columns lack a name that the rows have.
     ArgumentError
-        If `k` is no integer.
+        If `k` is not an integer.
 
     Examples
     --------
@@ -536,7 +536,7 @@ def meshgrid(*vectors: Any, indexing: str = "xy") -> list[TensorOp]:
     Raises
     ------
     AxesError
-        If one of them is no vector.
+        If one of them is not a vector.
     ArgumentError
         If the indexing is neither of these.
 

@@ -180,8 +180,8 @@ def pad(
         If a padding is negative, or an axis has too few elements; `reflect` needs one more than the
         padding.
     ArgumentError
-        If there is no such mode, the value is no scalar or the mode takes none, or paddings are not
-        numbers and pairs of them, one for each axis.
+        If there is no such mode, the value is not a scalar or the mode takes none, or paddings are
+        not numbers and pairs of them, one for each axis.
 
     Examples
     --------

@@ -406,7 +406,7 @@ def map_roles(x: TensorLike, mapping: Mapping[Any, Any]) -> TensorOp:
     AxesError
         If the operand has no such axis.
     ArgumentError
-        If the mapping is no dictionary.
+        If the mapping is not a dictionary.
 
     Examples
     --------

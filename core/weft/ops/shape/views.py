@@ -37,7 +37,7 @@ class WriteTarget:
             (state,) = state.args
         if not isinstance(state, Op) or not state.is_state:
             is_constant = isinstance(state, Op) and state.is_constant
-            what = "a constant" if is_constant else "no stored tensor"
+            what = "a constant" if is_constant else "not a stored tensor"
             problem = (
                 f"{target} is not assignable, it is {what}: {function} takes a variable, or a "
                 "slice, a transpose or a reshape of one"

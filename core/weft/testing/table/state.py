@@ -161,7 +161,7 @@ REFUSALS: tuple[Refusal, ...] = (
             ("moving_average", (0.5,)),
         )
         for case, target, value, error, words in (
-            ("no-state", _STATE + 1, 1, StateError, "is not assignable, it is no stored tensor"),
+            ("no-state", _STATE + 1, 1, StateError, "is not assignable, it is not a stored tensor"),
             ("constant", weft.constant(1), 1, StateError, "it is a constant"),
             ("shape", _STATE, _UNFIT, AxesError, "does not fit"),
             ("text", _STATE, "one", DTypeError, "not made of numbers"),
