@@ -36,6 +36,17 @@ def _per_channel(x: Tensor | None, rank: int) -> Tensor | None:
     return None if x is None else weft.reshape(x, (x.axes.lengths[0], *[1] * (rank - 2)))
 
 
+@lowers("_weight_norm_interface_backward")
+def weight_norm_backward(
+    grad_w: Tensor, saved_v: Tensor, saved_g: Tensor, saved_norms: Tensor, dim: int
+) -> Any:
+    """Return the gradients of filters and lengths, where ``w = v * (g / norm(v))``."""
+    axes = tuple(axis for axis in range(saved_v.rank) if axis != dim % saved_v.rank)
+    unit = saved_v / saved_norms
+    along = weft.sum(grad_w * unit, axis=axes, keepdims=True)
+    return saved_g / saved_norms * (grad_w - unit * along), along
+
+
 @lowers("native_group_norm")
 def group_norm(
     node: Node,

@@ -18,7 +18,7 @@ import pytest
 import torch
 from needs import skip_without_backend
 from torch import Tensor, nn
-from torch_models import MODELS, made
+from torch_models import MODELS, compiled, made
 
 import weft
 from weft.errors import ArgumentError
@@ -42,12 +42,6 @@ def _forget() -> Iterator[None]:
         warnings.filterwarnings("ignore", category=FutureWarning)
         warnings.filterwarnings("ignore", "ComplexHalf support is experimental")
         yield
-
-
-def compiled(function: Any, backend: str = "numpy", **options: Any) -> Any:
-    more = {name: options.pop(name) for name in ("dynamic", "fullgraph") if name in options}
-    options = {"backend": backend, "strict": True} | options
-    return torch.compile(function, backend="weft", options=options, **{"fullgraph": True} | more)
 
 
 def close(found: Tensor, expected: Tensor, scale: float = 1.0) -> None:

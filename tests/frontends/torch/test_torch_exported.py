@@ -61,21 +61,28 @@ def test_a_program_computes_what_its_model_does(name: str, backend: str) -> None
 WITHOUT_TORCH = """
 import sys
 sys.modules["torch"] = None
-import numpy, weft
-run = weft.load(sys.argv[1])
-numpy.save(sys.argv[2], run(numpy.load(sys.argv[3]))[0])
+from weft.cli.app import app
 """
 
 
-def test_an_artifact_runs_where_torch_cannot_be_imported(tmp_path: Path) -> None:
-    model, args = made("convolutional")
-    run = weft_torch.from_exported(exported(model.eval(), *args), "numpy")
-    expected = run(args[0].numpy())[0]
-    run.save(tmp_path / "model.weft", states=True)
-    np.save(tmp_path / "x.npy", args[0].numpy())
-    names = [str(tmp_path / name) for name in ("model.weft", "y.npy", "x.npy")]
-    subprocess.run([sys.executable, "-c", WITHOUT_TORCH, *names], check=True)
-    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected)
+def test_artifacts_of_all_models_run_where_torch_cannot_be_imported(tmp_path: Path) -> None:
+    runs, expected = [], {}
+    for name in MODELS:
+        model, args = made(name)
+        artifact = tmp_path / f"{name}.weft"
+        run = weft_torch.from_exported(exported(model.eval(), *args), "numpy")
+        run.save(artifact, states=True)
+        (expected[name],) = run(*(each.numpy() for each in args))
+        command = ["run", str(artifact), "--output", str(tmp_path / f"{name}.npy")]
+        for at, (parameter, array) in enumerate(zip(run.graph.inputs, args, strict=True)):
+            file = tmp_path / f"{name}.{at}.npy"
+            np.save(file, array.numpy())
+            command += ["--input", f"{parameter}={file}"]
+        runs.append(command)
+    commands = "\n".join(f"app({each}, standalone_mode=False)" for each in runs)
+    subprocess.run([sys.executable, "-c", WITHOUT_TORCH + commands], check=True)
+    for name, value in expected.items():
+        np.testing.assert_array_equal(np.load(tmp_path / f"{name}.npy"), value)
 
 
 def test_open_lengths_stay_open() -> None:

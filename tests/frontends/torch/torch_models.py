@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,13 @@ from weft_torch.backend import compile_graph
 # A clone that is not installed has no entry points.
 if "weft" not in list_backends():
     register_backend(compile_graph, "weft")
+
+
+def compiled(function: Any, backend: str = "numpy", **options: Any) -> Any:
+    """Return a model compiled by weft: one graph, or an error."""
+    more = {name: options.pop(name) for name in ("dynamic", "fullgraph") if name in options}
+    options = {"backend": backend, "strict": True} | options
+    return torch.compile(function, backend="weft", options=options, **{"fullgraph": True} | more)
 
 
 class Example(NamedTuple):
@@ -222,10 +229,80 @@ def recurrent() -> Example:
     return Example(Recurrence(), (torch.randn(3, 4, 6),))
 
 
+class Biased(nn.Module):
+    """Attention without scale to the states of another text, with a bias for each distance."""
+
+    def __init__(self, width: int, heads: int, causal: bool) -> None:
+        super().__init__()
+        self.heads, self.causal = heads, causal
+        self.q, self.k, self.v, self.out = (nn.Linear(width, width, bias=False) for _ in range(4))
+        self.distances = nn.Embedding(8, heads)
+
+    def split(self, x: Tensor) -> Tensor:
+        return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)
+
+    def forward(self, x: Tensor, states: Tensor) -> Tensor:
+        q, k, v = self.split(self.q(x)), self.split(self.k(states)), self.split(self.v(states))
+        here, there = torch.arange(x.shape[1])[:, None], torch.arange(states.shape[1])
+        bias = self.distances((here - there).abs().clamp(max=7)).permute(2, 0, 1)
+        if self.causal:
+            bias = bias.masked_fill(there > here, torch.finfo(x.dtype).min)
+        weights = functional.softmax((q @ k.transpose(2, 3) + bias).float(), -1)
+        return self.out((weights @ v).transpose(1, 2).flatten(2))
+
+
+class EncoderDecoder(nn.Module):
+    """Reads one text and writes another, one layer each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(50, 16)
+        self.read, self.write, self.cross = (Biased(16, 4, each) for each in (False, True, False))
+        self.norms = nn.ModuleList(nn.RMSNorm(16) for _ in range(4))
+        self.dense = nn.Sequential(nn.Linear(16, 32, bias=False), nn.ReLU(), nn.Linear(32, 16))
+
+    def forward(self, text: Tensor, written: Tensor) -> Tensor:
+        first, second, third, last = self.norms
+        x, y = self.tokens(text), self.tokens(written)
+        states = x + self.read(first(x), first(x))
+        y = y + self.write(second(y), second(y))
+        y = y + self.cross(third(y), states)
+        return last(y + self.dense(y)) @ self.tokens.weight.T
+
+
+def t5() -> Example:
+    """An encoder and a decoder."""
+    return Example(EncoderDecoder(), (tokens(), tokens()[:, :4]))
+
+
+class Listener(nn.Module):
+    """An encoder of sound: convolutions, fixed positions, and a layer of attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv1d(6, 16, 3, padding=1)
+        self.second = nn.Conv1d(16, 16, 3, stride=2, padding=1)
+        angles = torch.arange(10)[:, None] * 10000.0 ** (-torch.arange(8) / 8)
+        self.register_buffer("places", torch.cat([angles.sin(), angles.cos()], 1))
+        self.layer = nn.TransformerEncoderLayer(
+            16, 4, 32, 0.0, functional.gelu, batch_first=True, norm_first=True
+        )
+        self.norm = nn.LayerNorm(16)
+
+    def forward(self, sound: Tensor) -> Tensor:
+        x = functional.gelu(self.second(functional.gelu(self.first(sound))))
+        return self.norm(self.layer(x.transpose(1, 2) + self.places))
+
+
+def whisper() -> Example:
+    """An encoder of sound."""
+    return Example(Listener(), (torch.randn(2, 6, 20),))
+
+
 MODELS: dict[str, Callable[[], Example]] = {
     each.__name__: each
     for each in (
-        perceptron, convolutional, residual, mobile, unet, gpt, llama, bert, vit, recurrent,
+        perceptron, convolutional, residual, mobile, unet, gpt, llama, t5, bert, vit, whisper, recurrent,
     )
 }  # fmt: skip
 
