@@ -1,4 +1,4 @@
-"""Classes of torchvision and transformers infer and train through weft as they do in eager torch."""
+"""Classes of torchvision and transformers infer and train through weft as in eager torch."""
 
 from __future__ import annotations
 

@@ -302,7 +302,8 @@ def whisper() -> Example:
 MODELS: dict[str, Callable[[], Example]] = {
     each.__name__: each
     for each in (
-        perceptron, convolutional, residual, mobile, unet, gpt, llama, t5, bert, vit, whisper, recurrent,
+        perceptron, convolutional, residual, mobile, unet, gpt, llama, t5, bert, vit, whisper,
+        recurrent,
     )
 }  # fmt: skip
 

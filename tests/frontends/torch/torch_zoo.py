@@ -36,9 +36,7 @@ def efficientnet() -> Entry:
     """Return depthwise convolutions with squeezed channels."""
     config = import_module("torchvision.models.efficientnet").MBConvConfig
     settings = [config(1, 3, 1, 8, 8, 1, 1.0, 1.0), config(4, 5, 2, 8, 16, 2, 1.0, 1.0)]
-    return vision(
-        "EfficientNet", settings, dropout=0.0, stochastic_depth_prob=0.0, num_classes=5
-    )
+    return vision("EfficientNet", settings, dropout=0.0, stochastic_depth_prob=0.0, num_classes=5)
 
 
 def convnext() -> Entry:
