@@ -23,6 +23,9 @@ SPHINXOPTS ?=
 # Of what `make test` leaves out, the part that `make test-part` runs.
 PART ?= $(shell expr $$(git rev-list --count HEAD 2>/dev/null || echo 0) % 160)/160
 
+# Without compiled modules, each of the processes that tests start would compile all of weft.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-all test-part test-targets test-lowest test-gpu test-intel test-torch fast lint types bench docs support clean
 
 demo: $(DEMO)

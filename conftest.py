@@ -5,9 +5,11 @@ None fails because the machine is busy, and each draws the same random numbers i
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import sys
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from weakref import WeakValueDictionary
@@ -86,6 +88,17 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Have a process for each core, but not too few; the lower tiers have fewer kernels."""
     cores = os.cpu_count() or 1
     return max(WORKERS, cores) if config.getoption("--tier") == "all" else max(2, cores)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect without the garbage collector, which never walks modules and tests later either."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

@@ -314,9 +314,9 @@ def chosen(found: list[Case], tier: str) -> list[Case]:
     if tier == TEST:
         groups: dict[Hashable, list[Case]] = {}
         for case in left:
-            groups.setdefault(_group(case), []).append(case)
+            if TOGETHER in case.marks or not _is_sparse(case):
+                groups.setdefault(_group(case), []).append(case)
         left = [case for group in groups.values() for case in _sample(group, _one_in(group[0]))]
-        left = [case for case in left if TOGETHER in case.marks or not _is_sparse(case)]
     else:
         left = _sample([case for case in left if case.backend not in DEVICES], inf)
     quick = [case for case in left if case.seconds < MOST[tier]]
@@ -340,7 +340,8 @@ def of_files(found: list[Case], tier: str) -> list[Case]:
 def _sample(found: list[Case], one_in: float) -> list[Case]:
     """Return one case in so many, and at least one: always the same."""
     count = max(ceil(len(found) / one_in), 1)
-    picked = {case.name for case in sorted(found, key=lambda case: case.checksum)[:count]}
+    ranked = sorted(found, key=lambda case: (_is_sparse(case), case.checksum))
+    picked = {case.name for case in ranked[:count]}
     return [case for case in found if case.name in picked]
 
 
@@ -358,5 +359,5 @@ def _one_in(case: Case) -> float:
 
 
 def _is_sparse(case: Case) -> bool:
-    """Whether a test is left out because another backend runs the same kernels."""
+    """Whether a test is left out, or comes last, because another backend runs the same kernels."""
     return case.checksum % SPARSE.get(case.backend, 1) != 0

@@ -56,6 +56,11 @@ def test_each_duration_is_that_of_a_test() -> None:
     assert FUNCTIONS.issuperset(timed)
 
 
+def test_circles_are_searched_for_in_each_tier() -> None:
+    name = "tests/project/test_arrows.py::test_imports_make_no_circles"
+    assert durations().get(name, 0.0) < MOST["fast"]
+
+
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
     tmp_path.joinpath("test_suite.py").write_text(SUITE)

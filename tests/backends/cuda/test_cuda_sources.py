@@ -37,7 +37,7 @@ PROCESSOR = Processor(
 )
 """An H200 without cuBLAS, so that products are kernels too."""
 TARGET = target_of("cupy", PROCESSOR)
-ROWS_PER_PROGRAM = 100
+ROWS_PER_PROGRAM = 5
 OTHERS = ("float64", "float16", "bfloat16", "bool", "int8", "int32", "int64", "uint16", "uint64")
 NAMES = [name for name, row in ROWS.items() if "float32" in row.dtypes]
 CHUNKS = [NAMES[i : i + ROWS_PER_PROGRAM] for i in range(0, len(NAMES), ROWS_PER_PROGRAM)]
@@ -49,7 +49,7 @@ REGISTERS = 65536
 """Those of a multiprocessor."""
 
 pytestmark = [
-    pytest.mark.share(16),
+    pytest.mark.share(32),
     pytest.mark.slow,
     pytest.mark.needs("nvrtc"),
 ]

@@ -90,7 +90,7 @@ def test_an_op_has_no_truth_value(ask: Any):
     assert [piece for piece in pieces if piece not in text] == []
 
 
-CHUNKS = 40
+CHUNKS = 160
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def _dtype(row: Row) -> str:
     return "float32" if "float32" in row.dtypes else row.dtypes[0]
 
 
-@pytest.mark.share(10)
+@pytest.mark.share(40)
 @pytest.mark.usefixtures("no_equality")
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_nothing_in_weft_compares_ops(backend: str, chunk: int):
