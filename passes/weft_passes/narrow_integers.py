@@ -1,13 +1,14 @@
 """NarrowIntegers: computes 64-bit integers in 32 bits where a backend has no others.
 
-Most 64-bit integers are positions and counts, whose bounds follow from lengths. Each one whose bounds
-fit 32 bits becomes a 32-bit value. Memory keeps 64 bits: arguments, states and results are words of
-32 bits, the low one first, which `BitcastOp` shows as a view.
+Most 64-bit integers are positions and counts, whose bounds follow from lengths. Each one whose
+bounds fit 32 bits becomes a 32-bit value. Memory keeps 64 bits: arguments, states and results are
+words of 32 bits, the low one first, which `BitcastOp` shows as a view.
 
-What is in memory may be any number. Up to `REACH` in size it is represented as it is; a larger one
-is some number beyond that, of the same sign. Sums, minima and choices keep that, within a reach that
-gets smaller, so comparisons with numbers in reach are right, and an index out of range stays out of
-range. Everything else needs bounds. An op that lacks them stays, and is refused as unsupported.
+What is in memory, or is converted from a float, may be any number. Up to `REACH` in size it is
+represented as it is; a larger one is some number beyond that, of the same sign. Sums, minima and
+choices keep that, within a reach that gets smaller. So comparisons with numbers in reach are right,
+and an index out of range stays out of range. Everything else needs bounds. An op that lacks them
+stays, and is refused as unsupported.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.ir import dtypes, scope
+from weft.ir.axes import Axis
 from weft.ir.dtypes import DType
 from weft.ir.graph import Graph, on_new_operands
 from weft.ir.op import Op
@@ -64,7 +66,14 @@ from weft.ops.reductions.cumulative import CumsumOp, RunningExtremumOp
 from weft.ops.reductions.reduction import ArgExtremumOp, ExtremumOp, SumOp
 from weft.ops.reductions.sorting import ArgsortOp, SearchSortedOp, SortOp, TopKIndicesOp
 from weft.ops.shape.joining import ConcatOp, PadOp, stack
-from weft.ops.shape.movement import BroadcastOp, IdentityOp, IotaOp, ReshapeOp, TransposeOp, broadcast
+from weft.ops.shape.movement import (
+    BroadcastOp,
+    IdentityOp,
+    IotaOp,
+    ReshapeOp,
+    TransposeOp,
+    broadcast,
+)
 from weft.passes.interface import GraphPass
 from weft.passes.unsupported import reads_memory
 from weft.plugins import hookimpl
@@ -207,7 +216,7 @@ class _Narrowing:
         """Return an op of another dtype on what its operands became."""
         if not any(map(self.is_wide, op.args)):
             return on_new_operands(op, self.new)
-        found = None
+        found: Op | None = None
         if op.is_tensor and not reads_memory(op):
             args = [self.number(arg) for arg in op.args]
             if isinstance(op, ComparisonOp) and len(args) == 2:
@@ -252,7 +261,8 @@ def words(x: TensorOp, dtype: DType) -> TensorOp:
         high: TensorOp = x >> 31
     else:
         high = broadcast(constant(0, dtype=x.dtype), x.axes)
-    return BitcastOp(stack([x, high], pos=x.rank), target=dtype.name)
+    axis = Axis(2, "word" if x.axes.is_named else None)
+    return BitcastOp(stack([x, high], axis, x.rank), target=dtype.name)
 
 
 def from_memory(op: TensorOp, args: list[Number]) -> Number | None:
@@ -309,9 +319,12 @@ def value_of_constant(op: AssignableTensorOp, args: list[Number]) -> Number | No
         return None
     value, dtype = np.asarray(op.const), NARROWED[op.dtype.name]
     low, high = (int(value.min()), int(value.max())) if value.size else (0, 0)
+    reach = None
     if not fits(dtype, low, high):
-        return Number(None, low, high)
-    return Number(constant(value.astype(dtype), op.axes), low, high)
+        if dtype != dtypes.int32:
+            return Number(None, low, high)
+        value, reach = np.clip(value, -REACH - 1, REACH + 1), REACH
+    return Number(constant(value.astype(dtype), op.axes), low, high, reach)
 
 
 def counted(op: IotaOp, args: list[Number]) -> Number | None:
@@ -489,7 +502,7 @@ def of_left_shift(op: Op, x: Number, y: Number) -> tuple[int, int] | None:
 
 def of_right_shift(op: Op, x: Number, y: Number) -> tuple[int, int] | None:
     """Return the bounds of a right shift by a number of bits, of which 32 bits have fewer."""
-    return (min(x.low, 0), max(x.high, 0)) if 0 <= y.low and y.high < 32 else None
+    return (min(x.low, 0), max(x.high, 0)) if y.low >= 0 and y.high < 32 else None
 
 
 STORED = (ParameterOp, ReadOp, ResultOp)

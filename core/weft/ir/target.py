@@ -136,6 +136,8 @@ class Target:
     tolerances: Mapping[str, tuple[float, float]] = field(default_factory=lambda: TOLERANCES)
 
     def __post_init__(self) -> None:
+        if self.max_kernel_buffers is not None and self.max_kernel_buffers < 3:
+            raise ArgumentError(f"target {self.name}: a kernel must touch 3 buffers at least")
         if self.alignment % self.word_bytes:
             problem = f"alignment {self.alignment} is no multiple of word_bytes {self.word_bytes}"
             raise ArgumentError(f"target {self.name}: {problem}")

@@ -47,7 +47,7 @@ DEFAULT_BACKENDS = ("native", "numpy")
 device."""
 DEFAULT_PIPELINE = (
     "simple-prune", "constant-folding", "merge-equal", "split-complex", "decompose",
-    "narrow-integers", "merge-equal", "simple-prune", "constant-folding", "layout",
+    "merge-equal", "simple-prune", "constant-folding", "narrow-integers", "layout",
     "required-tensor-shaping", "merge-equal", "fusion", "dead-code",
 )  # fmt: skip
 """The passes that a transformer runs by default, by name."""

@@ -318,7 +318,7 @@ def examine(transformer: Transformer, cases: Sequence[Case]) -> list[Finding]:
 def is_within(case: Case, target: Target) -> bool:
     """Whether a target supports every dtype of a case, decompositions included."""
     graph = weft.capture(case.results, case.placeholders)
-    for name in ("split-complex", "decompose", "narrow-integers"):
+    for name in ("split-complex", "decompose", "constant-folding", "narrow-integers"):
         if not Target.dtypes <= target.dtypes or not _are_there(graph, target):
             graph = plugins.load(plugins.PASSES, name)().do_pass(graph, target)
     return _are_there(graph, target)

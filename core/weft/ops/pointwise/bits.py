@@ -145,7 +145,7 @@ class BitcastOp(TensorOp):
     @property
     def takes_contiguous(self) -> bool:  # type: ignore[override]
         """Whether halves are joined, which must be in place."""
-        return self.args[0].dtype.itemsize < self.dtype.itemsize
+        return bool(self.args[0].dtype.itemsize < self.dtype.itemsize)
 
     def reference(self, x: Array) -> Any:
         """View the bits of the declared dtype, even if the reference computes in wider floats."""
