@@ -7,13 +7,14 @@ words of 32 bits, the low one first, which `BitcastOp` shows as a view.
 What is in memory, or is converted from a float, may be any number. Up to `REACH` in size it is
 represented as it is; a larger one is some number beyond that, of the same sign. Sums, minima and
 choices keep that, within a reach that gets smaller. So comparisons with numbers in reach are right,
-and an index out of range stays out of range. Everything else needs bounds. An op that lacks them
-stays, and is refused as unsupported.
+and an index out of range stays out of range. Where the number itself is needed, sums, differences
+and other comparisons have both words. Everything else needs bounds. An op that lacks them stays,
+and is refused as unsupported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +27,8 @@ from weft.ir.op import Op
 from weft.ir.results import ResultOp
 from weft.ir.storage import AssignableTensorOp, ParameterOp, ReadOp, constant
 from weft.ir.target import Target
-from weft.ir.tensor import TensorOp
+from weft.ir.tensor import CompositeOp, TensorOp
+from weft.ir.traversal import postorder
 from weft.nn.spatial.pooling import MaxPoolIndexOp
 from weft.nn.spatial.windows import WindowsOp
 from weft.ops.control.effects import EffectOp
@@ -42,6 +44,7 @@ from weft.ops.pointwise.bits import (
 )
 from weft.ops.pointwise.comparison import (
     ComparisonOp,
+    EqualOp,
     LessOp,
     MaximumOp,
     MinimumOp,
@@ -130,7 +133,7 @@ class NarrowIntegers(GraphPass):
         wide = NARROWED.keys() - target.dtypes if target.index_dtype == dtypes.int32 else ()
         if not any(op.is_tensor and op.dtype.name in wide for op in graph.ops):
             return graph
-        return _Narrowing(graph, wide).run()
+        return _Narrowing(graph, target, wide).run()
 
 
 class _Narrowing:
@@ -146,8 +149,9 @@ class _Narrowing:
         What ops of such a dtype became where 64 bits are needed.
     """
 
-    def __init__(self, graph: Graph, wide: Any) -> None:
+    def __init__(self, graph: Graph, target: Target, wide: Collection[str]) -> None:
         self.graph = graph
+        self.target = target
         self.names = wide
         self.numbers: dict[Op, Number] = {}
         self.new: dict[Op, Op] = {}
@@ -156,11 +160,7 @@ class _Narrowing:
     def run(self) -> Graph:
         """Visit each op after its operands."""
         for op in self.graph.ops:
-            with scope.replacing(op):
-                if self.is_wide(op):
-                    self.numbers[op] = self.narrowed(op)
-                else:
-                    self.new[op] = self.reader(op)
+            self.visit(op)
         graph = self.graph
         after = {op for each, firsts in graph.after.items() for op in (each, *firsts)}
         for op in (*graph.inputs, *graph.outputs, *graph.effects, *after):
@@ -169,10 +169,41 @@ class _Narrowing:
             self.settle(value)
         return graph.mapped({**self.new, **self.whole})
 
+    def visit(self, op: Op) -> None:
+        """Find what an op becomes, whose operands were visited."""
+        with scope.replacing(op):
+            is_whole = self.target.keeps_whole(op)
+            if self.is_wide(op):
+                found = self.narrowed(op) if is_whole else None
+                if found is None and isinstance(op, CompositeOp):
+                    found = self.numbers[self.decomposed(op)]
+                bounds = int(dtypes.least(op.dtype)), int(dtypes.greatest(op.dtype))
+                self.numbers[op] = found or Number(None, *bounds)
+            elif not any(map(self.is_wide, op.args)):
+                self.new[op] = on_new_operands(op, self.new)
+            else:
+                new = self.reader(op) if is_whole else None
+                if new is None and isinstance(op, CompositeOp):
+                    new = self.new[self.decomposed(op)]
+                self.new[op] = self.on_memory(op) if new is None else new
+
+    def decomposed(self, op: CompositeOp) -> Op:
+        """Return the ops of a composite that has no 32-bit form itself, after visits."""
+        root: Op = op.decompose(*op.args)
+        fresh = postorder([root], lambda x: [arg for arg in x.args if not self.is_visited(arg)])
+        for each in fresh:
+            if not self.is_visited(each):
+                self.visit(each)
+        return root
+
     def settle(self, op: Op) -> None:
         """Make the 64-bit value of an op, if it is one that the target lacks."""
         if op not in self.new:
             self.in_memory(op)
+
+    def is_visited(self, op: Op) -> bool:
+        """Whether it is known what an op becomes."""
+        return op in self.numbers or op in self.new
 
     def is_wide(self, op: Op) -> bool:
         """Whether an op has a dtype that the target lacks."""
@@ -188,14 +219,12 @@ class _Narrowing:
             found = Number(self.new[op], int(low), int(high))
         return found
 
-    def narrowed(self, op: Op) -> Number:
-        """Return the representation of an op of a dtype that the target lacks."""
-        dtype = op.dtype
-        low, high = int(dtypes.least(dtype)), int(dtypes.greatest(dtype))
+    def narrowed(self, op: Op) -> Number | None:
+        """Return the representation of an op of a dtype that the target lacks, if it has one."""
         rule = RULES.nearest(type(op))
-        is_computed = rule is from_memory or not op.graphs
-        found = rule(op, list(map(self.number, op.args))) if rule and is_computed else None
-        return found or Number(None, low, high)
+        if rule is None or (op.graphs and rule is not from_memory):
+            return None
+        return rule(op, list(map(self.number, op.args)) if rule is not from_memory else [])
 
     def in_memory(self, op: Op) -> Op:
         """Return the 64-bit value: words of a representation, or the op on such operands."""
@@ -207,25 +236,61 @@ class _Narrowing:
             with scope.replacing(op):
                 if number.is_exact and not isinstance(op, (*STORED, AssignableTensorOp)):
                     found = words(number.op, op.dtype)
+                elif isinstance(op, AddOp | SubtractOp):
+                    found = self.sum_of_words(op)
                 else:
-                    found = on_new_operands(op, {arg: self.in_memory(arg) for arg in op.args})
+                    found = self.on_memory(op)
             self.whole[op] = found
         return found
 
-    def reader(self, op: Op) -> Op:
-        """Return an op of another dtype on what its operands became."""
-        if not any(map(self.is_wide, op.args)):
-            return on_new_operands(op, self.new)
-        found: Op | None = None
-        if op.is_tensor and not reads_memory(op):
-            args = [self.number(arg) for arg in op.args]
-            if isinstance(op, ComparisonOp) and len(args) == 2:
-                found = compared(op, *args)
-            elif all(arg.is_exact for arg in args) or is_in_range(op, args):
-                found = rebuilt(op, args)
-        if found is not None and (found.axes, found.dtype) == (op.axes, op.dtype):
-            return found
+    def on_memory(self, op: Op) -> Op:
+        """Return an op on 64-bit operands."""
         return on_new_operands(op, {arg: self.in_memory(arg) for arg in op.args})
+
+    def sum_of_words(self, op: AddOp | SubtractOp) -> Op:
+        """Return a sum or a difference in 64 bits, such as that of a counter in a state."""
+        (low, high), (low_of_other, high_of_other) = map(self.words_of, op.args)
+        if isinstance(op, AddOp):
+            first = low + low_of_other
+            last = high + high_of_other + cast(less(first, low), dtypes.uint32)
+        else:
+            first = low - low_of_other
+            last = high - high_of_other - cast(less(low, low_of_other), dtypes.uint32)
+        return joined(broadcast(first, op.axes), broadcast(last, op.axes), op.dtype)
+
+    def comparison_of_words(self, op: EqualOp | LessOp) -> TensorOp:
+        """Return whether numbers are equal or in order, by their words."""
+        (low, high), (low_of_other, high_of_other) = map(self.words_of, op.args)
+        is_same = equal(high, high_of_other)
+        if isinstance(op, EqualOp):
+            return is_same & equal(low, low_of_other)
+        if op.args[0].dtype == dtypes.int64:
+            high, high_of_other = (BitcastOp(x, target="int32") for x in (high, high_of_other))
+        return less(high, high_of_other) | is_same & less(low, low_of_other)
+
+    def words_of(self, x: Op) -> list[TensorOp]:
+        """Return the words of a value, the low one first, as uint32."""
+        number = self.numbers[x]
+        if number.is_exact:
+            found = [number.op, high_word_of(number.op)]
+            return [BitcastOp(word, target="uint32") for word in found]
+        pairs = BitcastOp(self.in_memory(x), target="uint32")
+        return [pairs[..., 0], pairs[..., 1]]
+
+    def reader(self, op: Op) -> Op | None:
+        """Return an op of another dtype on representations; None if it needs something else."""
+        if not op.is_tensor or reads_memory(op):
+            return self.on_memory(op)
+        args = [self.number(arg) for arg in op.args]
+        found = None
+        if isinstance(op, ComparisonOp) and len(args) == 2:
+            found = compared(op, *args)
+            if found is None and isinstance(op, EqualOp | LessOp):
+                found = self.comparison_of_words(op)
+        elif all(arg.is_exact for arg in args) or is_in_range(op, args):
+            found = rebuilt(op, args)
+        is_same = found is not None and (found.axes, found.dtype) == (op.axes, op.dtype)
+        return found if is_same else None
 
 
 # Representations
@@ -257,12 +322,19 @@ def near(number: Number) -> Number:
 
 def words(x: TensorOp, dtype: DType) -> TensorOp:
     """Return 64-bit integers of 32-bit ones, written word by word."""
-    if dtype == dtypes.int64:
-        high: TensorOp = x >> 31
-    else:
-        high = broadcast(constant(0, dtype=x.dtype), x.axes)
-    axis = Axis(2, "word" if x.axes.is_named else None)
-    return BitcastOp(stack([x, high], axis, x.rank), target=dtype.name)
+    return joined(x, high_word_of(x), dtype)
+
+
+def high_word_of(x: TensorOp) -> TensorOp:
+    """Return the high words of 32-bit integers as 64-bit ones: their sign."""
+    is_signed = x.dtype == dtypes.int32
+    return x >> 31 if is_signed else broadcast(constant(0, dtype=x.dtype), x.axes)
+
+
+def joined(low: TensorOp, high: TensorOp, dtype: DType) -> TensorOp:
+    """Return 64-bit integers whose words are written beside each other."""
+    axis = Axis(2, "word" if low.axes.is_named else None)
+    return BitcastOp(stack([low, high], axis, low.rank), target=dtype.name)
 
 
 def from_memory(op: TensorOp, args: list[Number]) -> Number | None:

@@ -56,6 +56,7 @@ def ran(function: Callable[..., Any], *arrays: Any) -> list[Any]:
 X = np.random.default_rng(0).normal(size=(3, 4)).astype("float32")
 LABELS = np.array([1, 3, 0])
 ROWS = np.array([2, -1, 0])
+LARGE = np.array([2**32 - 1, 1, -1, 2**40, -(2**50), 2**31, 0, 2**62])
 
 CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]] = {
     "argmax": (lambda x: weft.argmax(x, 1), lambda x: np.argmax(x, 1), (X,)),
@@ -94,6 +95,20 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]]
         lambda x, labels: weft.nn.cross_entropy(x, labels),
         lambda x, labels: np.mean(np.log(np.exp(x).sum(1)) - x[[0, 1, 2], labels]),
         (X, LABELS),
+    ),
+    "sum of 64 bits": (lambda i, j: i + j, np.add, (LARGE, LARGE[::-1])),
+    "difference of 64 bits": (lambda i, j: i - j, np.subtract, (LARGE, LARGE[::-1])),
+    "sum of narrow and wide": (lambda i: i[0] + 5 - i, lambda i: i[0] + 5 - i, (LARGE,)),
+    "order of 64 bits": (lambda i, j: i < j, np.less, (LARGE, LARGE[::-1])),
+    "equality of 64 bits": (
+        lambda i, j: i == j,
+        np.equal,
+        (LARGE, np.where(LARGE < 9, LARGE, 7)),
+    ),
+    "order of unsigned words": (
+        lambda i, j: i >= j,
+        np.greater_equal,
+        (LARGE.view("uint64"), LARGE[::-1].view("uint64")),
     ),
     "comparison": (lambda i: i < 2, lambda i: i < 2, (np.array([1, 2**40, -(2**40), 2]),)),
     "what is only moved": (
@@ -166,7 +181,7 @@ def test_an_index_out_of_range_stays_out_of_range(index: int) -> None:
 
 @pytest.mark.parametrize(
     "function",
-    [lambda i: i * 3, lambda i: i + i, lambda i: weft.cast(i, "float32"), lambda i: weft.sum(i)],
+    [lambda i: i * 3, lambda i: i % 5, lambda i: weft.cast(i, "float32"), lambda i: weft.sum(i)],
 )
 def test_arithmetic_that_may_exceed_32_bits_is_refused(function: Callable[..., Any]) -> None:
     message = r"\w+Op: it does not compute with int64, File .*test_narrow_integers\.py"
@@ -186,6 +201,24 @@ def test_states_of_64_bits_are_read_and_stored() -> None:
         taken, values = read(X)
     np.testing.assert_array_equal(values, np.argmax(X, 1))
     np.testing.assert_array_equal(taken, X[:, np.argmax(X, 1)])
+
+
+def test_a_counter_of_64_bits_counts() -> None:
+    calls = weft.variable((), "int64", 2**32 - 2)
+    with Narrow(np) as transformer:
+        count = transformer.computation([weft.assign(calls, calls + 1), calls])
+        assert [count()[1].item() for _ in range(3)] == [2**32 - 1, 2**32, 2**32 + 1]
+
+
+def test_loops_count_in_64_bits() -> None:
+    def function(x: Any) -> Any:
+        def body(i: Any, total: Any) -> Any:
+            return total + x[i] * weft.cast(i < 2, "float32")
+
+        return weft.fori_loop(0, 3, body, x[0])
+
+    (found,) = ran(function, X)
+    np.testing.assert_allclose(found, 2 * X[0] + X[1], rtol=1e-6)
 
 
 def test_other_targets_keep_their_graphs() -> None:
