@@ -104,6 +104,9 @@ class Target:
         finds in the array of that result.
     fast_math
         Whether passes may change values in rare cases, such as ``0 * x`` to 0.
+    special_values
+        Whether NaN and infinities are computed as NumPy does. A device whose compilers may assume
+        that there are none says no; the conformance kit then asks for no value that depends on one.
     tolerances
         By dtype name, the relative and absolute distance from an exact result that is accepted.
     """
@@ -133,6 +136,7 @@ class Target:
     lends_results: bool = False
     writes_arguments: bool = False
     fast_math: bool = False
+    special_values: bool = True
     tolerances: Mapping[str, tuple[float, float]] = field(default_factory=lambda: TOLERANCES)
 
     def __post_init__(self) -> None:

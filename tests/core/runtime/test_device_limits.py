@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import weft_array_api
 from weft.errors import ArgumentError, BackendError, IndexOutOfRange
 from weft.ir.target import Target
 from weft.runtime.reported_errors import raise_reported
+from weft.testing.cases import difference, expectations
 
 
 class Words(weft_array_api.ArrayTransformer):
@@ -60,3 +62,26 @@ def test_an_error_word_becomes_the_error_of_its_op() -> None:
         raise_reported(op, [np.zeros(3, "float32"), np.array([0, 7], "int32")])
     with pytest.raises(BackendError, match="cannot reproduce"):
         raise_reported(op, index=1)
+
+
+class NoSpecialValues(weft_array_api.ArrayTransformer):
+    """Arrays on a device that takes NaN and infinities for zeros."""
+
+    transformer_name = "no-special-values"
+
+    @property
+    def target(self) -> Target:
+        return dataclasses.replace(super().target, special_values=False)
+
+
+def test_a_device_without_special_values_is_asked_for_none() -> None:
+    x = weft.placeholder((3,), "float64")
+    graph = weft.capture([weft.isnan(x), x * 2, weft.exp(x * 0)], [x])
+    with NoSpecialValues(np) as transformer:
+        target = transformer.target
+    wrong = np.full(3, 7.0)
+    for value, is_asked in ((math.nan, False), (math.inf, False), (1.0, True)):
+        for op, wanted in zip(
+            graph.outputs, expectations(graph, [np.array([0, value, 1])], target), strict=True
+        ):
+            assert (difference(wrong.astype(op.dtype), op, wanted, target) is not None) == is_asked
