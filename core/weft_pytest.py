@@ -43,6 +43,8 @@ OUTCOME_PROPERTY = "weft_outcome"
 
 ONE_IN = 6
 """Of the functions in the op table, the quick mode takes one in so many."""
+ALWAYS = frozenset({"isin"})
+"""Functions that it always takes: a sort, searches and gathers that share memory."""
 
 _statuses = pytest.StashKey[dict[str, "BackendStatus"]]()
 
@@ -199,8 +201,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 class Sample:
     """The part of the kit that the quick mode runs: always the same, whatever else is chosen.
 
-    Of the op table it takes one function in `ONE_IN`, and of each its first row in one of the
-    dtypes; of the rarer dtypes the first part; of random programs none; all of what is left.
+    Of the op table it takes one function in `ONE_IN` and those of `ALWAYS`, and of each its first
+    row in one of the dtypes; of the rarer dtypes the first part; of random programs none; all of
+    what is left.
     """
 
     def takes(self, item: pytest.Item) -> bool:
@@ -210,7 +213,7 @@ class Sample:
         if row is not None and item.get_closest_marker(TOGETHER):
             number = zlib.crc32(row.function.encode())
             return (
-                number % ONE_IN == 0
+                (number % ONE_IN == 0 or row.function in ALWAYS)
                 and row.name == self._first_of(row)
                 and dtype == row.dtypes[number // ONE_IN % len(row.dtypes)]
             )

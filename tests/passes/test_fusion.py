@@ -18,6 +18,7 @@ from weft.ir.lengths import symbol
 from weft.ir.op import Op
 from weft.kernels import FusedOp
 from weft.ops.products.linalg import MatmulOp
+from weft.ops.shape.joining import ConcatOp
 from weft.ops.shape.movement import ContiguousOp
 from weft.plan.plan import ARENA, STATE, make_plan
 from weft.testing.random_graphs import programs
@@ -339,9 +340,8 @@ STEPS: list[Callable[[Any, Any], Any]] = [
 """Many ways for a path to leave a group and to come back."""
 
 
-@RELAXED
-@given(st.integers(0, 2**32), st.sampled_from((96, 24, 8)))
-def test_random_graphs_of_one_domain_stay_the_same(seed: int, limit: int) -> None:
+def random_graph(seed: int) -> tuple[Graph, list[Any]]:
+    """Return a graph of many ops of one domain, and arrays for it."""
     random = np.random.default_rng(seed)
     parameters = [matrix("float64"), matrix("float64"), weft.placeholder((ROWS,), "float64")]
     pool = list(parameters)
@@ -349,11 +349,57 @@ def test_random_graphs_of_one_domain_stay_the_same(seed: int, limit: int) -> Non
         x, y = (pool[random.integers(len(pool))] for _ in range(2))
         pool.append(STEPS[random.integers(len(STEPS))](x, y))
     graph = prepared([pool[-1], pool[random.integers(len(pool))]], *parameters)
-    arrays = [random.normal(size=op.axes.shape) for op in graph.inputs]
-    result = check_same(graph, arrays, max_kernel_values=limit)
+    return graph, [random.normal(size=op.axes.shape) for op in graph.inputs]
+
+
+@RELAXED
+@given(st.integers(0, 2**32), st.sampled_from((96, 24, 8)))
+def test_random_graphs_of_one_domain_stay_the_same(seed: int, limit: int) -> None:
+    result = check_same(*random_graph(seed), max_kernel_values=limit)
     for kernel in kernels(result):
         assert len(kernel.values) <= limit
         assert sum(isinstance(each.op, MatmulOp) for each in kernel.body) < 2
+
+
+@RELAXED
+@given(st.integers(0, 2**32), st.sampled_from((8, 5, 3)))
+def test_a_kernel_touches_no_more_buffers_than_the_target_binds(seed: int, limit: int) -> None:
+    result = check_same(*random_graph(seed), max_kernel_buffers=limit)
+    for op in result.ops:
+        if isinstance(op, FusedOp):
+            assert buffers_of(op) <= limit
+
+
+def buffers_of(op: FusedOp) -> int:
+    read = {arg for arg in op.args if arg.axes or not arg.is_constant}
+    return len(read) + len(op.kernel.outputs)
+
+
+def test_many_operands_are_read_in_several_kernels() -> None:
+    parameters = [matrix() for _ in range(20)]
+    total = weft.exp(parameters[0])
+    for each in parameters[1:]:
+        total = total + weft.tanh(each)
+    graph = prepared(total, *parameters)
+    ((whole,), limited) = (
+        [op for op in fuse(graph, max_kernel_buffers=limit).ops if isinstance(op, FusedOp)]
+        for limit in (None, 8)
+    )
+    assert buffers_of(whole) == 21
+    assert 3 <= len(limited) <= 4
+    assert max(map(buffers_of, limited)) <= 8
+
+
+@pytest.mark.parametrize("count", [8, 20, 60])
+def test_many_pieces_are_concatenated_in_several_steps(count: int) -> None:
+    pieces = [weft.placeholder((2, 1 + number % 3)) for number in range(count)]
+    graph = weft.capture([weft.concat(pieces, 1)], pieces)
+    result = run("decompose", graph, target(max_kernel_buffers=8))
+    found = [op for op in result.ops if isinstance(op, ConcatOp)]
+    assert max(len(op.args) for op in found) <= 7
+    arrays = [np.full(x.axes.shape, number, "float32") for number, x in enumerate(pieces)]
+    (joined,), _ = evaluate(result, arrays)
+    np.testing.assert_array_equal(joined, np.concatenate(arrays, 1))
 
 
 # Scale

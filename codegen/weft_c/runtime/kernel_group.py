@@ -15,6 +15,7 @@ from weft.ir.description import TensorDescription
 from weft.plan.plan import INPUT, RESULT
 from weft.report.recorder import HOST, KERNEL, LIBRARY, Recorder
 from weft.runtime.program import Program
+from weft.runtime.reported_errors import raise_reported
 from weft.support.interrupts import held
 from weft_c.runtime.bound_segment import BoundSegment
 from weft_c.runtime.control_flow import Bound, HostWork
@@ -321,12 +322,8 @@ class GPUKernelGroup(SegmentBuilder, ABC):
         """
         if report.start is not None:
             self.run_again(report.start, arrays)
-        op: Any = report.step.op
         values = [self.host_array(layout, arrays) for layout in report.step.args]
-        with np.errstate(all="ignore"):
-            op.reference(*values)
-        problem = "the device reported an error that the host cannot reproduce"
-        raise BackendError(op.explain(problem))
+        raise_reported(report.step.op, values)
 
 
 _KINDS: dict[type, str] = {GPUKernel: KERNEL, LibraryCall: LIBRARY, HostCall: HOST}

@@ -96,6 +96,22 @@ class TensorDescription:
         """Return the same bytes as elements of another dtype of the same size."""
         return TensorDescription(self.shape, dtype, self.strides, self.offset, self.base)
 
+    def bitcast(self, dtype: DType) -> TensorDescription | None:
+        """Return the same bytes as elements of another dtype, of the same, half or twice the size.
+
+        Elements of half the size are a last dimension of length 2 more; such a dimension becomes
+        elements of twice the size, if the halves are in place.
+        """
+        own, size = self.dtype.itemsize, dtype.itemsize
+        shape, strides = self.shape, self.strides
+        if size < own:
+            shape, strides = (*shape, 2), (*strides, size)
+        elif size > own:
+            if strides[-1] != own or any(each % size for each in (self.offset, *strides[:-1])):
+                return None
+            shape, strides = shape[:-1], strides[:-1]
+        return TensorDescription(shape, dtype, strides, self.offset, self.base)
+
     def part(self, number: int) -> TensorDescription:
         """Return the real parts of complex elements, or with 1 the imaginary ones."""
         dtype = np.dtype(f"f{self.dtype.itemsize // 2}")
@@ -105,19 +121,13 @@ class TensorDescription:
 
     def pairs(self) -> TensorDescription:
         """Return the parts of complex elements along a last dimension of length 2."""
-        real = self.part(0)
-        shape, strides = (*self.shape, 2), (*self.strides, real.dtype.itemsize)
-        return TensorDescription(shape, real.dtype, strides, self.offset, self.base)
+        found = self.bitcast(self.part(0).dtype)
+        assert found is not None, "the parts of a number are in place"
+        return found
 
     def paired(self) -> TensorDescription | None:
         """Return the pairs along the last dimension as complex elements, if they are in place."""
-        size = 2 * self.dtype.itemsize
-        if self.strides[-1] != self.dtype.itemsize or self.offset % size:
-            return None
-        if any(stride % size for stride in self.strides[:-1]):
-            return None
-        dtype = np.dtype(f"c{size}")
-        return TensorDescription(self.shape[:-1], dtype, self.strides[:-1], self.offset, self.base)
+        return self.bitcast(np.dtype(f"c{2 * self.dtype.itemsize}"))
 
     def windows(self, spans: Sequence[tuple[int, int, int, int]]) -> TensorDescription:
         """Return all windows that slide along each dimension, which overlap in memory.

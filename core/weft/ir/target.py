@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from weft.ir.dtypes import DType
+from weft.errors import ArgumentError
+from weft.ir.dtypes import DType, int64
 from weft.ir.op import Op
 from weft.ir.tensor import CompositeOp
 
@@ -62,6 +63,10 @@ class Target:
         rule for `FusedOp`; never, unless the backend says so.
     max_kernel_values
         The most operands and instructions that one kernel may have together.
+    max_kernel_buffers
+        The most storages that one kernel may touch, its distinct operands and its results together,
+        each counted as a storage of its own; None for any number. A constant without axes is not
+        one, since kernels have its value in their text.
     max_product_row
         The most columns of a matrix product whose rows its kernel may also reduce; 0 for none.
     takes_prologue
@@ -73,11 +78,18 @@ class Target:
     max_elementwise_rank, max_reduction_rank
         The most axes that elementwise ops, and that reductions, may have; None for any number.
     alignment
-        The bytes to which tensors in the arena are aligned.
+        The bytes to which tensors in the arena are aligned, a multiple of `word_bytes`.
+    word_bytes
+        The bytes of the smallest word that the device can store. No two values share a word: each
+        begins a new one, and storages are whole words long.
     workspace
         The scratch bytes that an op needs while it runs.
     dtypes
         The names of the dtypes that the device computes with.
+    index_dtype
+        The dtype of positions, indices and counts inside of programs: int64, or int32 if the device
+        has no int64. The pass `narrow-integers` then computes 64-bit integers in 32 bits where
+        their values are known to fit.
     lacks
         By the name of an op class that the backend cannot compute, the reason. The conformance kit
         expects such an op to be refused, and fails if it is computed after all.
@@ -92,6 +104,9 @@ class Target:
         finds in the array of that result.
     fast_math
         Whether passes may change values in rare cases, such as ``0 * x`` to 0.
+    special_values
+        Whether NaN and infinities are computed as NumPy does. A device whose compilers may assume
+        that there are none says no; the conformance kit then asks for no value that depends on one.
     tolerances
         By dtype name, the relative and absolute distance from an exact result that is accepted.
     """
@@ -103,24 +118,33 @@ class Target:
     legalized: Callable[[Op], Op | None] = as_it_is
     fusible: Callable[[Op], bool] = never
     max_kernel_values: int = 96
+    max_kernel_buffers: int | None = None
     max_product_row: int = 8192
     takes_prologue: Callable[[Op], bool] = never
     repeats_kernels: bool = False
     max_elementwise_rank: int | None = None
     max_reduction_rank: int | None = None
     alignment: int = 256
+    word_bytes: int = 1
     workspace: Callable[[Op], int] = no_workspace
     dtypes: frozenset[str] = frozenset(
         "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64".split()  # noqa: SIM905
     )
+    index_dtype: DType = int64
     lacks: Mapping[str, str] = field(default_factory=dict)
     runs_graphs: bool = False
     lends_results: bool = False
     writes_arguments: bool = False
     fast_math: bool = False
+    special_values: bool = True
     tolerances: Mapping[str, tuple[float, float]] = field(default_factory=lambda: TOLERANCES)
 
     def __post_init__(self) -> None:
+        if self.max_kernel_buffers is not None and self.max_kernel_buffers < 3:
+            raise ArgumentError(f"target {self.name}: a kernel must touch 3 buffers at least")
+        if self.alignment % self.word_bytes:
+            problem = f"alignment {self.alignment} is no multiple of word_bytes {self.word_bytes}"
+            raise ArgumentError(f"target {self.name}: {problem}")
         if not self.runs_graphs:
             reason = "it has no loops whose length follows from data"
             object.__setattr__(self, "lacks", {"WhileOp": reason, **self.lacks})
@@ -128,6 +152,10 @@ class Target:
     def keeps_whole(self, op: Op) -> bool:
         """Whether an op needs no decomposition: it is primitive, or the backend has a rule."""
         return not isinstance(op, CompositeOp) or self.supports(op)
+
+    def whole_words(self, nbytes: int) -> int:
+        """Return a number of bytes rounded up to whole words."""
+        return -(-nbytes // self.word_bytes) * self.word_bytes
 
     def tolerance(self, dtype: DType) -> tuple[float, float]:
         """Return the relative and absolute tolerance for a dtype; zero for integers and bool."""

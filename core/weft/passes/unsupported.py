@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from weft.errors import UnsupportedOpError
+from weft.ir.dtypes import int64, uint64
 from weft.ir.graph import Graph
 from weft.ir.op import Op
 from weft.ir.results import ResultOp
@@ -16,6 +17,9 @@ from weft.ops.pointwise.elementwise import ElementwiseOp, real_dtype
 
 NOT_COMPUTED = (ParameterOp, ReadOp, ResultOp)
 """Ops whose values are there, or are made by others."""
+
+WIDE = (int64, uint64)
+"""The dtypes that devices may lack and yet have in memory, as words of 32 bits."""
 
 
 def require_supported(graph: Graph, target: Target) -> None:
@@ -34,7 +38,7 @@ def require_supported(graph: Graph, target: Target) -> None:
         reason = target.lacks.get(name) or target.refusal(op)
         why = f" ({reason})" if reason else ""
         lines.append(f"  {name} on {op.dtype} {op.axes}{why}, {op.file_info}")
-    lines.extend(dict.fromkeys(_without_dtype(graph, unknown)))
+    lines.extend(dict.fromkeys(_without_dtype(graph, unknown, target)))
     kinds = list(dict.fromkeys(type(op) for op in missing))
     foreign = [kind for kind in kinds if kind.__module__.partition(".")[0] != "weft"]
     if unknown or len(foreign) < len(kinds):
@@ -44,15 +48,16 @@ def require_supported(graph: Graph, target: Target) -> None:
     raise UnsupportedOpError("\n".join(lines), tuple([kind.__name__ for kind in kinds]))
 
 
-def _without_dtype(graph: Graph, unknown: Collection[Op]) -> Iterator[str]:
+def _without_dtype(graph: Graph, unknown: Collection[Op], target: Target) -> Iterator[str]:
     """Yield a line for each op with a dtype that the target lacks; constants are their readers'."""
     results = {*graph.outputs}
     for op in graph.ops:
         own = [] if op.is_constant and op not in results else [op]
         for each in [*own, *(arg for arg in op.args if arg.is_constant)]:
             if each in unknown:
+                dtype = next((arg.dtype for arg in op.args if is_words(arg, target)), each.dtype)
                 name = type(op).__name__
-                yield f"  {name}: it does not compute with {each.dtype}, {op.file_info}"
+                yield f"  {name}: it does not compute with {dtype}, {op.file_info}"
 
 
 def _ways_out(kind: type[Op], target: Target) -> Iterator[str]:
@@ -68,12 +73,33 @@ def _ways_out(kind: type[Op], target: Target) -> Iterator[str]:
 
 
 def has_dtype(op: Op, target: Target) -> bool:
-    """Whether a target computes with the dtype, or with the parts of complex numbers in memory."""
+    """Whether a target computes with the dtype of an op, or has its values in memory alone.
+
+    There it may have the parts of complex numbers, or the words of 64-bit integers, which others
+    than views do not read.
+    """
     dtype = op.dtype
     is_moved = op.is_constant or isinstance(op, (*NOT_COMPUTED, ComplexOp)) or may_be_view(op)
-    is_split = dtype.kind == "c" and (is_moved or bool(op.graphs))
-    known = {dtype.name, real_dtype(dtype).name} if is_split else {dtype.name}
-    return not known.isdisjoint(target.dtypes)
+    if dtype.kind == "c" and (is_moved or op.graphs):
+        known = {dtype.name, real_dtype(dtype).name}
+    elif is_words(op, target):
+        return is_moved or op.has_effect
+    else:
+        known = {dtype.name}
+    if known.isdisjoint(target.dtypes):
+        return False
+    return reads_memory(op) or not any(is_words(arg, target) for arg in op.args)
+
+
+def is_words(op: Op, target: Target) -> bool:
+    """Whether the values of an op are 64-bit integers that a target has in memory alone."""
+    is_wide = op.is_tensor and op.dtype in WIDE and op.dtype.name not in target.dtypes
+    return is_wide and target.index_dtype not in WIDE
+
+
+def reads_memory(op: Op) -> bool:
+    """Whether an op shows or hands on the values of its operands, whatever their dtype."""
+    return bool(op.graphs) or op.has_effect or isinstance(op, ResultOp) or may_be_view(op)
 
 
 def unsupported(ops: Iterable[Op], target: Target) -> list[Op]:

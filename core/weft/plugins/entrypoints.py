@@ -47,8 +47,8 @@ DEFAULT_BACKENDS = ("native", "numpy")
 device."""
 DEFAULT_PIPELINE = (
     "simple-prune", "constant-folding", "merge-equal", "split-complex", "decompose",
-    "merge-equal", "simple-prune", "constant-folding", "layout", "required-tensor-shaping",
-    "merge-equal", "fusion", "dead-code",
+    "merge-equal", "simple-prune", "constant-folding", "narrow-integers", "layout",
+    "required-tensor-shaping", "merge-equal", "fusion", "dead-code",
 )  # fmt: skip
 """The passes that a transformer runs by default, by name."""
 

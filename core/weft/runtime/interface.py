@@ -126,7 +126,8 @@ class BackendInterface(ABC):
 
     def constant_storage(self, op: Op) -> DeviceBufferStorage:
         """Return a buffer for a constant, whose value is copied after allocation."""
-        return self.device_buffer_storage(op.const.nbytes, f"constant {op.name}")
+        nbytes = self.target.whole_words(op.const.nbytes)
+        return self.device_buffer_storage(nbytes, f"constant {op.name}")
 
     def finish_transform(self) -> None:  # noqa: B027
         """Finish the transformation of computations, which have executors now."""

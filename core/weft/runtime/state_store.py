@@ -193,6 +193,7 @@ class StateStore(BackendInterface):
         return self.constant_storage(buffer.owner) if buffer.kind == CONSTANT else None
 
     def _state_tensor(self, state: AssignableTensorOp, nbytes: int, axes: Axes) -> DeviceTensor:
+        nbytes = self.target.whole_words(nbytes)
         tensor = self.state_tensors.get(state)
         if tensor is None:
             storage = self.device_buffer_storage(nbytes, state.name)

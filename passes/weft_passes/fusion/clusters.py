@@ -133,6 +133,13 @@ class Clusters:
         self.copies: dict[Op, list[Cluster]] = {}
         self.overwriting = InPlaceAnalysis(graph)
         self.overwriters: dict[Op, list[Op]] = {}
+        self._users: dict[Op, list[Op]] = {}
+        self._stored: set[Op] = set()
+        if target.max_kernel_buffers is not None:
+            self._stored.update(graph.roots)
+            for op in graph.ops:
+                for arg in op.args:
+                    self._users.setdefault(arg, []).append(op)
         for late, firsts in self.overwriting.first.items():
             for op in firsts:
                 self.overwriters.setdefault(op, []).append(late)
@@ -247,6 +254,29 @@ class Clusters:
                     return False
         return True
 
+    def has_few_buffers(
+        self, places: Collection[Op], operands: Iterable[Op], stored: Collection[Op] = ()
+    ) -> bool:
+        """Whether a kernel of some ops, which reads operands, is within the target's limit.
+
+        A result is what others read now, even if they may join the kernel later, or is `stored`.
+        """
+        limit = self.target.max_kernel_buffers
+        if limit is None:
+            return True
+        read = {self.source.get(op, op) for op in operands if not _is_immediate(op)}
+        written = sum(
+            op in stored
+            or op in self._stored
+            or any(user not in places for user in self._users.get(op, ()))
+            for op in places
+        )
+        return len(read.difference(places)) + written <= limit
+
+    def store(self, ops: Iterable[Op]) -> None:
+        """Note that ops are read by copies of others."""
+        self._stored.update(ops)
+
     def size_merged(self, clusters: Collection[Cluster], operands: Collection[Op] = ()) -> int:
         """Return the number of values of merged clusters, with additional operands."""
         first, *others = clusters
@@ -283,6 +313,11 @@ class Clusters:
 def is_whole(op: Op, domain: tuple[int, ...]) -> bool:
     """Whether a value has a distinct element in memory for each point of a domain."""
     return not isinstance(op, BroadcastOp) and bool(domain) and op.axes.shape == domain
+
+
+def _is_immediate(op: Op) -> bool:
+    """Whether kernels have the value of an op in their text."""
+    return op.is_constant and not op.axes
 
 
 def _gains(cluster: Cluster) -> bool:

@@ -163,7 +163,9 @@ class _Growth:
         if not clusters.can_merge(chosen, rank):
             return None
         size = clusters.size_merged(chosen, outside) + len(views) + 1
-        if size > clusters.target.max_kernel_values:
+        inside = {op, *views}.union(*(each.places for each in chosen))
+        read = set(outside).union(*(each.operands for each in chosen))
+        if size > clusters.target.max_kernel_values or not clusters.has_few_buffers(inside, read):
             return None
         return _Fit(views, places, rank, outside)
 

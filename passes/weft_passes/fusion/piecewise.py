@@ -85,6 +85,8 @@ def _takes(piecewise: PiecewiseOp, shown: Op, cluster: Cluster, clusters: Cluste
         return False
     if cluster.values + len(piecewise.args) > clusters.target.max_kernel_values:
         return False
+    if not clusters.has_few_buffers(cluster.places, {*cluster.operands, *piecewise.args} - {shown}):
+        return False
     if any(0 in arg.axes.lengths for arg in piecewise.args):
         return False
     rank = cluster.rank

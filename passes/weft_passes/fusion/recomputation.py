@@ -166,6 +166,12 @@ class _Outputs:
         )
         if max(sizes) > self.clusters.target.max_kernel_values:
             return False
+        left = self.cluster.places.keys() - gone
+        if not self.clusters.has_few_buffers(left, self.cluster.operands, operands) or not all(
+            self.clusters.has_few_buffers(each.places, (each.operands | operands) - needed)
+            for each, _ in readers
+        ):
+            return False
         if not all(self.may_move(op, *each) for op in needed for each in readers):
             return False
         if self.saving(values, readers, operands, gone) <= 0:
@@ -235,6 +241,7 @@ class _Outputs:
             if op in gone:
                 del inside.places[op]
                 clusters.home[op] = first
+        clusters.store(operands)
         inside.operands = {arg for op in inside.places for arg in op.args}
         inside.operands.difference_update(inside.places)
 

@@ -43,4 +43,7 @@ def _fit(pair: tuple[Cluster, Cluster], clusters: Clusters) -> bool:
         and clusters.go_together(pair)
         and clusters.can_merge(pair)
         and clusters.size_merged(pair) <= limit
+        and clusters.has_few_buffers(
+            pair[0].places.keys() | pair[1].places, pair[0].operands | pair[1].operands
+        )
     )

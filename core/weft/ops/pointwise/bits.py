@@ -8,9 +8,10 @@ import numpy as np
 
 from weft.errors import DTypeError
 from weft.ir import dtypes
-from weft.ir.axes import Axes
+from weft.ir.axes import Axes, Axis
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import Array, DType, DTypeLike
+from weft.ir.op import explain
 from weft.ir.storage import as_op
 from weft.ir.tensor import CompositeOp, TensorLike, TensorOp, operators
 from weft.ops.pointwise.elementwise import ElementwiseOp, build, meaning
@@ -112,7 +113,10 @@ class ShiftRightOp(ShiftOp):
 
 
 class BitcastOp(TensorOp):
-    """The bits reinterpreted as another dtype of the same size.
+    """The bits reinterpreted as another dtype: a view.
+
+    Elements of half the size are a last axis of length 2, the low bits first; an operand with such
+    an axis gives elements of twice the size.
 
     Attributes
     ----------
@@ -126,18 +130,31 @@ class BitcastOp(TensorOp):
         """Check that sizes agree; bool is refused, because most bit patterns are no bool."""
         (x,) = self.args
         target = dtypes.as_dtype(self.target)
-        if x.dtype.itemsize != target.itemsize or dtypes.bool_ in (x.dtype, target):
+        own, size = x.dtype.itemsize, target.itemsize
+        axes: Axes = x.axes
+        if own == 2 * size:
+            axes = Axes((*axes, Axis(2, "word" if axes.is_named else None)))
+        elif 2 * own == size and x.rank and axes[-1].length == 2:
+            axes = Axes(axes[:-1])
+        elif own != size:
             raise DTypeError(f"the bits of {x.dtype} cannot be reinterpreted as {target}")
-        return x.axes, target
+        if dtypes.bool_ in (x.dtype, target):
+            raise DTypeError(f"the bits of {x.dtype} cannot be reinterpreted as {target}")
+        return axes, target
+
+    @property
+    def takes_contiguous(self) -> bool:  # type: ignore[override]
+        """Whether halves are joined, which must be in place."""
+        return bool(self.args[0].dtype.itemsize < self.dtype.itemsize)
 
     def reference(self, x: Array) -> Any:
         """View the bits of the declared dtype, even if the reference computes in wider floats."""
-        bits = np.ascontiguousarray(x, self.args[0].dtype)
-        return bits.view(dtypes.as_dtype(self.target)).astype(self.dtype).reshape(np.shape(x))
+        bits = np.array(x, self.args[0].dtype, order="C", ndmin=1)
+        return bits.view(dtypes.as_dtype(self.target)).astype(self.dtype).reshape(self.axes.shape)
 
     @override
-    def view(self, operand: TensorDescription) -> TensorDescription:
-        return operand.with_dtype(dtypes.as_dtype(self.target))
+    def view(self, operand: TensorDescription) -> TensorDescription | None:
+        return operand.bitcast(dtypes.as_dtype(self.target))
 
     @override
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
@@ -327,6 +344,9 @@ def bitcast(x: TensorLike, dtype: DTypeLike) -> TensorOp:
     array([1065353216], dtype=int32)
     """
     op, target = as_op(x), dtypes.as_dtype(dtype)
+    if op.dtype.itemsize != target.itemsize:
+        problem = f"the bits of {op.dtype} cannot be reinterpreted as {target}"
+        raise DTypeError(explain("bitcast", problem, (op,)))
     return op if op.dtype == target else BitcastOp(op, target=target.name)
 
 

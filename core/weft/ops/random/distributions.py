@@ -26,7 +26,14 @@ from weft.ir.storage import as_op, constant
 from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.indexing.gathering import take
 from weft.ops.pointwise.bits import bitwise_or, shift_left
-from weft.ops.pointwise.comparison import greater, less, maximum, minimum, where
+from weft.ops.pointwise.comparison import (
+    greater,
+    greater_equal,
+    less,
+    maximum,
+    minimum,
+    where,
+)
 from weft.ops.pointwise.elementwise import (
     FloatOp,
     absolute,
@@ -42,6 +49,7 @@ from weft.ops.random.philox import (
     axes_of,
     float_to_compute_in,
     fresh_bits,
+    high_word,
     location_and_scale,
     middles,
     parameter,
@@ -142,7 +150,9 @@ def sample_bernoulli(
         target = chance.axes if axes is None else axes_of(axes)
         chance = as_op(parameter("bernoulli", "p", chance, target))
         wide = cast(chance, float_to_compute_in("bernoulli", chance.dtype))
-        yes = cast(minimum(maximum(wide, 0.0), 1.0) * float(_WORDS), dtypes.uint64)
+        is_certain = greater_equal(wide, 1.0)
+        chosen = where(is_certain, 0.0, maximum(wide, 0.0)) * float(_WORDS)
+        return cast(is_certain | less(draw(target), cast(chosen, dtypes.uint32)), dtype)
     return cast(less(cast(draw(target), dtypes.uint64), yes), dtype)
 
 
@@ -202,11 +212,16 @@ def sample_integers(
     """Return uniformly distributed integers between two bounds, which are given by name."""
     target, kind = axes_of(axes), dtypes.as_dtype(dtype)
     lowest, count = _range(bounds, kind)
-    words = cast(draw(make_axes((2, target.size))), dtypes.uint64)
-    half, times = np.uint64(32), np.uint64(count)
-    drawn = (words[0] * times + (words[1] * times >> half)) >> half
-    wide = dtypes.uint64 if kind == dtypes.uint64 else dtypes.int64
-    return cast_axes(cast(cast(drawn, wide) + lowest, kind), target)
+    words = draw(make_axes((2, target.size)))
+    drawn = words[0]
+    if count < _WORDS:
+        # The high word of the product of 64 random bits and the count, less a rounding error.
+        times = np.uint32(count)
+        low, carry = words[0] * times, high_word(words[1], times)
+        drawn = high_word(words[0], times) + cast(less(low + carry, low), dtypes.uint32)
+    if kind.itemsize <= 4:
+        return cast_axes(cast(drawn + np.uint32(lowest % _WORDS), kind), target)
+    return cast_axes(cast(drawn, kind) + kind.type(lowest), target)
 
 
 def _range(bounds: dict[str, SupportsIndex], dtype: DType) -> tuple[int, int]:

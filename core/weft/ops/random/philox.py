@@ -87,6 +87,42 @@ def rounds(words: list[Any], key: list[Any]) -> list[Any]:
     return words
 
 
+def _numbers_from_0(axes: Axes, position: int) -> tuple[TensorOp, TensorOp | None]:
+    """Return both words of the numbers along an axis; None for high words that are all 0."""
+    if axes[position].length <= 2**32:
+        return IotaOp(target_axes=axes, target_dtype=dtypes.uint32, position=position), None
+    number = IotaOp(target_axes=axes, target_dtype=dtypes.uint64, position=position)
+    return cast(number, dtypes.uint32), cast(number >> _WIDTH, dtypes.uint32)
+
+
+def _rounds_of_words(words: list[TensorOp], key: list[TensorOp]) -> list[TensorOp]:
+    """Return what `rounds` does, in 32-bit arithmetic, where sums and products wrap."""
+    first, second = (np.uint32(each) for each in _MULTIPLIERS)
+    steps = [np.uint32(each) for each in _KEY_STEPS]
+    for _ in range(10):
+        words = [
+            high_word(words[2], second) ^ words[1] ^ key[0],
+            words[2] * second,
+            high_word(words[0], first) ^ words[3] ^ key[1],
+            words[0] * first,
+        ]
+        key = [word + step for word, step in zip(key, steps, strict=True)]
+    return words
+
+
+def high_word(x: TensorOp, y: Any) -> TensorOp:
+    """Return the high words of products of uint32, by those of their halves.
+
+    `y` is a number of this dtype, as in `_MULTIPLIERS`.
+    """
+    half, mask = np.uint32(16), np.uint32(0xFFFF)
+    low, high = x & mask, x >> half
+    below, above = np.uint32(y & mask), np.uint32(y >> half)
+    # Neither sum exceeds 2³² - 1: (2¹⁶ - 1)² + 2 (2¹⁶ - 1) is that.
+    middle = high * below + (low * below >> half)
+    return high * above + (middle >> half) + (low * above + (middle & mask) >> half)
+
+
 def bits_of(size: int, key: Any, counter: Any, domain: int = CALLS, first: int = 0) -> Any:
     """Return the flat bits of `RandomBitsOp` for each key, from a block on."""
     blocks = np.arange(first, first - (-size // 4), dtype=np.uint64)
@@ -143,21 +179,20 @@ class RandomBitsOp(CompositeOp):
         return bits.reshape(self.axes.shape)
 
     def decompose(self, key: TensorOp, counter: TensorOp) -> TensorOp:
-        """Run Philox in 64-bit integers."""
+        """Run Philox in 32-bit integers, which every device has."""
         batch, size = self._batch.lengths, self.target_axes.size
         axes = make_axes((*batch, -(-size // 4)))
 
         def spread(word: TensorOp) -> TensorOp:
-            wide = cast(word, dtypes.uint64)
-            return broadcast(cast_axes(wide, (*batch, 1)) if wide.axes else wide, axes)
+            return broadcast(cast_axes(word, (*batch, 1)) if word.axes else word, axes)
 
-        block = IotaOp(target_axes=axes, target_dtype=dtypes.uint64, position=len(batch))
-        domain = spread(constant(self.domain, dtype=dtypes.uint32))
-        words = rounds(
-            [block & _WORD, block >> _WIDTH, spread(counter), domain],
-            [spread(key[..., place]) for place in range(WORDS)],
-        )
-        bits = cast(stack(words, pos=len(axes)), dtypes.uint32)
+        def word(number: int) -> TensorOp:
+            return spread(constant(number, dtype=dtypes.uint32))
+
+        low, high = _numbers_from_0(axes, len(batch))
+        words = [low, word(0) if high is None else high, spread(counter), word(self.domain)]
+        keys = [spread(key[..., place]) for place in range(WORDS)]
+        bits = stack(_rounds_of_words(words, keys), pos=len(axes))
         return cast_axes(reshape(bits, (*batch, 4 * axes[-1].length))[..., :size], self.axes)
 
     @override
