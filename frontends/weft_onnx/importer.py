@@ -62,7 +62,7 @@ class _Specializer:
         self.known = known
         self.open = list(open_lengths(model.inputs))
         places = [f"{harmless(title)}:{axis}" for title, axis, _ in self.open]
-        _require_known("--length", known.lengths, [*(name for *_, name in self.open), *places])
+        _require_known("length", known.lengths, [*(name for *_, name in self.open), *places])
         _require_known("--input", known.inputs, model.inputs)
         self.given = {
             name: model.argument(name, value)

@@ -18,10 +18,19 @@ from weft.errors import ArgumentError, WeftError
 from weft.ir.lengths import Length, evaluate
 from weft.runtime.transformer import Transformer
 from weft.support.spelling import did_you_mean
+from weft_torch.calls import Calls
 from weft_torch.decomposing import decompositions
-from weft_torch.graphs import Lowering, Passed, described, require_all, symbols_of
+from weft_torch.graphs import (
+    Lowering,
+    Passed,
+    described,
+    inverse,
+    memory_order,
+    require_all,
+    symbols_of,
+)
 from weft_torch.rules import rule_of
-from weft_torch.tensors import as_array, as_tensor
+from weft_torch.tensors import as_tensor
 
 OPTIONS = ("backend", "strict")
 
@@ -89,9 +98,7 @@ class _Executable:
 
     def __init__(self, lowering: Lowering, backend: Backend) -> None:
         require_all(lowering.refused)
-        self.places = lowering.places
-        self.draws = lowering.key is not None
-        given = {id(op): at for op, at in zip(lowering.parameters, self.places, strict=False)}
+        given = {id(op): at for op, at in zip(lowering.inputs, lowering.places, strict=True)}
         output = next(iter(lowering.module.graph.find_nodes(op="output")))
         fakes = [
             fx.meta.get("val") if isinstance(fx, torch.fx.Node) else fx for fx in _flat(output)
@@ -104,25 +111,23 @@ class _Executable:
             elif id(result) in given:
                 self.takers.append(_argument(given[id(result)]))
             elif isinstance(result, weft.TensorOp):
-                order = _memory_order(fake)
+                order = memory_order(fake)  # torch replays views of results by strides
                 computed.append(weft.transpose(result, order) if order else result)
                 self.takers.append(_computed(order))
             else:
                 self.takers.append(_number(result))
-        self.run = None
+        self.run: Calls | None = None
         if computed:
-            self.run = transformer_of(backend).computation(computed, *lowering.parameters)
-            if self.run.is_static:
-                self.run.prepare()
+            run = transformer_of(backend).computation(computed, *lowering.parameters)
+            if run.is_static:
+                run.prepare()
+            taken = list(zip(lowering.places, lowering.orders, strict=True))
+            self.run = Calls(run, taken, draws=lowering.key is not None)
 
     def __call__(self, args: Sequence[Any], lengths: Mapping[Any, int]) -> list[Any]:
         values: Any = iter(())
         if self.run is not None:
-            arrays = [as_array(args[place]) for place in self.places]
-            if self.draws:
-                seed = torch.randint(2**63 - 1, (), dtype=torch.int64)
-                arrays.append(weft.random.key(int(seed)))
-            values = iter(self.run(*arrays))
+            values = iter(self.run(args))
         return [take(values, args, lengths) for take in self.takers]
 
 
@@ -140,7 +145,7 @@ def _computed(order: Sequence[int]) -> Callable[..., Any]:
     """Take the next result, whose axes are in the order of memory."""
     if not order:
         return lambda values, args, lengths: as_tensor(next(values))
-    back = [order.index(axis) for axis in range(len(order))]
+    back = inverse(order)
     return lambda values, args, lengths: as_tensor(next(values)).permute(back)
 
 
@@ -149,17 +154,6 @@ def _number(result: Any) -> Callable[..., Any]:
     if not isinstance(result, Length):
         return lambda values, args, lengths: result
     return lambda values, args, lengths: evaluate(result, lengths)
-
-
-def _memory_order(fake: torch.Tensor) -> list[int]:
-    """Return the axes from the outermost in memory, if that is not row-major order.
-
-    torch replays views of results by strides, so a result has those that torch expects.
-    """
-    if fake.is_contiguous() or any(isinstance(n, torch.SymInt) for n in fake.stride()):
-        return []
-    order = sorted(range(fake.ndim), key=lambda axis: -fake.stride(axis))
-    return order if fake.permute(order).is_contiguous() else []
 
 
 def compile_aten(module: torch.fx.GraphModule, backend: Backend, strict: bool) -> Any:
@@ -252,7 +246,7 @@ def compile_graph(
     Raises
     ------
     ArgumentError
-        For an option that does not exist, and for tensors in another memory than the host's.
+        For an option that does not exist, or has another value, and for tensors in another memory than the host's.
     UnsupportedOp
         For an op without a rule, if `strict` is set, or one whose arguments no rule covers.
     """
@@ -263,7 +257,9 @@ def compile_graph(
             raise ArgumentError(
                 f"the backend weft of torch.compile has no option {name}; it has {known}"
             )
-    backend, strict = given.get("backend"), bool(given.get("strict", False))
+    backend, strict = given.get("backend"), given.get("strict", False)
+    if not isinstance(strict, bool):
+        raise ArgumentError(f"the option strict takes True or False, not {strict!r:.80}")
 
     def compiler(graph: torch.fx.GraphModule, _: Sequence[Any]) -> Any:
         return make_boxed_func(compile_aten(graph, backend, strict))

@@ -44,7 +44,7 @@ class _ProgramLowering(Lowering):
     """A lowering in which parameters and buffers are states."""
 
     def __init__(self, program: Any, lengths: Mapping[Any, Any]) -> None:
-        super().__init__(program.graph_module, lengths, draws_by_key=False)
+        super().__init__(program.graph_module, lengths, for_torch=False)
         signature = program.graph_signature
         self.kept = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
         self.lifted = dict(signature.inputs_to_lifted_tensor_constants)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import count
 from typing import Any, NamedTuple
@@ -63,8 +63,27 @@ class Passed(NamedTuple):
     number: int
 
 
+def memory_order(fake: torch.Tensor) -> list[int]:
+    """Return the axes of a tensor from the outermost in memory, if that is not row-major order.
+
+    Nothing is returned for a tensor with gaps or repeated elements, nor for one of open lengths.
+    """
+    if fake.is_contiguous() or any(isinstance(n, torch.SymInt) for n in fake.stride()):
+        return []
+    order = sorted(range(fake.ndim), key=lambda axis: -fake.stride(axis))
+    return order if fake.permute(order).is_contiguous() else []
+
+
+def inverse(order: Sequence[int]) -> list[int]:
+    """Return the order of axes that undoes another."""
+    return [order.index(axis) for axis in range(len(order))]
+
+
 class Lowering:
     """One lowering of a graph.
+
+    With `for_torch` torch calls what is made: a key of random numbers is an argument, and arguments
+    are as they are in memory. Otherwise it is a computation of its own.
 
     Attributes
     ----------
@@ -80,24 +99,31 @@ class Lowering:
         For each of these the number of the input that it is.
     names
         The names that torch has for these.
+    orders
+        The axes of these from the outermost in memory, as in `memory_order`: a placeholder has its
+        axes in this order, and is transposed in the graph.
+    inputs
+        What these are in the graph.
     key
         The placeholder of the key, or None.
     """
 
     def __init__(
-        self, module: torch.fx.GraphModule, lengths: Mapping[Any, Any], draws_by_key: bool = True
+        self, module: torch.fx.GraphModule, lengths: Mapping[Any, Any], for_torch: bool = True
     ) -> None:
         self.module = module
         self.lengths = lengths
-        self.draws_by_key = draws_by_key
+        self.for_torch = for_torch
         self.parameters: list[Any] = []
         self.places: list[int] = []
         self.names: list[str] = []
+        self.orders: list[list[int]] = []
+        self.inputs: list[Any] = []
         self.results: list[Any] = []
         self.refused: dict[torch.fx.Node, str] = {}
         self.key: Any = None
         self._drawn = 0
-        self._inputs = count()
+        self._numbers = count()
         self._values: dict[torch.fx.Node, Any] = {}
 
     def run(self) -> Lowering:
@@ -137,7 +163,7 @@ class Lowering:
 
     def next_key(self) -> Any:
         """Return a key of its own for each op that draws; None if ops draw from weft's streams."""
-        if not self.draws_by_key:
+        if not self.for_torch:
             return None
         if self.key is None:
             self.key = weft.placeholder((2,), "uint32", name="key")
@@ -146,17 +172,21 @@ class Lowering:
 
     def placeholder(self, fx: torch.fx.Node) -> Any:
         """Return a placeholder for an input, or the length that it is."""
-        val, number = fx.meta.get("val"), next(self._inputs)
+        val, number = fx.meta.get("val"), next(self._numbers)
         if not isinstance(val, torch.Tensor):
             return self.length(val)
         if any(user.target is with_effects and user.args[0] is fx for user in fx.users):
             return Passed(number)
         require_host(val, f"The input {fx.name}")
-        made = weft.placeholder(self.lengths_of(val.shape), dtype_name(val.dtype), name=fx.name)
+        order = memory_order(val) if self.for_torch else []
+        shape = val.permute(order).shape if order else val.shape
+        made = weft.placeholder(self.lengths_of(shape), dtype_name(val.dtype), name=fx.name)
         self.parameters.append(made)
         self.places.append(number)
         self.names.append(fx.name)
-        return made
+        self.orders.append(order)
+        self.inputs.append(weft.transpose(made, inverse(order)) if order else made)
+        return self.inputs[-1]
 
     def get_attr(self, fx: torch.fx.Node) -> Any:
         """Return a tensor that the graph holds as a constant."""

@@ -19,7 +19,7 @@ from weft.errors import ArgumentError
 from weft.runtime.importers import ImportedGraph, Specialization
 from weft.support.spelling import did_you_mean
 from weft_torch.errors import ProgramError
-from weft_torch.exported import graph_of
+from weft_torch.exported import ProgramGraph, graph_of
 from weft_torch.graphs import hints_of
 
 _TARGET = re.compile(
@@ -140,30 +140,39 @@ def _entries(document: Any) -> Iterator[tuple[str, Any]]:
 
 
 class ProgramImporter:
-    """Reads exported programs; lengths that they leave open are those of the export's example."""
+    """Reads exported programs."""
 
     suffixes = (".pt2",)
 
     def read(self, path: Path, constants: Mapping[str, Any] | None) -> ImportedGraph:
-        """Return the graph of a program; raises ProgramError and UnsupportedOp."""
-        return self.specialize(path, constants, Specialization())
+        """Return the graph of a program, for all lengths that it leaves open.
+
+        Raises ProgramError and UnsupportedOp.
+        """
+        return _imported(graph_of(read_program(path)), {})
 
     def specialize(
         self, path: Path, constants: Mapping[str, Any] | None, known: Specialization
     ) -> ImportedGraph:
-        """Return the graph of a program for lengths that are known, by torch's names for them."""
+        """Return the graph of a program for lengths that are known, by torch's names for them.
+
+        Others are those of the export's example.
+        """
         program = read_program(path)
         lengths = hints_of(program.graph_module)
         for name in known.lengths:
             if name not in lengths:
                 listed = ", ".join(lengths) or "none"
-                problem = f"--length {name}: the program has {listed}.{did_you_mean(name, lengths)}"
+                problem = f"length {name}: the program has {listed}.{did_you_mean(name, lengths)}"
                 raise ArgumentError(problem)
         lengths |= known.lengths
-        graph = graph_of(program, lengths)
-        return ImportedGraph(
-            inputs=graph.inputs,
-            outputs=graph.outputs,
-            updates=weft.doall(graph.updates) if graph.updates else None,
-            lengths=lengths,
-        )
+        return _imported(graph_of(program, lengths), lengths)
+
+
+def _imported(graph: ProgramGraph, lengths: Mapping[str, int]) -> ImportedGraph:
+    return ImportedGraph(
+        inputs=graph.inputs,
+        outputs=graph.outputs,
+        updates=weft.doall(graph.updates) if graph.updates else None,
+        lengths=lengths,
+    )

@@ -20,6 +20,9 @@ DTYPES = {
 """weft's name of each dtype that it has, which is torch's."""
 
 
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+
 def dtype_name(dtype: torch.dtype) -> str:
     """Return weft's name of a dtype; raises UnsupportedOp for one that weft does not have."""
     if dtype not in DTYPES:
@@ -55,7 +58,7 @@ def as_array(tensor: torch.Tensor) -> Array:
         tensor = tensor.detach()
     if tensor.dtype is torch.bfloat16:
         bits: Array = tensor.view(torch.int16).numpy()
-        return bits.view(ml_dtypes.bfloat16)
+        return bits.view(_BFLOAT16)
     if tensor.is_conj() or tensor.is_neg():
         tensor = tensor.resolve_conj().resolve_neg()
     array: Array = tensor.numpy()
@@ -64,6 +67,6 @@ def as_array(tensor: torch.Tensor) -> Array:
 
 def as_tensor(array: Array) -> torch.Tensor:
     """Return the memory of an array as a tensor, which keeps the array."""
-    if array.dtype == ml_dtypes.bfloat16:
+    if array.dtype == _BFLOAT16:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)

@@ -14,10 +14,7 @@ from weft.ir.dtypes import Array
 from weft.plan.fusion_statistics import fusion_statistics
 from weft.plan.plan import Plan
 from weft.plan.step_comparison import compare_steps
-from weft.plugins.blame import blaming, origin_of
 from weft.plugins.entrypoints import DEFAULT_PIPELINE
-from weft.report.progress import Stage
-from weft.runtime import importers
 from weft.runtime.array_files import (
     read_array,
     require_room,
@@ -30,8 +27,8 @@ from weft.runtime.factory import make_transformer
 from weft.runtime.importers import (
     ImportedGraph,
     Specialization,
-    SpecializingImporter,
     filled,
+    import_graph,
 )
 from weft.runtime.out_of_memory import note_largest_tensors
 from weft.runtime.transformer import Transformer
@@ -114,14 +111,7 @@ def read_graph(
     """
     given, known = GivenInputs(inputs or ()), _lengths(lengths or ())
     with _values(constants, without) as values:
-        importer = importers.importer_for(model)
-        doing = f"while it read {model}"
-        with Stage(f"reading {model}"), blaming(origin_of(importer), doing, extends=False):
-            if isinstance(importer, SpecializingImporter):
-                return importer.specialize(model, values, Specialization(known, given))
-            if known:
-                raise ArgumentError(f"--length: files such as {model} leave no length open")
-            return importer.read(model, values)
+        return import_graph(model, values, Specialization(known, given))
 
 
 def _lengths(options: Iterable[str]) -> dict[str, int]:

@@ -23,17 +23,11 @@ from weft.files import replacing
 from weft.functional import trees
 from weft.functional.tracing import array_of
 from weft.ir.dtypes import Array, DType, converted, is_float, is_integer
-from weft.runtime.checkpoints import read_values
+from weft.runtime.checkpoints import COUNTER, read_values
 from weft.runtime.safetensors_content import content_of
 from weft.support.spelling import did_you_mean
 
-_COUNTER = "num_batches_tracked"
-"""What batch normalization of PyTorch counts, and nothing here reads."""
-
 _STATISTICS = ("running_mean", "running_var")
-
-_PICKLED = (".bin", ".ckpt", ".pt", ".pth")
-"""The ends of the names of files that ``torch.save`` writes."""
 
 _LISTED = 20
 """How many names of a kind a message lists."""
@@ -129,17 +123,8 @@ def _read(source: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[str, dict
         what = "the dict"
         values = {name: array_of(each, f"load_state_dict: {name}") for name, each in source.items()}
     else:
-        what, path = os.fspath(source), Path(source)
-        try:
-            values = read_values(path)
-        except CheckpointError as error:
-            if path.suffix not in _PICKLED or not path.exists():
-                raise
-            advice = "give what torch.load(path, weights_only=True) returns"
-            raise CheckpointError(f"{error.problem}: {advice}") from None
-    return what, {
-        name: each for name, each in values.items() if name.rpartition(".")[2] != _COUNTER
-    }
+        what, values = os.fspath(source), read_values(Path(source))
+    return what, {name: each for name, each in values.items() if name.rpartition(".")[2] != COUNTER}
 
 
 def _problems(

@@ -64,6 +64,17 @@ def read_parts(path: Path) -> dict[str, bytes]:
         raise ArtifactError(f"{path} cannot be read as an artifact: {reason}") from None
 
 
+def has_document(path: Path) -> bool:
+    """Return whether a file is a zip with the document of an artifact."""
+    import zipfile
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return DOCUMENT in archive.namelist()
+    except Exception:  # whatever is wrong with its headers
+        return False
+
+
 def _require_plain(path: Path, entry: zipfile.ZipInfo) -> None:
     is_packed = entry.compress_type != 0 or entry.file_size != entry.compress_size
     parts = entry.filename.split("/")

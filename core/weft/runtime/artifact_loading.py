@@ -1,13 +1,13 @@
-"""Loads a computation that `Computation.save` wrote.
+"""Loads a computation that `Computation.save` wrote, or a frontend reads.
 
-The graph is parsed and compiled like any other. What the file says is checked as what a user says
-is: it may come from anybody.
+The graph of an artifact is parsed and compiled like any other. What the file says is checked as
+what a user says is: it may come from anybody.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,13 @@ from weft.runtime.artifact_files import (
     INITIAL,
     STATES,
     document_of,
+    has_document,
     read_parts,
 )
 from weft.runtime.artifact_saving import facts
 from weft.runtime.computation import Computation
 from weft.runtime.factory import Chosen, is_chosen, make_transformer
+from weft.runtime.importers import ImportedGraph, Specialization, import_graph
 from weft.runtime.safetensors_content import arrays_in
 from weft.runtime.transformer import Transformer
 from weft.text.parser import Parsing
@@ -41,35 +43,49 @@ def load(
     path: str | os.PathLike[str],
     backend: Chosen | Transformer | None = None,
     trust: bool = False,
+    lengths: Mapping[str, int] | None = None,
 ) -> Computation:
-    """Return the computation in a file that `Computation.save` wrote.
+    """Return the computation in a file: an artifact, or a model that a frontend reads.
 
-    The graph in the file is compiled, through the compile cache.
+    An artifact is what `Computation.save` wrote; a model is an exported program of PyTorch or an
+    ONNX model, for example. The graph in the file is compiled, through the compile cache.
 
     Parameters
     ----------
     path
-        The file.
+        The file. Frontends are found by suffix, such as ``.pt2`` and ``.onnx``; a file without a
+        suffix or with the suffix ``.weft`` is an artifact.
     backend
-        What `make_transformer` takes, or a transformer to add the computation to. Without it the
-        computation is for the backend that saved it, unless `weft.backend` or ``WEFT_BACKEND``
+        What `make_transformer` takes, or a transformer to add the computation to. Without it an
+        artifact is for the backend that saved it, unless `weft.backend` or ``WEFT_BACKEND``
         chooses another; its repr says which. A new transformer has the options `fast_math` and
         `memory_limit` of the one that saved the computation.
     trust
         Whether the code that the file brings runs instead. Give it for files of your own only: a
-        file's author can put any code there.
+        file's author can put any code there. Models bring none.
+    lengths
+        Lengths by name, for those that a model leaves open. Without them they stay open if the
+        frontend can compile for all.
 
     Returns
     -------
     Computation
-        The computation, with the parameters and results of the one that was saved.
+        The computation, with the parameters and results of the one that was saved. That of a model
+        takes its inputs and returns the list of its outputs, then None if it updates states; its
+        parameters are states where the frontend makes them so.
 
     Raises
     ------
+    ArgumentError
+        For an argument of another kind, and for a model with lengths that must be given.
     ArtifactError
         For a file that is not an artifact, is damaged, or has been saved by a version of weft that
         this one cannot read, and where the backend that saved it cannot be used and no other is
         chosen; with `trust` also for code of another backend, version or processor.
+    ParseError
+        For a malformed model.
+    PluginError
+        If no installed frontend reads files of the suffix.
 
     Examples
     --------
@@ -86,15 +102,40 @@ def load(
         raise ArgumentError(f"load takes the path of a file, not {path!r:.80}")
     if not isinstance(trust, bool):
         raise ArgumentError(f"trust= takes True or False, not {trust!r:.80}")
-    read = _Reading(Path(path))
-    is_mine = not isinstance(backend, Transformer)
-    transformer = backend if isinstance(backend, Transformer) else read.transformer(backend)
+    file = Path(path)
+    read = _imported(file, lengths or {}) if _is_model(file) else _Reading(file)
+    if isinstance(read, _Reading) and lengths:
+        raise ArgumentError(f"lengths= is for models, and {file} is an artifact")
+    if isinstance(backend, Transformer):
+        transformer = backend
+    elif isinstance(read, _Reading):
+        transformer = read.transformer(backend)
+    else:
+        transformer = make_transformer(backend)
     try:
-        return read.computation(transformer, trust)
+        if isinstance(read, _Reading):
+            return read.computation(transformer, trust)
+        return transformer.computation(read.results, *read.inputs.values(), name=file.stem)
     except BaseException:
-        if is_mine:
+        if transformer is not backend:
             transformer.close()
         raise
+
+
+def _is_model(path: Path) -> bool:
+    """Return whether frontends are asked to read a file: it is there, and is not an artifact."""
+    return path.suffix not in ("", ".weft") and path.is_file() and not has_document(path)
+
+
+def _imported(path: Path, lengths: Mapping[str, int]) -> ImportedGraph:
+    """Return the graph of a model; raises ArgumentError if the importer had to choose a length."""
+    graph = import_graph(path, {}, Specialization(lengths) if lengths else None)
+    chosen = {name: length for name, length in graph.lengths.items() if name not in lengths}
+    if chosen:
+        given = {**lengths, **chosen}
+        problem = f"{path} leaves lengths open: {', '.join(chosen)}"
+        raise ArgumentError(f"{problem}. Give them, as in weft.load(path, lengths={given})")
+    return graph
 
 
 def read_graph(path: Path) -> Graph:

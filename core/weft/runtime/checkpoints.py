@@ -58,17 +58,35 @@ def save_states(
     _Shards(communicator, Path(path), named).save(transformer)
 
 
+_PICKLED = (".bin", ".ckpt", ".pt", ".pth")
+"""The ends of the names of files that ``torch.save`` writes."""
+
+COUNTER = "num_batches_tracked"
+"""What batch normalization of PyTorch counts, and nothing here reads."""
+
+
 def load_states(
-    transformer: Transformer, path: str | os.PathLike[str], states: States | None
+    transformer: Transformer,
+    source: str | os.PathLike[str] | Mapping[str, Any],
+    states: States | None,
 ) -> None:
-    """Set states to values of a file; see `Transformer.load_states`."""
+    """Set states to values of a file, or given ones; see `Transformer.load_states`."""
     named = named_states(transformer, states)
-    values = read_values(Path(path), None if states is None else set(named))
+    wanted = None if states is None else set(named)
+    if isinstance(source, Mapping):
+        what, values = "the dict", _arrays_of(source, wanted)
+    else:
+        what, values = os.fspath(source), read_values(Path(source), wanted)
+    values = {
+        name: value
+        for name, value in values.items()
+        if name in named or name.rpartition(".")[2] != COUNTER
+    }
     with transformer.state_lock:
         problems = _problems(transformer, named, values)
         if problems:
             lines = "\n".join(f"  {each}" for each in problems)
-            raise CheckpointError(f"{path} does not fit, and no state was changed:\n{lines}")
+            raise CheckpointError(f"{what} does not fit, and no state was changed:\n{lines}")
         before: dict[Any, Array] = {}
         try:
             for name, state in named.items():
@@ -78,6 +96,21 @@ def load_states(
             for state, value in before.items():
                 transformer.set_value(state, value)
             raise
+
+
+def _arrays_of(source: Mapping[str, Any], wanted: set[str] | None) -> dict[str, Array]:
+    """Return arrays by name, those of other libraries as NumPy's."""
+    found = {}
+    for name, value in source.items():
+        if wanted is not None and name not in wanted:
+            continue
+        try:
+            is_foreign = hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray)
+            found[name] = np.from_dlpack(value) if is_foreign else np.asarray(value)
+        except (BufferError, RuntimeError, TypeError, ValueError) as error:
+            problem = f"{name} cannot be read as an array of the host: {error}"
+            raise CheckpointError(problem) from error
+    return found
 
 
 def named_states(transformer: Transformer, states: States | None) -> dict[str, Any]:
@@ -141,8 +174,15 @@ def _arrays(path: Path, content: bytes, wanted: set[str] | None) -> dict[str, Ar
     try:
         arrays, _ = arrays_in(content)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise CheckpointError(f"{path} cannot be read as a checkpoint: {error}") from None
+        raise _unreadable(path, error) from None
     return {name: array for name, array in arrays.items() if wanted is None or name in wanted}
+
+
+def _unreadable(path: Path, error: Exception) -> CheckpointError:
+    problem = f"{path} cannot be read as a checkpoint: {error}"
+    if path.suffix in _PICKLED:
+        problem += ": give what torch.load(path, weights_only=True) returns"
+    return CheckpointError(problem)
 
 
 def _index(path: Path, content: bytes) -> dict[str, str]:
@@ -156,7 +196,7 @@ def _index(path: Path, content: bytes) -> dict[str, str]:
             if not is_name or Path(file).name != file:
                 raise ValueError(f"the file {file!r:.100} of {name!r:.100} is not beside it")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise CheckpointError(f"{path} cannot be read as a checkpoint: {error}") from None
+        raise _unreadable(path, error) from None
     return dict(files)
 
 
@@ -170,7 +210,7 @@ def _problems(
         value, have = values[name], _type(transformer, named[name])
         if (value.dtype, value.shape) != have:
             stored = f"{value.dtype} {value.shape}"
-            problems.append(f"{name} is {stored} in the file, and {have[0]} {have[1]} here")
+            problems.append(f"{name} is {stored} there, and {have[0]} {have[1]} here")
     return sorted(problems)
 
 

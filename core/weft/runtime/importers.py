@@ -1,6 +1,6 @@
 """Importers: read graphs from files, registered in the group ``weft.frontends``.
 
-`weft run` finds the importer of a file by its suffix::
+`weft run` and `weft.load` find the importer of a file by its suffix::
 
     class GemImporter:
         suffixes = (".gem",)
@@ -22,7 +22,9 @@ import numpy as np
 from weft import plugins
 from weft.errors import ArgumentError, IndexOutOfRange, PluginError
 from weft.ir.op import Op
+from weft.plugins.blame import blaming, origin_of
 from weft.plugins.registry import FRONTENDS
+from weft.report.progress import Stage
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,8 @@ class ImportedGraph:
     memory
         A text on memory from the file's format, which `weft run --plan` prints.
     lengths
-        The lengths that were chosen for those that the file leaves open, by name.
+        The lengths that were chosen for those that the file leaves open, by name. Others stay
+        open, as symbols.
     fixed
         The names of inputs whose given values are part of the graph, so that a call takes none.
     """
@@ -121,8 +124,8 @@ class SpecializingImporter(Importer, Protocol):
     ) -> ImportedGraph:
         """Return the graph in a file for lengths and inputs that are known; `read` knows none.
 
-        Raises ArgumentError for a length or an input that the file does not have, and for lengths
-        that do not fit.
+        Lengths that nobody knows are chosen. Raises ArgumentError for a length or an input that
+        the file does not have, and for lengths that do not fit.
         """
 
 
@@ -159,3 +162,22 @@ def importer_for(path: Path) -> Importer:
             known.append(f"  {name}: {', '.join(importer.suffixes)}")
     listed = "\n".join(known) or "  none"
     raise PluginError(f"No frontend reads files that end in {suffix!r}. Installed:\n{listed}")
+
+
+def import_graph(
+    path: Path, constants: Mapping[str, Any] | None, known: Specialization | None = None
+) -> ImportedGraph:
+    """Return the graph in a file, by the importer of its suffix.
+
+    `constants` are as for `Importer.read`, which reads the file if nothing is known. Raises
+    PluginError without an importer, ArgumentError for a length that the file does not leave open,
+    and what the importer raises.
+    """
+    importer = importer_for(path)
+    doing = f"while it read {path}"
+    with Stage(f"reading {path}"), blaming(origin_of(importer), doing, extends=False):
+        if known is not None and isinstance(importer, SpecializingImporter):
+            return importer.specialize(path, constants, known)
+        if known is not None and known.lengths:
+            raise ArgumentError(f"{', '.join(known.lengths)}: {path} leaves no length open")
+        return importer.read(path, constants)

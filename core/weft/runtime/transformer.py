@@ -479,16 +479,22 @@ class Transformer(StateStore):
 
         checkpoints.save_states(self, path, states, communicator)
 
-    def load_states(self, path: str | os.PathLike[str], states: States | None = None) -> None:
-        """Set states to the values that `save_states` wrote, on any backend and number of ranks.
+    def load_states(
+        self,
+        source: str | os.PathLike[str] | Mapping[str, Any],
+        states: States | None = None,
+    ) -> None:
+        """Set states to the values in a file, on any backend and number of ranks, or to arrays.
 
-        `states` are as for `save_states`; where they are given, the file may have others too.
-        Raises CheckpointError, which lists every state that is missing, extra, or of another shape
-        or dtype, and for a file that cannot be read. All states are set or none.
+        `source` is what `save_states` wrote, another safetensors file, or arrays by name, such as
+        ``torch.load(path, weights_only=True)`` returns. `states` are as for `save_states`; where
+        they are given, the source may have others too; PyTorch's ``num_batches_tracked`` always may
+        be there. Raises CheckpointError, which lists every state that is missing, extra, or of
+        another shape or dtype, and for what cannot be read. All states are set or none.
         """
         from weft.runtime import checkpoints
 
-        checkpoints.load_states(self, path, states)
+        checkpoints.load_states(self, source, states)
 
     def states(self) -> list[Any]:
         """Return all states that have a value, in the order of creation.

@@ -257,11 +257,11 @@ WRONG = {
     "extra": ({"more": np.zeros(2)}, ["more is not a state here"]),
     "shape": (
         {"w": np.zeros((3, 4), "float32")},
-        [r"w is float32 \(3, 4\) in the file, and float32 \(4, 3\) here"],
+        [r"w is float32 \(3, 4\) there, and float32 \(4, 3\) here"],
     ),
     "dtype": (
         {"steps": np.zeros((), "int32")},
-        [r"steps is int32 \(\) in the file, and int64 \(\) here"],
+        [r"steps is int32 \(\) there, and int64 \(\) here"],
     ),
     "all": (
         {"w": None, "more": np.zeros(1), "steps": np.zeros(1)},

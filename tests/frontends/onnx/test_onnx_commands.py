@@ -13,6 +13,7 @@ from onnx import helper
 from onnx_models import declared, made, node
 from typer.testing import CliRunner
 
+import weft
 from weft.cli.app import app
 from weft.report import progress
 from weft.report.page import unpacked
@@ -43,6 +44,23 @@ def test_a_model_is_run(path: Path, tmp_path: Path):
     output = tmp_path / "y.npy"
     command("run", path, "--input", f"x={tmp_path / 'x.npy'}", "--output", output)
     np.testing.assert_array_equal(np.load(output), np.full((1, 4), 6))
+
+
+def test_load_takes_the_lengths_that_a_model_leaves_open(path: Path):
+    run = weft.load(path, "numpy", lengths={"batch": 2})
+    np.testing.assert_array_equal(run(np.ones((2, 3), "float32"))[0], np.full((2, 4), 6))
+    with pytest.raises(weft.errors.ArgumentError, match=r"open: batch.*lengths={'batch': 1}"):
+        weft.load(path, "numpy")
+    with pytest.raises(weft.errors.ArgumentError, match="length M: the model has batch"):
+        weft.load(path, "numpy", lengths={"M": 1})
+    run.save(path.with_suffix(".other"))
+    assert weft.load(path.with_suffix(".other")).name == "model"
+    with pytest.raises(weft.errors.ArgumentError, match="lengths= is for models"):
+        weft.load(path.with_suffix(".other"), lengths={"batch": 1})
+    strange = path.with_suffix(".strange")
+    strange.write_bytes(b"strange")
+    with pytest.raises(weft.errors.PluginError, match=r"No frontend reads files that end in"):
+        weft.load(strange)
 
 
 def test_a_model_is_shown(path: Path):
@@ -176,7 +194,7 @@ def test_lengths_that_fit_are_found(pooled: Path, tmp_path: Path):
     [
         (["--length", "x:2=20"], "with N=1, x:3=1"),
         (["--length", "x:2=20", "--length", "N=1", "--length", "x:3=1"], "20.*other.onnx"),
-        (["--length", "M=3"], "--length M: the model has N, x:2, x:3"),
+        (["--length", "M=3"], "length M: the model has N, x:2, x:3"),
         (["--length", "N"], "write name=length"),
         (["--length", "N=-1"], "write name=length"),
         (["--length", "N=1", "--length", "N=2"], "once for each length"),

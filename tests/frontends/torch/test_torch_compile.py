@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import copy
+import gc
+import io
 import re
 import runpy
 import tomllib
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pages
@@ -22,7 +26,10 @@ from torch_models import MODELS, compiled, made
 
 import weft
 from weft.errors import ArgumentError
+from weft.runtime.computation import Computation
+from weft_torch import calls
 from weft_torch.backend import compile_graph
+from weft_torch.calls import MOST_BINDINGS
 from weft_torch.errors import UnsupportedOp
 
 pytestmark = pytest.mark.long
@@ -129,6 +136,82 @@ def test_parameters_are_read_where_they_are_and_results_stay() -> None:
     assert torch.equal(first, kept)
     assert not torch.equal(first, second)
     close(second, model(*args).detach())
+
+
+def test_bound_parameters_are_those_of_the_model_that_calls() -> None:
+    models = [nn.Linear(3, 3), nn.Linear(3, 3)]
+    fast = [compiled(each) for each in models]
+    x = torch.randn(2, 3)
+
+    def check() -> None:
+        for one, reference in zip(fast, models, strict=True):
+            with torch.no_grad():
+                close(one(x), reference(x))
+
+    check()
+    models[0].weight.data = torch.randn(3, 3)
+    check()
+    models[1].weight.data.mul_(2)
+    check()
+    models[0].weight = nn.Parameter(torch.randn(3, 3))
+    check()
+    models[1].share_memory()
+    for _ in range(MOST_BINDINGS):  # which alternates between two models
+        check()
+
+
+def test_a_model_that_is_gone_leaves_no_parameters_behind() -> None:
+    alive = []
+    for _ in range(MOST_BINDINGS + 2):
+        model = nn.Linear(3, 3)
+        with torch.no_grad():
+            close(compiled(model)(torch.ones(3)), model(torch.ones(3)))
+        alive.append(weakref.ref(model.weight))
+        del model
+        gc.collect()
+    assert not any(each() is not None for each in alive)
+
+
+def test_parameters_do_not_cross_at_each_call() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)).eval()
+    fast = compiled(model)
+    with torch.no_grad(), patch.object(calls, "as_array", wraps=calls.as_array) as crossed:
+        for expected in (5, 1, 1):
+            crossed.reset_mock()
+            fast(torch.randn(2, 3))
+            assert crossed.call_count == expected
+
+
+LAYOUTS = {
+    "transposed": lambda x: x.reshape(-1, 6).t(),
+    "channels_last": lambda x: x.contiguous(memory_format=torch.channels_last),
+    "permuted": lambda x: x.permute(2, 0, 3, 1),
+    "with gaps": lambda x: x[..., ::2],
+    "expanded": lambda x: x[:1].expand(5, *x.shape[1:]),
+    "one element wide": lambda x: x[:, :, :1].transpose(0, 2),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_inputs_are_read_in_the_order_of_memory(backend: str) -> None:
+    skip_without_backend(backend)
+
+    def function(x: Tensor) -> Any:
+        return x.sum(-1), x * 2 + x.flatten()[0], x
+
+    for name, arranged in LAYOUTS.items():
+        torch._dynamo.reset()
+        x = arranged(torch.randn(2, 4, 3, 6))
+        coerce = patch.object(Computation, "coerce", autospec=True, side_effect=Computation.coerce)
+        with coerce as coerced:
+            fast = compiled(function, backend)
+            fast(x)
+            coerced.reset_mock()
+            found = fast(x)
+        assert coerced.called == (name in ("with gaps", "expanded")), name
+        for one, other in zip(found, function(x), strict=True):
+            close(one, other)
+            assert one.stride() == other.stride(), name
 
 
 DTYPES = {
@@ -251,14 +334,99 @@ def test_dtypes_that_weft_lacks_run_in_torch() -> None:
     torch.testing.assert_close(found, x.real + 1, rtol=1e-3, atol=1e-3)
 
 
+def with_hooks(x: Tensor) -> Any:
+    seen = []
+    model = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(0.5)
+    model[0].register_forward_hook(lambda module, args, result: result * 2)
+    model[1].register_forward_pre_hook(lambda module, args: (args[0] + 1,))
+    y = x.clone().requires_grad_()
+    y.register_hook(lambda gradient: gradient * 3)
+    model[0].weight.register_post_accumulate_grad_hook(seen.append)
+    return model, y, seen
+
+
+def test_hooks_run() -> None:
+    found = []
+    for through in (compiled, lambda model: model):
+        model, y, seen = with_hooks(torch.ones(2, 3))
+        result = through(model)(y)
+        result.sum().backward()
+        found.append((result.detach(), y.grad, model[0].weight.grad))
+        assert len(seen) == 1
+    for one, other in zip(*found, strict=True):
+        close(one, other)
+
+
+def test_a_compiled_model_is_saved_copied_and_compiled_again() -> None:
+    x, fast = torch.ones(2, 3), compiled(nn.Linear(3, 3).eval())
+    expected = fast(x)
+    file = io.BytesIO()
+    torch.save(fast, file)
+    file.seek(0)
+    for again in (torch.load(file, weights_only=False), copy.deepcopy(fast)):
+        close(again(x), expected)
+
+
+SPARSE = {
+    "coo": lambda x: (x.to_sparse() * 2).to_dense(),
+    "csr": lambda x: x.to_sparse_csr() @ x,
+    "quantized": lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).dequantize() * 2,
+    "chosen": lambda x: x[x > 0] * 2,
+}
+
+
+@pytest.mark.filterwarnings("ignore:Sparse", "ignore:.*quantiz", "ignore:ops that weft")
+@pytest.mark.parametrize("kind", SPARSE)
+def test_what_weft_does_not_have_runs_in_torch(kind: str) -> None:
+    function, x = SPARSE[kind], torch.randn(4, 4)
+    close(compiled(function, strict=False, fullgraph=False)(x), function(x))
+
+
+class Computing(torch.utils.data.Dataset):
+    """Items that a compiled model computes in the worker."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def __len__(self) -> int:
+        return 3
+
+    @torch.no_grad()
+    def __getitem__(self, number: int) -> Tensor:
+        return self.model(torch.full((3,), float(number)))
+
+
+@pytest.mark.parametrize("is_warm", [True, False])
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+def test_forked_workers_of_a_loader_compute(backend: str, is_warm: bool) -> None:
+    skip_without_backend(backend)
+    model = nn.Linear(3, 3)
+    items = Computing(compiled(model, backend))
+    with torch.no_grad():
+        if is_warm:
+            items[0]
+        loader = torch.utils.data.DataLoader(
+            items, num_workers=2, timeout=60, multiprocessing_context="fork"
+        )
+        for number, found in enumerate(loader):
+            close(found[0], model(torch.full((3,), float(number))))
+
+
 REFUSED = [
     ({"backends": "numpy"}, torch.ones(2), "no option backends.*backend, strict.*mean .backend"),
     ({"backend": "nunpy"}, torch.ones(2), "nunpy"),
+    ({"strict": "yes"}, torch.ones(2), "strict takes True or False, not 'yes'"),
     ({}, torch.ones(2, 2).to_sparse(), "to_dense|sparse"),
+    ({}, torch.ones(2, device="meta"), "is on the device meta, .*host's memory"),
 ]
 
 
-@pytest.mark.parametrize(("options", "x", "message"), REFUSED, ids=["option", "backend", "sparse"])
+@pytest.mark.parametrize(
+    ("options", "x", "message"), REFUSED, ids=["option", "backend", "strict", "sparse", "meta"]
+)
 def test_what_is_refused(options: dict[str, str], x: Tensor, message: str) -> None:
     function = torch.compile(lambda x: x * 2, backend="weft", options=options, fullgraph=True)
     with pytest.raises(Exception, match=re.compile(message, re.DOTALL)):

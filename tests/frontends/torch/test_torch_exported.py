@@ -131,15 +131,73 @@ def test_a_file_is_read_for_the_lengths_of_its_example_or_others(tmp_path: Path)
     model, args = made("perceptron")
     dims = ({0: torch.export.Dim("batch")},)
     path = saved(tmp_path, model.eval(), *args, dynamic_shapes=dims)
-    first = ProgramImporter().read(path, None)
+    first = ProgramImporter().specialize(path, None, Specialization())
     (name,) = first.lengths
     assert list(first.inputs) == ["input"]
     assert first.inputs["input"].axes.lengths == (5, 8)
     graph = ProgramImporter().specialize(path, None, Specialization({name: 3}, {}))
     (x,) = graph.inputs.values()
     assert x.axes.lengths == (3, 8)
-    with pytest.raises(weft.errors.ArgumentError, match="--length other: the program has"):
+    with pytest.raises(weft.errors.ArgumentError, match="length other: the program has"):
         ProgramImporter().specialize(path, None, Specialization({"other": 3}, {}))
+
+
+def test_load_reads_a_program_for_all_lengths_that_it_leaves_open(tmp_path: Path) -> None:
+    model, args = made("perceptron")
+    dims = ({0: torch.export.Dim("batch")},)
+    path = saved(tmp_path, model.eval(), *args, dynamic_shapes=dims)
+    run = weft.load(path, "numpy")
+    for batch in (1, 7):
+        x = torch.randn(batch, 8)
+        np.testing.assert_allclose(run(x.numpy())[0], model(x).detach(), 1e-5, 1e-6)
+    (name,) = ProgramImporter().specialize(path, None, Specialization()).lengths
+    assert weft.load(path, "numpy", lengths={name: 3}).is_static
+    with pytest.raises(weft.errors.ArgumentError, match=f"length other: the program has {name}"):
+        weft.load(path, lengths={"other": 3})
+
+
+class Normalized(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(2, 3, 3)
+        self.norm = nn.BatchNorm2d(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.norm(self.convolution(x))
+        return found
+
+
+def test_a_state_dict_loads_into_a_program_by_names(tmp_path: Path) -> None:
+    x = torch.randn(2, 2, 5, 5)
+    run = weft.load(saved(tmp_path, Normalized().eval(), x), "numpy")
+    other = Normalized()
+    other(x)
+    names = other.eval().state_dict()
+    torch.save(names, tmp_path / "other.pt")
+    weft.nn.save_state_dict(tmp_path / "other.safetensors", dict(names))
+    for source in (
+        torch.load(tmp_path / "other.pt", weights_only=True),
+        tmp_path / "other.safetensors",
+    ):
+        run.transformer.load_states({name: torch.zeros_like(each) for name, each in names.items()})
+        assert not run(x.numpy())[0].any()
+        run.transformer.load_states(source)
+        np.testing.assert_allclose(run(x.numpy())[0], other(x).detach(), 1e-5, 1e-6)
+    wrong = {**names, "norm.bias": torch.zeros(4), "more": torch.zeros(1)}
+    del wrong["norm.weight"]
+    with pytest.raises(weft.errors.CheckpointError) as caught:
+        run.transformer.load_states(wrong)
+    for line in (
+        "norm.weight is missing",
+        "more is not a state here",
+        "norm.bias is float32 (4,) there, and float32 (3,) here",
+    ):
+        assert line in str(caught.value)
+    sparse = {**names, "norm.bias": torch.zeros(3).to_sparse()}
+    with pytest.raises(weft.errors.CheckpointError, match=r"norm\.bias cannot be read as an array"):
+        run.transformer.load_states(sparse)
+    with pytest.raises(weft.errors.CheckpointError, match=r"torch\.load"):
+        run.transformer.load_states(tmp_path / "other.pt")
 
 
 def rewritten(path: Path, change: Callable[[str, bytes], bytes], **options: Any) -> Path:
