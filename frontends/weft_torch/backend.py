@@ -246,7 +246,8 @@ def compile_graph(
     Raises
     ------
     ArgumentError
-        For an option that does not exist, or has another value, and for tensors in another memory than the host's.
+        For an option that does not exist, or has another value, and for tensors that are not in the
+        memory of the host.
     UnsupportedOp
         For an op without a rule, if `strict` is set, or one whose arguments no rule covers.
     """
