@@ -24,6 +24,7 @@ typedef int32_t i32 ANY_TYPE; typedef int64_t i64 ANY_TYPE;
 typedef uint8_t u8 ANY_TYPE; typedef uint16_t u16 ANY_TYPE;
 typedef uint32_t u32 ANY_TYPE; typedef uint64_t u64 ANY_TYPE;
 typedef float f32 ANY_TYPE; typedef double f64 ANY_TYPE;
+typedef int32_t index_t;
 #define FUNCTION UNUSED static inline
 #define GLOBAL
 #define LOCAL

@@ -7,6 +7,9 @@
 typedef int8_t i8; typedef int16_t i16; typedef int32_t i32; typedef int64_t i64;
 typedef uint8_t u8; typedef uint16_t u16; typedef uint32_t u32; typedef uint64_t u64;
 typedef float f32; typedef double f64;
+/* Indices are as wide as addresses. Narrower ones would be extended for each access, since with
+   -fwrapv they may wrap around: a stencil takes 1.4 times as long. */
+typedef intptr_t index_t;
 #define FUNCTION static inline __attribute__((always_inline))
 /* Of kernels: GCC 12.2 reads elements before they are written where it inlines a kernel whose
    arguments are parts of one buffer. */

@@ -19,12 +19,12 @@ class Dialect:
     name
         The name shown in listings.
     prelude
-        The macros and types that every program begins with: ``i8`` to ``u64``, ``f32`` and
-        ``f64``; ``FUNCTION``; ``GLOBAL`` and ``LOCAL`` memory; ``GLOBAL_ID``, ``GLOBAL_SIZE``,
-        ``LOCAL_ID`` and ``GROUP_ID``; ``BARRIER()``, and ``MEMORY_BARRIER()`` for global memory
-        too; ``AS_U32`` and its like, which reinterpret bits; ``FMA``;
-        ``CHOICE(condition, x, y)`` of scalars; ``GUARDED(condition, value, otherwise)``, a value
-        that some compilers and their functions get right only where a condition holds, and
+        The macros and types that every program begins with: ``i8`` to ``u64``, ``f32`` and ``f64``;
+        ``index_t``, the type of indices below 2^31; ``FUNCTION``; ``GLOBAL`` and ``LOCAL`` memory;
+        ``GLOBAL_ID``, ``GLOBAL_SIZE``, ``LOCAL_ID`` and ``GROUP_ID``; ``BARRIER()``, and
+        ``MEMORY_BARRIER()`` for global memory too; ``AS_U32`` and its like, which reinterpret bits;
+        ``FMA``; ``CHOICE(condition, x, y)`` of scalars; ``GUARDED(condition, value, otherwise)``, a
+        value that some compilers and their functions get right only where a condition holds, and
         `otherwise` elsewhere; with vectors, ``SPLAT(type, scalar)``, ``VECTOR(type, lanes...)``,
         ``SELECT(condition, x, y)`` by lanes, ``DIVIDED(vector, scalar)``, ``LANE(vector, digit)``
         with a hexadecimal digit, and the halves ``LOW(vector)`` and ``HIGH(vector)``;
@@ -75,7 +75,7 @@ OPENCL = Dialect(
     prelude="""\
 typedef char i8; typedef short i16; typedef int i32; typedef long i64;
 typedef uchar u8; typedef ushort u16; typedef uint u32; typedef ulong u64;
-typedef float f32;
+typedef float f32; typedef int index_t;
 typedef float2 f32x2; typedef float4 f32x4; typedef float8 f32x8; typedef float16 f32x16;
 typedef int2 i32x2; typedef int4 i32x4; typedef int8 i32x8; typedef int16 i32x16;
 typedef uint2 u32x2; typedef uint4 u32x4; typedef uint8 u32x8; typedef uint16 u32x16;
@@ -135,7 +135,7 @@ CUDA = Dialect(
 typedef signed char i8; typedef short i16; typedef int i32; typedef long long i64;
 typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32;
 typedef unsigned long long u64;
-typedef float f32;
+typedef float f32; typedef int index_t;
 #define FUNCTION static __device__ __forceinline__
 #define GLOBAL
 #define LOCAL __shared__

@@ -1,11 +1,12 @@
 """SimplePrune: simplifies arithmetic with 0, 1, -1, constants, and log of exp.
 
 Always done: ``-c``, ``x + -0.0``, ``x - 0.0``, ``x * 1``, ``x * -1``, ``x / 1``, ``sum(c)``,
-``x ** 1``, ``x ** 2``, integers plus and minus 0, and views that change nothing. Products,
-quotients and powers of complex numbers are left alone: an infinity times 1 is not itself. Only
-with ``fast_math``: ``x + 0.0`` and ``x - -0.0``, which turn -0.0 into 0.0, ``0 * x`` to 0, which
-loses NaN and infinity, and ``log(exp(x))`` to x and ``log(exp(x) / d)`` to ``x - log(d)``, which
-do not overflow where the original does.
+``x ** 1``, ``x ** 2``, integers plus and minus 0, views that change nothing, and gathers by
+constant indices with one step, which are slices. Products, quotients and powers of complex numbers
+are left alone: an infinity times 1 is not itself. Only with ``fast_math``: ``x + 0.0`` and
+``x - -0.0``, which turn -0.0 into 0.0, ``0 * x`` to 0, which loses NaN and infinity, and
+``log(exp(x))`` to x and ``log(exp(x) / d)`` to ``x - log(d)``, which do not overflow where the
+original does.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from weft.ir.storage import constant
 from weft.ir.tensor import TensorOp
 from weft.ops.control.effects import StopGradientOp
 from weft.ops.control.state import ValueOfOp
+from weft.ops.indexing.gathering import TakeOp
+from weft.ops.indexing.slicing import SliceOp
 from weft.ops.pointwise.elementwise import (
     AddOp,
     DivideOp,
@@ -167,6 +170,21 @@ class SimplePrune(PeepholeGraphPass):
             identity = joined == tuple(range(op.rank))
             inner = x.args[0]
             self.replace_op(op, inner if identity else TransposeOp(inner, permutation=joined))
+
+    @visit.on_type(TakeOp)
+    def prune_take(self, op: TakeOp) -> None:
+        """Take a gather by constant indices with one step for a slice, which is a view."""
+        x, indices = op.args
+        length = x.axes[op.position].length
+        if not indices.is_constant or indices.rank > 1 or not isinstance(length, int):
+            return
+        found = np.ravel(indices.const).astype(np.int64) % max(length, 1)
+        steps = np.diff(found[:2]) if found.size > 1 else np.ones(1, np.int64)
+        if not found.size or not steps[0] or np.any(np.diff(found) != steps[0]):
+            return
+        bounds = [(0, axis.length, 1) for axis in x.axes]
+        bounds[op.position] = int(found[0]), found.size, int(steps[0])
+        self.replace_op(op, cast_axes(SliceOp(x, bounds=tuple(bounds)), op.axes))
 
 
 def _same(op: Op, x: TensorOp) -> bool:

@@ -216,3 +216,23 @@ def test_pruning_keeps_axes_and_dtype_that_adding_changes():
     y = x + zeros
     (output,) = pruned(y, x).outputs
     assert output.axes == y.axes
+
+
+@pytest.mark.parametrize(
+    ("indices", "is_slice"),
+    [
+        ([1, 3, 5], True), ([4, 2, 0], True), ([-1, -2, -3], True), ([-2, -1], True), ([5], True),
+        (3, True), (-1, True), ([0, 5], True), ([-1, 0], True),
+        ([2, 2], False), ([0, 1, 3], False), ([], False), ([[0, 1], [2, 3]], False),
+    ],
+)  # fmt: skip
+def test_a_gather_with_one_step_is_a_slice(indices: Any, is_slice: bool):
+    x = weft.placeholder((4, 6), name="x")
+    taken = weft.take(x, weft.constant(np.array(indices, "int32")), axis=1)
+    graph = pruned(taken, x)
+    assert ("TakeOp" not in expression_of(graph)) == is_slice
+    (output,) = graph.outputs
+    assert output.axes == taken.axes
+    value = np.arange(24, dtype="f4").reshape(4, 6)
+    (found,), _ = evaluate(graph, [value])
+    np.testing.assert_array_equal(found, np.take(value, np.array(indices, "int32"), axis=1))

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from weft.ir.description import TensorDescription
+from weft.ir.guards import is_traced
 from weft.kernels.collapse import collapse
 from weft.kernels.kernel import Instruction, Kernel, Operand
 from weft.kernels.piecewise import PiecewiseOp
+from weft.plan.verifier import share_memory
 from weft_c.loops.piecewise import PiecewiseLoad, piecewise_load
 from weft_c.source.index_types import is_wide, needs_wide_counter
 
@@ -60,8 +62,19 @@ class LoopNest:
     @property
     def is_wide(self) -> bool:
         """Whether counters of points, or indices into the tensors, need 64 bits."""
-        read = [piece.memory for load in self.piecewise.values() for piece in load.pieces]
-        return is_wide(*self.tensors, *read) or needs_wide_counter(prod(self.shape))
+        return is_wide(*self.tensors, *self._pieces) or needs_wide_counter(prod(self.shape))
+
+    @property
+    def may_be_in_place(self) -> bool:
+        """Whether a result is in the memory of an operand, or places depend on a length."""
+        read = [*self.operands, *self._pieces]
+        if any(is_traced(n) for each in (*self.results, *read) for n in (each.offset, *each.shape)):
+            return True
+        return any(share_memory(one, other) for one in self.results for other in read)
+
+    @property
+    def _pieces(self) -> list[TensorDescription]:
+        return [piece.memory for load in self.piecewise.values() for piece in load.pieces]
 
     def step(self, layout: TensorDescription, loop: int) -> int:
         """Return the stride of a tensor along a loop, in elements."""

@@ -59,6 +59,7 @@ def parallel_for(
     wide: bool | None = None,
     cost: int = 1,
     interleaving: Interleaving | None = None,
+    overlaps: bool = False,
 ) -> None:
     """Write a parallel loop over the points of a shape and launch the kernel.
 
@@ -68,7 +69,8 @@ def parallel_for(
     written a second time for vectors along the last dimension; with `access`, for vectorized
     accesses along it, unless rows have a remainder. `wide` makes indices of 64 bits, as many points
     do, and by default the arrays that the kernel has so far, as in `KernelBuilder.index_type`. On
-    serial devices with vectors, `interleaving` is a loop before that of `body`. A shape without
+    serial devices with vectors, `interleaving` is a loop before that of `body`; with `overlaps`
+    points may be computed twice, so that the last vector of a row ends with it. A shape without
     points launches nothing.
     """
     if 0 in shape:
@@ -79,7 +81,9 @@ def parallel_for(
     kind = index_type(wide or needs_wide_counter(prod(shape)))
     if builder.processor.is_serial:
         items = serial_items(prod(shape) * cost, builder.processor)
-        _contiguous_shares(builder.code, shape, items, body, row, lanes, kind, interleaving)
+        _contiguous_shares(
+            builder.code, shape, items, body, row, lanes, kind, interleaving, overlaps
+        )
         builder.launch(items)
         return
     if access is None or (prod(shape[:-1]) > 1 and shape[-1] % access.count):
@@ -188,6 +192,7 @@ def _contiguous_shares(
     lanes: int,
     kind: str,
     interleaving: Interleaving | None,
+    overlaps: bool,
 ) -> None:
     *outer, length = shape
     rows = prod(outer)
@@ -206,7 +211,9 @@ def _contiguous_shares(
         if row is not None:
             row(indices)
         whole = length if by_rows else None
-        innermost_loop(code, indices, (first, last), whole, body, lanes, kind, interleaving)
+        innermost_loop(
+            code, indices, (first, last), whole, body, lanes, kind, interleaving, overlaps
+        )
 
 
 def innermost_loop(
@@ -218,8 +225,13 @@ def innermost_loop(
     lanes: int,
     kind: str,
     interleaving: Interleaving | None = None,
+    overlaps: bool = False,
 ) -> None:
-    """Write the loop along the last dimension: vectors, several first, then the remainder."""
+    """Write the loop along the last dimension: vectors, several first, then the remainder.
+
+    Where points may be computed twice and all the dimension is one span, the remainder is a vector
+    that ends with it.
+    """
     first, last = span
     if length == 1 and lanes == 1:
         body((*outer, "0"), ValueEmitter(code))
@@ -232,6 +244,11 @@ def innermost_loop(
             with code.block(f"for (; {name} + {step} <= {last}; {name} += {step})"):
                 at = [f"({name} + {n * lanes})" for n in range(interleaving.vectors)]
                 interleaving.body([(*outer, each) for each in at], ValueEmitter(code, lanes))
+        if overlaps and length is not None and length % lanes:
+            with code.block(f"for (; {name} < {last}; {name} += {lanes})"):
+                code.line(f"if ({name} > {last} - {lanes}) {name} = {last} - {lanes};")
+                body((*outer, name), ValueEmitter(code, lanes))
+            return
         with code.block(f"for (; {name} + {lanes} <= {last}; {name} += {lanes})"):
             body((*outer, name), ValueEmitter(code, lanes))
         if length is not None and is_multiple(length, lanes):

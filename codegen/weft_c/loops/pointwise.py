@@ -60,6 +60,7 @@ def write_map(builder: ElementWiseKernel, results: Iterable[int]) -> None:
         wide=nest.is_wide,
         cost=nest.kernel.count,
         interleaving=Interleaving(vectors, at_points) if vectors > 1 else None,
+        overlaps=is_vector and not nest.may_be_in_place,
     )
 
 

@@ -17,6 +17,7 @@ from weft.report.recorder import HOST, KERNEL, LIBRARY, Recorder
 from weft.runtime.program import Program
 from weft.runtime.reported_errors import raise_reported
 from weft.support.interrupts import held
+from weft_c.loops.parallel import GROUPS_PER_UNIT
 from weft_c.runtime.bound_segment import BoundSegment
 from weft_c.runtime.control_flow import Bound, HostWork
 from weft_c.runtime.device import DeviceMemory, OpenDevice
@@ -226,7 +227,15 @@ class GPUKernelGroup(SegmentBuilder, ABC):
         assert self.recorder is not None, "only programs with a recorder have rows"
         ops = ops_of(work)
         kind = _KINDS[type(work)]
-        return self.recorder.row(ops, kind, self.launch_counts.get(ops, 1))
+        return self.recorder.row(
+            ops, kind, self.launch_counts.get(ops, 1), self._most_threads(work)
+        )
+
+    def _most_threads(self, work: Work) -> int | None:
+        """Return the items of a kernel, unless a processor with more units has more of them."""
+        if not (isinstance(work, GPUKernel) and self.processor.is_serial):
+            return None
+        return work.items if work.items < self.processor.units * GROUPS_PER_UNIT else None
 
     # Binding
 

@@ -28,8 +28,8 @@ def is_wide(*tensors: TensorDescription) -> bool:
 
 
 def index_type(wide: bool) -> str:
-    """Return the C type of indices and counters."""
-    return "i64" if wide else "i32"
+    """Return the C type of indices and counters, which on the host has 64 bits either way."""
+    return "i64" if wide else "index_t"
 
 
 def index_dtype(wide: bool) -> DType:

@@ -19,6 +19,7 @@ from weft.ir.storage import ParameterOp, ReadOp
 from weft.ir.tensor import TensorOp
 from weft.plan.plan import Plan
 from weft.report.progress import Stage
+from weft.report.thread_model import as_table, predictions
 from weft.runtime.computation import Computation
 from weft.runtime.factory import make_transformer
 from weft.runtime.importers import ImportedGraph
@@ -122,9 +123,10 @@ def bench_model(
             computation = computation_of(graph, transformer)
             found = _timed(computation, arguments, repeat)
             found = {"backend": transformer.transformer_name, **found}
-            kernels = None
+            kernels, threads = None, []
             if not as_json:
-                kernels = computation.profile(*arguments, repeat=min(repeat, PROFILED)).as_table()
+                profile = computation.profile(*arguments, repeat=min(repeat, PROFILED))
+                kernels, threads = profile.as_table(), predictions(profile)
     if kernels is None:
         show_json(found)
         return
@@ -133,6 +135,8 @@ def bench_model(
     rate = f"{1 / found['median']:.1f}"
     show_table(heads, [(found["backend"], *times, rate, found["memory"])])
     show(kernels)
+    if threads:
+        show(as_table(threads))
 
 
 PROFILED = 10

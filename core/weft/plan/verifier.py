@@ -200,18 +200,19 @@ def _check_apart(plan: Plan, step: Step) -> None:
     """Check that a step's results overlap neither each other nor operands that must survive."""
     op = step.op
     written = [*_written(step), *([step.workspace] if step.workspace else [])]
-    if any(_share(one, other) for one, other in combinations(written, 2)):
+    if any(share_memory(one, other) for one, other in combinations(written, 2)):
         raise _error(op, "lets its results and workspace overlap")
     for index, arg in enumerate(step.args):
-        if step.workspace and _share(step.workspace, arg):
+        if step.workspace and share_memory(step.workspace, arg):
             raise _error(op, f"puts its workspace over operand {index}")
         for number, out in enumerate(_written(step)):
             in_place = _is_same_place(out, arg) and _overwrites(op, number, index)
-            if _share(out, arg) and not in_place:
+            if share_memory(out, arg) and not in_place:
                 raise _error(op, f"lets it overwrite operand {index} while it reads it")
 
 
-def _share(one: TensorDescription, other: TensorDescription) -> bool:
+def share_memory(one: TensorDescription, other: TensorDescription) -> bool:
+    """Return whether two tensors of a plan cover some bytes in common."""
     return _space(one.base) == _space(other.base) and _overlap(_span(one), _span(other))
 
 

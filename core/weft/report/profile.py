@@ -78,6 +78,8 @@ class ProfileRow:
         The time of all these.
     one_thread
         The same on one thread; None where the backend cannot tell.
+    items
+        The most threads that share a launch; None where there is no such limit.
     bytes
         The bytes that it reads and writes in a call, each operand and result once.
     flops
@@ -94,6 +96,7 @@ class ProfileRow:
     bytes: int
     flops: int
     one_thread: float | None = None
+    items: int | None = None
 
     @property
     def bandwidth(self) -> float:
@@ -237,7 +240,7 @@ class Profile:
         return f"{self.computation} on {self.backend} ({self.device})"
 
     def _caption(self) -> str:
-        sentences = [f"{_format_seconds(self.ordinary)} a call without time stamps"]
+        sentences = [f"{format_seconds(self.ordinary)} a call without time stamps"]
         if self.rates.copy:
             sentences.append(f"copy {self.rates.copy / 1e9:.3g} GB/s")
         if self.rates.matmul:
@@ -257,10 +260,10 @@ class Profile:
         waiting = self.waiting(row)
         if row.one_thread is None or waiting is None:
             return "", ""
-        return _format_seconds(row.one_thread), f"{waiting:.0%}"
+        return format_seconds(row.one_thread), f"{waiting:.0%}"
 
     def _time(self, seconds: float) -> tuple[str, str]:
-        return _format_seconds(seconds), f"{seconds / self.wall:.1%}" if self.wall else ""
+        return format_seconds(seconds), f"{seconds / self.wall:.1%}" if self.wall else ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the profile as data for JSON; times are seconds, and all figures those of a call.
@@ -295,6 +298,7 @@ class Profile:
                     "calls": row.calls,
                     "seconds": row.seconds,
                     "one_thread": row.one_thread,
+                    "items": row.items,
                     "bytes": row.bytes,
                     "flops": row.flops,
                 }
@@ -333,7 +337,7 @@ class Profile:
     def __repr__(self) -> str:
         return (
             f"<Profile of {self.computation} on {self.backend}: "
-            f"{_format_seconds(self.wall)} a call, {len(self.rows)} rows>"
+            f"{format_seconds(self.wall)} a call, {len(self.rows)} rows>"
         )
 
 
@@ -353,7 +357,8 @@ def _rate(rate: float, most: float | None) -> tuple[str, str]:
     return f"{rate / 1e9:.3g}", "" if share is None else f"{share:.0%}" if share <= 1 else "> 100%"
 
 
-def _format_seconds(seconds: float) -> str:
+def format_seconds(seconds: float) -> str:
+    """Return a time with three digits and a unit."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if abs(seconds) >= size:
             return f"{seconds / size:.3g} {unit}"
@@ -417,6 +422,7 @@ def make_rows(
                 bytes=round(runs * sum(_bytes(op, step_of) for op in new)),
                 flops=round(runs * sum(op.flops for op in new)),
                 one_thread=single,
+                items=row.items,
             )
         )
     return tuple(rows)

@@ -35,11 +35,14 @@ class RecordedRow(NamedTuple):
         `KERNEL`, `LIBRARY` or `HOST`.
     launches
         How many launches compute the ops once.
+    items
+        The most threads that share a launch; None where there is no such limit.
     """
 
     ops: tuple[Op, ...]
     kind: str
     launches: int
+    items: int | None = None
 
 
 class Event(NamedTuple):
@@ -88,12 +91,14 @@ class Recorder:
         self._deferred: list[Callable[[], None]] = []
         self.mark: Callable[[int], None] = self._mark
 
-    def row(self, ops: Sequence[Op], kind: str = KERNEL, launches: int = 1) -> int:
+    def row(
+        self, ops: Sequence[Op], kind: str = KERNEL, launches: int = 1, items: int | None = None
+    ) -> int:
         """Return the index of the row of some ops, which is declared at the first time."""
         key = tuple(ops)
         number = self._numbers.setdefault(key, len(self.rows))
         if number == len(self.rows):
-            self.rows.append(RecordedRow(key, kind, launches))
+            self.rows.append(RecordedRow(key, kind, launches, items))
         return number
 
     def _mark(self, row: int) -> None:

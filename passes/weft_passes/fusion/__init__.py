@@ -14,16 +14,18 @@ from weft_passes.fusion.growth import grow, may_fuse
 from weft_passes.fusion.piecewise import read_piecewise
 from weft_passes.fusion.recomputation import move_to_readers
 from weft_passes.fusion.repetition import repeat_kernels
+from weft_passes.fusion.shifted_slices import slice_operands
 from weft_passes.fusion.siblings import merge_siblings
 
 
 class Fusion(GraphPass):
     """Group the ops that the target can fuse into kernels, to move fewer bytes.
 
-    Loops over one elementwise kernel become kernels. Then the first sweep over the graph adds each
-    op to the cluster of its operands, the second merges clusters that read the same value, the
-    third recomputes values in their readers' clusters if that moves fewer bytes, and the fourth
-    makes kernels read paddings and concatenations piece by piece. All keep clusters convex; see
+    Loops over one elementwise kernel become kernels, and shifted slices of cheap values are
+    computed from slices of their operands. Then the first sweep over the graph adds each op to the
+    cluster of its operands, the second merges clusters that read the same value, the third
+    recomputes values in their readers' clusters if that moves fewer bytes, and the fourth makes
+    kernels read paddings and concatenations piece by piece. All keep clusters convex; see
     `Clusters`.
     """
 
@@ -35,6 +37,7 @@ class Fusion(GraphPass):
             graph = repeat_kernels(graph)
         if not any(map(may_fuse, graph.kinds)):
             return graph
+        graph = slice_operands(graph, target)
         clusters = Clusters(in_effect_order(graph), target)
         grow(clusters)
         merge_siblings(clusters)
