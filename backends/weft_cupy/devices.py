@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 from weft import settings
 from weft.communicators import local_rank
 from weft.errors import ArgumentError, BackendError
+from weft.support.backports import after_fork
 from weft_c.runtime.device import requested_device
 from weft_cupy import blas, drivers
 from weft_cupy.device import Device
@@ -101,5 +100,4 @@ def _give_up() -> None:
             device.lost = _FORKED
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_give_up)
+after_fork(_give_up)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterable
 from typing import Any
 
 from weft import settings
 from weft.errors import ArgumentError, BackendError
+from weft.support.backports import after_fork
 from weft_c.runtime.device import requested_device
 from weft_opencl import drivers, verdicts
 from weft_opencl.device import Device, described
@@ -143,5 +143,4 @@ def _give_up() -> None:
             device.lost = _FORKED
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_give_up)
+after_fork(_give_up)

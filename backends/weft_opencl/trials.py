@@ -6,13 +6,13 @@ That process stays, since PoCL takes a second for its first program and a sevent
 from __future__ import annotations
 
 import atexit
-import os
 import re
 import threading
 from typing import Any
 
 from weft.cache.store import is_off, open_cache
 from weft.errors import BackendError
+from weft.support.backports import after_fork
 from weft.support.digest import digest_of
 from weft.support.locks import renewed
 from weft_opencl import drivers, scripts, trial
@@ -45,8 +45,7 @@ def close_servers() -> None:
         _servers.popitem()[1].close()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_servers)
+after_fork(_forget_servers)
 
 
 def is_needed(handle: Any) -> bool:

@@ -24,7 +24,7 @@ from weft.ops.products.fourier import (
     parts_of,
     roots_of_unity,
 )
-from weft.ops.shape.movement import ReshapeOp, TransposeOp
+from weft.ops.shape.movement import TransposeOp, reshaped
 from weft.support.backports import override
 from weft_c.processor import Processor
 
@@ -205,9 +205,9 @@ def legalized_transform(op: Op, processor: Processor) -> Op | None:
     if n % 2 or half < 2 or slots > most or not radices_of(half):
         return None
     if sign < 0:
-        x = _under(x, [*x.axes[:-1], Axis(half), Axis(2)])
+        x = reshaped(x, [*x.axes[:-1], Axis(half), Axis(2)])
     found = _by_stages(x, half, sign, op.scale, is_real=True)
-    return _under(found, op.axes)
+    return reshaped(found, op.axes)
 
 
 def _with_moved_frequencies(op: ViewAsComplexOp) -> TensorOp | None:
@@ -234,7 +234,7 @@ def _legalized_complex(op: FourierOp, x: TensorOp, most: int) -> TensorOp | None
         found = _by_stages(x, n, op.sign, op.scale, trailing=trailing)
         if isinstance(x, TransposeOp) and trailing:
             return TransposeOp(found, permutation=x.permutation)
-        return _under(found, x.axes)
+        return reshaped(found, x.axes)
     factors = _factors(n, most)
     return None if factors is None else _by_columns_and_rows(x, factors, op)
 
@@ -280,7 +280,7 @@ def _by_columns_and_rows(x: TensorOp, factors: tuple[int, int], op: FourierOp) -
     """Return transforms of columns, then of rows (W. M. Gentleman and G. Sande, 1966)."""
     first, second = factors
     *outer, _, parts = x.axes
-    columns = _under(x, [*outer, Axis(first), Axis(second), parts])
+    columns = reshaped(x, [*outer, Axis(first), Axis(second), parts])
     rank, n = len(outer), first * second
     swapped = TransposeOp(columns, permutation=(*range(rank), rank + 1, rank, rank + 2))
     turns = roots_of_unity(n, -1)[np.outer(np.arange(first), np.arange(second)) % n]
@@ -292,7 +292,7 @@ def _by_columns_and_rows(x: TensorOp, factors: tuple[int, int], op: FourierOp) -
         rows, _roots(second, x.dtype), sign=op.sign, scale=op.scale, length=second, kept=second,
         is_real=False, trailing=1,
     )  # fmt: skip
-    return _under(found, x.axes)
+    return reshaped(found, x.axes)
 
 
 def _by_convolution(x: TensorOp, length: int, op: FourierOp) -> TensorOp:
@@ -310,16 +310,11 @@ def _by_convolution(x: TensorOp, length: int, op: FourierOp) -> TensorOp:
         product, _roots(length, x.dtype), _numbers(last, x.dtype),
         sign=1, scale=op.scale, length=length, kept=n, is_real=False, trailing=0,
     )  # fmt: skip
-    return _under(found, x.axes)
+    return reshaped(found, x.axes)
 
 
 def _with_rows(x: TensorOp) -> TensorOp:
-    return x if x.rank > 2 else _under(x, [Axis(1), *x.axes])
-
-
-def _under(x: TensorOp, axes: Any) -> TensorOp:
-    target = Axes(axes)
-    return x if x.axes == target else ReshapeOp(x, target_axes=target)
+    return x if x.rank > 2 else reshaped(x, [Axis(1), *x.axes])
 
 
 def _roots(n: int, dtype: DType, real_sign: int = 0) -> TensorOp:

@@ -22,7 +22,7 @@ from weft.ir.results import ResultOp, TupleOp, results_of
 from weft.ir.storage import AssignOp, ParameterOp, placeholder
 from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ir.traversal import dependencies, operands, postorder
-from weft.ops.shape.movement import BroadcastOp, ReshapeOp, TransposeOp
+from weft.ops.shape.movement import BroadcastOp, TransposeOp, reshaped
 from weft.support.gc_pause import gc_paused
 
 __all__ = ["Batch", "Batched", "BatchedGraph", "Results", "batched", "batching_rule_of"]
@@ -190,7 +190,7 @@ class Walk:
                     f"{op.axes}: it needs a batch axis of length {self.batch.size} in front"
                 )
             )
-        self.values[op] = Batched(_under(value, self.batch.before(op.axes)), True)
+        self.values[op] = Batched(reshaped(value, self.batch.before(op.axes)), True)
 
     def value(self, op: Op) -> Batched:
         """Return what an op became."""
@@ -286,12 +286,7 @@ class Walk:
         if not isinstance(got, TensorOp) or (got.axes.lengths, got.dtype) != wanted:
             problem = f"its batching rule must return {op.dtype} {axes}, not {got!r}"
             raise BatchingError(op.explain(problem))
-        return Batched(_under(got, axes), value.is_batched)
-
-
-def _under(x: TensorOp, axes: Axes) -> TensorOp:
-    """Return a tensor with axes of the same lengths, and maybe other names."""
-    return x if x.axes == axes else ReshapeOp(x, target_axes=axes)
+        return Batched(reshaped(got, axes), value.is_batched)
 
 
 _ASSIGNED = (

@@ -24,7 +24,7 @@ from weft.ops.pointwise.elementwise import cast
 from weft.ops.products.fourier import FourierOp, InverseRealFourierOp, RealFourierOp
 from weft.ops.shape.arrangement import moveaxis, roll
 from weft.ops.shape.joining import pad
-from weft.ops.shape.movement import ReshapeOp
+from weft.ops.shape.movement import reshaped
 
 __all__ = [
     "fft",
@@ -711,13 +711,12 @@ def scale(function: str, norm: Norm, count: int) -> float:
 
 def positional(x: TensorOp) -> TensorOp:
     """Return a tensor without the names of its axes."""
-    axes = Axes(map(Axis, x.axes.lengths))
-    return x if x.axes == axes else ReshapeOp(x, target_axes=axes)
+    return reshaped(x, map(Axis, x.axes.lengths))
 
 
 def named(x: TensorOp, axes: Axes) -> TensorOp:
     """Return a tensor under the names of other axes."""
-    return x if x.axes == axes else ReshapeOp(x, target_axes=with_lengths(axes, x.axes.lengths))
+    return reshaped(x, with_lengths(axes, x.axes.lengths))
 
 
 def along_several(

@@ -10,10 +10,11 @@ from weft.ir.axes import Axes, make_axes
 from weft.ir.dtypes import DType
 from weft.ir.op import explain
 from weft.ir.tensor import TensorLike, TensorOp
+from weft.ops.arguments import check_flags
 from weft.ops.pointwise.comparison import equal
 from weft.ops.pointwise.complex_parts import real
 from weft.ops.pointwise.elementwise import cast, real_dtype
-from weft.ops.products.decompositions import TriangularSolveOp, require_bool, solver_operands
+from weft.ops.products.decompositions import TriangularSolveOp, solver_operands
 from weft.ops.products.factorizations import (
     EigenOp,
     HermitianEigenOp,
@@ -170,7 +171,7 @@ def svd(x: TensorLike, *, full_matrices: bool = True) -> SVD:
     >>> found.S, found.U.shape
     (array([4., 3.]), (3, 2))
     """
-    require_bool("svd", full_matrices=full_matrices)
+    check_flags("svd", full_matrices=full_matrices)
     x, dtype, (m, n) = known_matrices("svd", x)
     packed = factorized(SingularValuesOp, x, vectors=True)
     u, v = packed[..., 1 : m + 1, :], packed[..., m + 1 :, :]

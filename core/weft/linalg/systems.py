@@ -14,12 +14,12 @@ from weft.ir.storage import as_op
 from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.linalg.factorizations import known_matrices, svdvals
 from weft.linalg.norms import default_rtol, matrix_rank
+from weft.ops.arguments import check_flags
 from weft.ops.pointwise.comparison import greater, where
 from weft.ops.pointwise.complex_parts import ViewAsComplexOp, conj, real
 from weft.ops.pointwise.elementwise import absolute, cast, real_dtype, square
 from weft.ops.products.decompositions import (
     TriangularSolveOp,
-    require_bool,
     solved,
     solver_operands,
 )
@@ -218,7 +218,7 @@ def solve_triangular(
     """
     kind = "solve_triangular"
     (a, b), dtype = solver_operands(kind, a, b)
-    require_bool(kind, lower=lower, unit_diagonal=unit_diagonal, left=left)
+    check_flags(kind, lower=lower, unit_diagonal=unit_diagonal, left=left)
     place = _place_of(kind, trans)
     if unit_diagonal:
         below = with_unit_diagonal(a if lower else matrix_transpose(a))

@@ -17,6 +17,7 @@ from weft.ir.op import explain, explained
 from weft.ir.storage import as_op
 from weft.ir.tensor import TensorLike, TensorOp
 from weft.nn import activation
+from weft.ops.arguments import check_flags
 from weft.ops.pointwise import math
 from weft.ops.pointwise.elementwise import FloatOp, cast, common_dtype
 from weft.ops.products.linalg import matmul, matrix_transpose, require_positional
@@ -187,14 +188,6 @@ def checked_activation(function: str, activation: str) -> str:
         problem = f"activation must be one of {', '.join(_ACTIVATIONS)}, not {activation!r}"
         raise ArgumentError(explain(function, problem, ()))
     return str(activation)
-
-
-def check_flags(function: str, **flags: Any) -> None:
-    """Raise ArgumentError unless all flags are bools."""
-    for name, value in flags.items():
-        if not isinstance(value, bool):
-            problem = f"{name} must be True or False, not {value!r}"
-            raise ArgumentError(explain(function, problem, ()))
 
 
 WEIGHTS = ("gates+ features+", "gates+ units+", "gates+", "gates+")

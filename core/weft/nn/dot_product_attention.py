@@ -21,7 +21,13 @@ from weft.ir.op import explain, explained
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import TensorLike, TensorOp
 from weft.nn import blocked_attention
-from weft.ops.arguments import aligned_to, broadcast_in_dim, checked_integer, checked_number
+from weft.ops.arguments import (
+    aligned_to,
+    broadcast_in_dim,
+    check_flags,
+    checked_integer,
+    checked_number,
+)
 from weft.ops.control.effects import stop_gradient
 from weft.ops.control.scans import ScannableOp
 from weft.ops.control.state import assign, value_of
@@ -356,9 +362,7 @@ def _attention(
 ) -> TensorOp:
     given = [as_op(x) for x in (query, key, value)]
     extras = [as_op(x) for x in (mask, bias) if x is not None]
-    if not isinstance(is_causal, bool):
-        problem = f"is_causal must be True or False, not {is_causal!r}"
-        raise ArgumentError(explain("attention", problem, given))
+    check_flags("attention", given, is_causal=is_causal)
     operands = explained("attention", given, _aligned, given, extras)
     factor = _scale(operands[0]) if scale is None else scale
     factor = checked_number("attention", "scale", factor, low=-math.inf)

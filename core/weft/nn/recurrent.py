@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Unpack
 
 import numpy as np
@@ -24,13 +25,13 @@ from weft.nn.cells import (
     CellOperands,
     Functions,
     Weights,
-    check_flags,
     checked_activation,
     gru_step,
     lstm_step,
     of_one_dtype,
     rnn_step,
 )
+from weft.ops.arguments import check_flags
 from weft.ops.products.roles import RoleSignature, SequenceRoles, by_roles, is_named
 from weft.ops.shape.joining import concat, stack
 from weft.ops.shape.movement import broadcast, cast_axes, transpose
@@ -205,12 +206,8 @@ class Layers(NamedTuple):
         self, x: Any, weights: Any, initial: Sequence[Any], axes: SequenceRoles
     ) -> tuple[TensorOp, ...]:
         """Return all outputs, and a tensor of the last states of all layers for each state."""
-        check_flags(
-            self.function,
-            reverse=self.reverse,
-            bidirectional=self.bidirectional,
-            batch_first=self.batch_first,
-        )
+        flags = ("reverse", "bidirectional", "batch_first")
+        check_flags(self.function, **{name: getattr(self, name) for name in flags})
         if self.batch_first and is_named(x):
             problem = "batch_first is for positional axes, named ones may be in any order"
             raise ArgumentError(explain(self.function, problem, (x,)))
@@ -395,11 +392,7 @@ def rnn(
     >>> outputs.ravel(), hidden.ravel()
     (array([1., 2., 3., 4.]), array([4.]))
     """
-    activation = checked_activation("rnn", activation)
-
-    def make(*operands: TensorOp, reverse: bool) -> RnnOp:
-        return RnnOp(*operands, reverse=reverse, activation=activation)
-
+    make = partial(RnnOp, activation=checked_activation("rnn", activation))
     layers = Layers("rnn", RnnOp, make, reverse, bidirectional, batch_first)
     return Recurrence(*layers.apply(x, weights, [initial], axes))
 
@@ -468,10 +461,7 @@ def gru(
     ((5, 2, 8), (2, 2, 4))
     """
     check_flags("gru", linear_before_reset=linear_before_reset)
-
-    def make(*operands: TensorOp, reverse: bool) -> GruOp:
-        return GruOp(*operands, reverse=reverse, linear_before_reset=linear_before_reset)
-
+    make = partial(GruOp, linear_before_reset=linear_before_reset)
     layers = Layers("gru", GruOp, make, reverse, bidirectional, batch_first)
     return Recurrence(*layers.apply(x, weights, [initial], axes))
 

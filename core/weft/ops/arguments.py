@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -65,6 +66,14 @@ def checked_integer(function: str, what: str, value: SupportsIndex, low: float =
         problem = f"{what} must be a whole number{limit}, not {value!r}"
         raise ArgumentError(explain(function, problem, ()))
     return number
+
+
+def check_flags(function: str, operands: Sequence[Any] = (), /, **flags: object) -> None:
+    """Raise ArgumentError for a flag that is not True or False, such as `reverse="yes"`."""
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            problem = f"{name} must be True or False, not {value!r}"
+            raise ArgumentError(explain(function, problem, operands))
 
 
 def checked_order(function: str, p: float) -> float:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextvars
 import importlib
-import os
 import sys
 import threading
 import time
@@ -18,6 +17,7 @@ from typing import Any, Protocol, Self
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from weft.settings import AUTO, OFF, ON, PROGRESS
+from weft.support.backports import after_fork
 from weft.support.html import escaped, shortened
 from weft.support.locks import renew
 from weft.support.quoting import harmless
@@ -259,5 +259,4 @@ class _Board:
 
 _board = _Board()
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_board.renew)
+after_fork(_board.renew)

@@ -6,7 +6,6 @@ It compiles nothing: the transformer, which is one, hands it programs and asks i
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,6 +26,7 @@ from weft.runtime.exchanges import are_shared
 from weft.runtime.interface import BackendInterface
 from weft.runtime.missing_values import missing_value, reads_without_value
 from weft.runtime.program import Program
+from weft.support.backports import after_fork
 from weft.support.locks import renew
 from weft.support.ordered_set import OrderedSet
 from weft.transforms.state_initializers import initializers_of
@@ -57,8 +57,7 @@ def _after_fork() -> None:
             each._close(FORKED)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+after_fork(_after_fork)
 
 
 class StateStore(BackendInterface):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gc
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from weft.support.backports import after_fork
 
 MANY = 50_000
 """The number of new objects from which on it pays to spare the collector a look at them."""
@@ -51,8 +52,7 @@ def _forget() -> None:
     _is_paused = False
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+after_fork(_forget)
 
 
 def _age(young: int) -> None:

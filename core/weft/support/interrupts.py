@@ -8,7 +8,6 @@ and the user's handler runs when they end, or earlier at a place where nothing h
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 
@@ -18,6 +17,8 @@ from _thread import get_ident
 from collections.abc import Callable
 from signal import SIGINT as _SIGINT
 from typing import Any, TypeVar
+
+from weft.support.backports import after_fork
 
 Result = TypeVar("Result")
 
@@ -71,8 +72,7 @@ class Holding:
 holding = Holding()
 """That of this process, which has one main thread."""
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=holding.renew)
+after_fork(holding.renew)
 
 
 def held(function: Callable[..., Result], *args: Any) -> Result:

@@ -9,10 +9,11 @@ call that takes a lock in a ``with`` statement and the block, and then nothing r
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar, overload
+
+from weft.support.backports import after_fork
 
 Lock = TypeVar("Lock")
 Value = TypeVar("Value")
@@ -40,8 +41,7 @@ def _renew_all() -> None:
         renew(lock)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_all)
+after_fork(_renew_all)
 
 
 class cached_property(Generic[Value]):  # noqa: N801

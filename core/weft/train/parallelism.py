@@ -23,7 +23,7 @@ from weft.ir.axes import Axes, ShardAxis
 from weft.ir.op import Op, explain
 from weft.ir.storage import as_op
 from weft.ir.tensor import TensorLike, TensorOp
-from weft.ops.arguments import checked_integer
+from weft.ops.arguments import check_flags, checked_integer
 from weft.ops.products.linalg import MatmulOp
 from weft.ops.shape.joining import concat
 from weft.ops.shape.movement import reshape
@@ -91,9 +91,7 @@ def data_parallel(
     """
     chosen, gradients = _gradients(loss_or_gradients, variables)
     limit = checked_integer("data_parallel", "bucket_bytes", bucket_bytes, 1)
-    if not isinstance(sharded, bool):
-        problem = f"sharded must be True or False, not {sharded!r}"
-        raise ArgumentError(explain("data_parallel", problem, ()))
+    check_flags("data_parallel", sharded=sharded)
     ranks = connected(communicator).size
     if ranks == 1:
         return gradients, chosen

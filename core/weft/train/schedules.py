@@ -16,7 +16,7 @@ from weft.ir import dtypes
 from weft.ir.op import explain
 from weft.ir.storage import as_op
 from weft.ir.tensor import TensorLike, TensorOp
-from weft.ops.arguments import checked_number
+from weft.ops.arguments import check_flags, checked_number
 from weft.ops.pointwise.comparison import clip, greater_equal, where
 from weft.ops.pointwise.elementwise import cast
 from weft.ops.pointwise.math import cos, power
@@ -142,9 +142,7 @@ def _decayed(
 
 def _times(function: str, step: TensorLike, steps: float, staircase: bool) -> TensorOp:
     """Return step / steps, rounded down with `staircase`."""
-    if not isinstance(staircase, bool):
-        problem = f"staircase must be True or False, not {staircase!r}"
-        raise ArgumentError(explain(function, problem, ()))
+    check_flags(function, staircase=staircase)
     times = _step(function, step) / _positive(function, "steps", steps)
     return floor(times) if staircase else times
 

@@ -15,7 +15,7 @@ from weft.ir.lengths import Length
 from weft.ir.op import explain, explained
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
-from weft.ops.arguments import checked_integer, checked_number
+from weft.ops.arguments import check_flags, checked_integer, checked_number
 from weft.ops.pointwise.elementwise import FloatOp, absolute, align, cast, negative
 from weft.ops.pointwise.math import cos as cosine
 from weft.ops.pointwise.math import sin as sine
@@ -142,9 +142,7 @@ def rotary_embedding(
     """
     (op,) = align(FloatOp, x)
     require_positional("rotary_embedding", op)
-    if not isinstance(interleaved, bool):
-        problem = f"interleaved must be True or False, not {interleaved!r}"
-        raise ArgumentError(explain("rotary_embedding", problem, (op,)))
+    check_flags("rotary_embedding", (op,), interleaved=interleaved)
     if (cos is None) != (sin is None) or (cos is not None and positions is not None):
         problem = "takes either positions, or both cos and sin"
         raise ArgumentError(explain("rotary_embedding", problem, (op,)))

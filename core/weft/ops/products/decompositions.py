@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.errors import ArgumentError, AxesError, DTypeError
+from weft.errors import AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, Axis, broadcast_axes
 from weft.ir.dtypes import Array, DType, accumulator_dtype
 from weft.ir.op import explain, explained
 from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
-from weft.ops.arguments import checked_integer
+from weft.ops.arguments import check_flags, checked_integer
 from weft.ops.pointwise.comparison import equal, less_equal, where
 from weft.ops.pointwise.complex_parts import complex, conj, imag, real
 from weft.ops.pointwise.elementwise import cast
@@ -372,7 +372,7 @@ def triangular_solve(
     array([1., 2.])
     """
     (a, b), dtype = solver_operands("triangular_solve", a, b)
-    require_bool("triangular_solve", lower=lower, transposed=transposed)
+    check_flags("triangular_solve", lower=lower, transposed=transposed)
     if transposed:
         a, lower = matrix_transpose(a), not lower
     return cast(solved("triangular_solve", TriangularSolveOp, a, b, lower=lower), dtype)
@@ -409,17 +409,11 @@ def cholesky_solve(factor: TensorLike, b: TensorLike, lower: bool = True) -> Ten
     array([1., 2.])
     """
     (factor, b), dtype = solver_operands("cholesky_solve", factor, b)
-    require_bool("cholesky_solve", lower=lower)
+    check_flags("cholesky_solve", lower=lower)
     other = conj(matrix_transpose(factor))
     below, above = (factor, other) if lower else (other, factor)
     inner = solved("cholesky_solve", TriangularSolveOp, below, b, lower=True)
     return cast(solved("cholesky_solve", TriangularSolveOp, above, inner, lower=False), dtype)
-
-
-def require_bool(kind: str, **flags: Any) -> None:
-    for name, value in flags.items():
-        if not isinstance(value, bool):
-            raise ArgumentError(explain(kind, f"{name} must be True or False, not {value!r}", ()))
 
 
 def solved(

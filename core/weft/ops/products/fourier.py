@@ -22,7 +22,7 @@ from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ops.products.linalg import MatmulOp
 from weft.ops.shape.arrangement import flip
 from weft.ops.shape.joining import concat, pad, stack
-from weft.ops.shape.movement import ReshapeOp, TransposeOp, broadcast, zeros_like
+from weft.ops.shape.movement import TransposeOp, broadcast, reshaped, zeros_like
 from weft.support.backports import override
 
 LONGEST_PRODUCT = 64
@@ -75,8 +75,8 @@ class FourierOp(CompositeOp):
             return x if self.scale == 1 else x * self.scale
         factor = max(k for k in range(1, LONGEST_PRODUCT + 1) if n % k == 0)
         if factor == n:
-            flat = _under(x, [*x.axes[:-2], Axis(2 * n)])
-            return _under(MatmulOp(*_rows(flat, _matrix(n, self.sign) * self.scale)), x.axes)
+            flat = reshaped(x, [*x.axes[:-2], Axis(2 * n)])
+            return reshaped(MatmulOp(*_rows(flat, _matrix(n, self.sign) * self.scale)), x.axes)
         return self._by_factors(x, factor) if factor > 1 else self._by_convolution(x)
 
     def _by_factors(self, x: TensorOp, first: int) -> TensorOp:
@@ -87,11 +87,11 @@ class FourierOp(CompositeOp):
         def swap(y: TensorOp) -> TensorOp:
             return TransposeOp(y, permutation=swapped)
 
-        split = _under(x, [*outer, Axis(first), Axis(second), x.axes[-1]])
+        split = reshaped(x, [*outer, Axis(first), Axis(second), x.axes[-1]])
         inner = FourierOp(swap(split), sign=self.sign, scale=1.0)
         products = np.outer(np.arange(second), np.arange(first))
         turned = multiplied(inner, parts_of(roots_of_unity(n, self.sign)[products % n]))
-        return _under(swap(FourierOp(swap(turned), sign=self.sign, scale=self.scale)), x.axes)
+        return reshaped(swap(FourierOp(swap(turned), sign=self.sign, scale=self.scale)), x.axes)
 
     def _by_convolution(self, x: TensorOp) -> TensorOp:
         n = x.axes[-2].length
@@ -145,7 +145,7 @@ class RealFourierOp(CompositeOp):
         if n % 2:
             pairs = stack([x, zeros_like(x)], pos=x.rank)
             return FourierOp(pairs, sign=-1, scale=self.scale)[..., : half + 1, :]
-        pairs = _under(x, [*x.axes[:-1], Axis(half), Axis(2)])
+        pairs = reshaped(x, [*x.axes[:-1], Axis(half), Axis(2)])
         z = FourierOp(pairs, sign=-1, scale=self.scale)
         ahead = concat([z, z[..., :1, :]], -2)
         back = conjugated(flip(ahead, -2))
@@ -205,7 +205,7 @@ class InverseRealFourierOp(CompositeOp):
         ahead, back = x[..., :half, :], conjugated(flip(x[..., 1:, :], -2))
         turn = 1j * roots_of_unity(n, 1)[:half]
         z = ahead + back + multiplied(ahead - back, parts_of(turn))
-        return _under(FourierOp(z, sign=1, scale=self.scale), self.axes)
+        return reshaped(FourierOp(z, sign=1, scale=self.scale), self.axes)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Transform the adjoint; elements that stand for two get it twice."""
@@ -267,7 +267,7 @@ def roots_of_unity(n: int, sign: int) -> Array:
 
 def broadcast_to(x: TensorOp, like: TensorOp) -> TensorOp:
     """Return a constant with the last axes of another tensor, repeated along the others."""
-    named = _under(x, like.axes[like.rank - x.rank :])
+    named = reshaped(x, like.axes[like.rank - x.rank :])
     return broadcast(named, like.axes)
 
 
@@ -280,7 +280,7 @@ def _matrix(n: int, sign: int) -> Array:
 
 def _rows(x: TensorOp, matrix: Array) -> tuple[TensorOp, TensorOp]:
     """Return all rows, and the matrix that they are multiplied by."""
-    rows = _under(x, [Axis(product(x.axes.lengths[:-1])), x.axes[-1]])
+    rows = reshaped(x, [Axis(product(x.axes.lengths[:-1])), x.axes[-1]])
     return rows, constant(matrix, dtype=x.dtype)
 
 
@@ -288,12 +288,6 @@ def _padded(x: TensorOp, length: int) -> TensorOp:
     widths = [(0, 0)] * x.rank
     widths[-2] = (0, length - x.axes[-2].length)
     return pad(x, widths)
-
-
-def _under(x: TensorOp, axes: Any) -> TensorOp:
-    """Return the elements in row-major order under other axes."""
-    target = Axes(axes)
-    return x if x.axes == target else ReshapeOp(x, target_axes=target)
 
 
 def _transform(z: Array, sign: int) -> Array:

@@ -340,10 +340,12 @@ def cast_axes(x: TensorLike, axes: AxesLike) -> TensorOp:
                 "axes_with_order() to transpose, or map_roles() to rename"
             )
             raise AxesError(explain("cast_axes", problem, (op,)))
-    return _under(op, target)
+    return reshaped(op, target)
 
 
-def _under(op: TensorOp, target: Axes) -> TensorOp:
+def reshaped(op: TensorOp, axes: Iterable[Axis]) -> TensorOp:
+    """Return the elements in row-major order under other axes; the op itself for equal axes."""
+    target = make_axes(axes)
     return op if op.axes == target else ReshapeOp(op, target_axes=target)
 
 
@@ -383,7 +385,7 @@ def cast_role(x: TensorLike, axes: AxesLike) -> TensorOp:
     target = make_axes(axes)
     if x.axes.lengths != target.lengths:
         raise AxesError(x.explain(f"cast_role keeps lengths, but {x.axes} and {target} differ"))
-    return _under(x, target)
+    return reshaped(x, target)
 
 
 def map_roles(x: TensorLike, mapping: Mapping[Any, Any]) -> TensorOp:
@@ -422,7 +424,7 @@ def map_roles(x: TensorLike, mapping: Mapping[Any, Any]) -> TensorOp:
     for name in names:
         x.axes.position(name)
     renamed = Axes(Axis(axis.length, names.get(axis.name, axis.name)) for axis in x.axes)
-    return _under(x, renamed)
+    return reshaped(x, renamed)
 
 
 def transpose(x: TensorLike, axes: AxisKeys | None = None) -> TensorOp:
