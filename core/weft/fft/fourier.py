@@ -33,11 +33,15 @@ __all__ = [
     "fftn",
     "fftshift",
     "hfft",
+    "hfft2",
+    "hfftn",
     "ifft",
     "ifft2",
     "ifftn",
     "ifftshift",
     "ihfft",
+    "ihfft2",
+    "ihfftn",
     "irfft",
     "irfft2",
     "irfftn",
@@ -402,6 +406,82 @@ def irfftn(
     return along_several("irfftn", ifft, irfft, x, s, axes, norm)
 
 
+def hfftn(
+    x: TensorLike,
+    s: Lengths | None = None,
+    axes: AxisKeys | None = None,
+    norm: Norm = "backward",
+) -> TensorOp:
+    """Return the real Fourier transform of signals that equal their own reversed conjugate.
+
+    The signal is reversed along all of the axes.
+
+    Parameters
+    ----------
+    x
+        The first half of the signal along the last axis, and all of it along the others.
+    s, axes, norm
+        As in `irfftn`.
+
+    Returns
+    -------
+    TensorOp
+        float32, or float64 for 64-bit operands.
+
+    Raises
+    ------
+    AxesError
+        If an axis is not there, is empty or has an unknown length.
+    ArgumentError
+        If `s` has not a length for each axis.
+
+    Examples
+    --------
+    >>> weft.jit(weft.fft.hfftn)(np.array([[2.0, 1.0], [0.0, 0.0]]))
+    array([[4., 0.],
+           [4., 0.]])
+    """
+    return along_several("hfftn", fft, hfft, x, s, axes, norm)
+
+
+def ihfftn(
+    x: TensorLike,
+    s: Lengths | None = None,
+    axes: AxisKeys | None = None,
+    norm: Norm = "backward",
+) -> TensorOp:
+    """Return the inverse Fourier transform of real numbers along several axes: half of the last.
+
+    Parameters
+    ----------
+    x
+        Real numbers; integers and bools are converted to float32.
+    s, axes, norm
+        As in `fftn`.
+
+    Returns
+    -------
+    TensorOp
+        complex64, or complex128 for float64.
+
+    Raises
+    ------
+    AxesError
+        If an axis is not there, is empty or has an unknown length.
+    ArgumentError
+        If `s` has not a length for each axis.
+    DTypeError
+        If x is complex.
+
+    Examples
+    --------
+    >>> weft.jit(weft.fft.ihfftn)(np.array([[4.0, 0.0], [4.0, 0.0]])).real
+    array([[2., 2.],
+           [0., 0.]])
+    """
+    return along_several("ihfftn", ifft, ihfft, x, s, axes, norm)
+
+
 def fft2(
     x: TensorLike,
     s: Lengths | None = None,
@@ -508,6 +588,60 @@ def irfft2(
            [1., 1.]])
     """
     return along_several("irfft2", ifft, irfft, x, s, axes, norm)
+
+
+def hfft2(
+    x: TensorLike,
+    s: Lengths | None = None,
+    axes: AxisKeys = (-2, -1),
+    norm: Norm = "backward",
+) -> TensorOp:
+    """Return the real Fourier transform along two axes, as `hfftn` does.
+
+    Parameters
+    ----------
+    x, s, axes, norm
+        As in `hfftn`; by default along the last two axes.
+
+    Returns
+    -------
+    TensorOp
+        float32, or float64 for 64-bit operands.
+
+    Examples
+    --------
+    >>> weft.jit(weft.fft.hfft2)(np.array([[2.0, 1.0], [0.0, 0.0]]))
+    array([[4., 0.],
+           [4., 0.]])
+    """
+    return along_several("hfft2", fft, hfft, x, s, axes, norm)
+
+
+def ihfft2(
+    x: TensorLike,
+    s: Lengths | None = None,
+    axes: AxisKeys = (-2, -1),
+    norm: Norm = "backward",
+) -> TensorOp:
+    """Return the inverse Fourier transform of real numbers along two axes, as `ihfftn` does.
+
+    Parameters
+    ----------
+    x, s, axes, norm
+        As in `ihfftn`; by default along the last two axes.
+
+    Returns
+    -------
+    TensorOp
+        complex64, or complex128 for float64.
+
+    Examples
+    --------
+    >>> weft.jit(weft.fft.ihfft2)(np.array([[4.0, 0.0], [4.0, 0.0]])).real
+    array([[2., 2.],
+           [0., 0.]])
+    """
+    return along_several("ihfft2", ifft, ihfft, x, s, axes, norm)
 
 
 @also_takes(device=None)
@@ -739,7 +873,7 @@ def along_several(
         raise ArgumentError(explain(function, problem, (op,)))
     steps = [(others, *each) for each in zip(lengths[:-1], places[:-1], strict=True)]
     final = (last, lengths[-1], places[-1])
-    for transform, n, place in [*steps, final] if last is irfft else [final, *steps]:
+    for transform, n, place in [*steps, final] if last in (irfft, hfft) else [final, *steps]:
         op = transform(op, n, place, norm)
     return op
 

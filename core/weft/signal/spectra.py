@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Literal, SupportsIndex
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from weft.errors import ArgumentError, AxesError
 from weft.fft import fft, fftfreq, ifft, irfft, rfft, rfftfreq
 from weft.fft.fourier import inexact, named, positional
 from weft.ir import dtypes
 from weft.ir.axes import Axes, Axis, AxisKey, make_axes
-from weft.ir.dtypes import DType
+from weft.ir.dtypes import Array, DType
 from weft.ir.op import explain, explained
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import TensorLike, TensorOp
@@ -34,7 +35,7 @@ from weft.ops.shape.joining import pad
 from weft.ops.shape.movement import broadcast, cast_axes
 from weft.signal.windows import WindowName, window_values
 
-__all__ = ["istft", "spectrogram", "stft"]
+__all__ = ["check_COLA", "check_NOLA", "istft", "spectrogram", "stft"]
 
 Window = WindowName | TensorLike
 Detrend = Literal["constant", "linear", False]
@@ -291,6 +292,82 @@ def istft(
     return constant(times, dtype=weights.dtype), signal
 
 
+def check_COLA(  # noqa: N802
+    window: WindowName | ArrayLike,
+    nperseg: SupportsIndex,
+    noverlap: SupportsIndex,
+    tol: float = TINY,
+) -> bool:
+    """Return whether windows that overlap have a constant sum (constant overlap-add).
+
+    It is `scipy.signal.check_COLA`.
+
+    Parameters
+    ----------
+    window
+        The name of a window, as in `get_window`, or its values.
+    nperseg
+        The length of a segment.
+    noverlap
+        The number of samples that a segment has in common with the next one.
+    tol
+        How far sums may be from their median.
+
+    Returns
+    -------
+    bool
+        Whether all are less far from it.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such window, its values do not fit, or a number is out of range.
+
+    Examples
+    --------
+    >>> weft.signal.check_COLA("hann", 8, 4), weft.signal.check_COLA("hann", 8, 3)
+    (True, False)
+    """
+    sums, tolerance = _sums("check_COLA", window, nperseg, noverlap, tol, 1)
+    return bool(np.abs(sums - np.median(sums)).max() < tolerance)
+
+
+def check_NOLA(  # noqa: N802
+    window: WindowName | ArrayLike,
+    nperseg: SupportsIndex,
+    noverlap: SupportsIndex,
+    tol: float = TINY,
+) -> bool:
+    """Return whether the squares of windows that overlap sum up to more than 0 for each sample.
+
+    It is `scipy.signal.check_NOLA` (nonzero overlap-add), which `istft` needs.
+
+    Parameters
+    ----------
+    window, nperseg, noverlap
+        As in `check_COLA`.
+    tol
+        What sums of squares must exceed.
+
+    Returns
+    -------
+    bool
+        Whether all do.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such window, its values do not fit, or a number is out of range.
+
+    Examples
+    --------
+    >>> weft.signal.check_NOLA("hann", 8, 4), weft.signal.check_NOLA("hann", 8, 0)
+    (True, False)
+    """
+    sums, tolerance = _sums("check_NOLA", window, nperseg, noverlap, tol, 2)
+    return bool(sums.min() > tolerance)
+
+
 @dataclass(frozen=True)
 class _Segments:
     """The segments of a signal.
@@ -473,11 +550,38 @@ def _require_nonzero_overlap(segments: _Segments) -> None:
     """Raise ArgumentError if a known window has no weight for samples between segments (NOLA)."""
     if not segments.window.is_constant:
         return
-    squares = np.zeros(-(-segments.size // segments.step) * segments.step)
-    squares[: segments.size] = np.square(segments.window.const)
-    if squares.reshape(-1, segments.step).sum(0).min() <= TINY:
+    squares = _sums_of_steps(np.square(segments.window.const), segments.step)
+    if squares.min() <= TINY:
         problem = (
             f"windows of {segments.size} samples, {segments.step} apart, give no weight to some "
             "samples, which are lost (nonzero overlap-add, NOLA): give a greater noverlap"
         )
         raise ArgumentError(explain("istft", problem, ()))
+
+
+def _sums(
+    function: str,
+    window: WindowName | ArrayLike,
+    nperseg: SupportsIndex,
+    noverlap: SupportsIndex,
+    tol: float,
+    power: int,
+) -> tuple[Array, float]:
+    """Return the sum of the powers of overlapping windows at each sample, and the tolerance."""
+    size = checked_integer(function, "nperseg", nperseg, 1)
+    if isinstance(window, str | float | int | tuple):
+        values = window_values(function, window, size, True)
+    else:
+        values = np.asarray(window, np.float64)
+    if values.shape != (size,):
+        problem = f"a window of shape {values.shape} does not fit segments of {size} samples"
+        raise ArgumentError(explain(function, problem, ()))
+    step = size - _overlap(function, noverlap, size, 2)
+    return _sums_of_steps(values**power, step), checked_number(function, "tol", tol)
+
+
+def _sums_of_steps(values: Array, step: int) -> Array:
+    """Return the sums of every step-th number, from each of the first ones on."""
+    padded = np.zeros(-(-len(values) // step) * step)
+    padded[: len(values)] = values
+    return np.asarray(padded.reshape(-1, step).sum(0))

@@ -12,6 +12,7 @@ import scipy.linalg
 import weft
 from weft import linalg
 from weft.errors import GradientError
+from weft.ops.products import dense_algorithms
 from weft.testing.numeric import numeric_derivative
 
 
@@ -213,3 +214,17 @@ def test_a_backend_without_complex_numbers_factorizes_complex_matrices(kind: str
     for name in ("qr", "svdvals", "eigvalsh", "pinv", "matrix_exp"):
         got = weft.jit(OF_SQUARES[name], backend="native")(x)
         np.testing.assert_allclose(got, run(OF_SQUARES[name], x), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+def test_lu_of_scipy_has_the_factors_of_that_without(
+    dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, imaginary = np.random.default_rng(3).normal(size=(2, 2, 45, 37))
+    x = np.asarray(real + 1j * imaginary if dtype == "complex128" else real, dtype)
+    x[1, :, 5] = 0
+    found, order = dense_algorithms.lu(x)
+    monkeypatch.setattr(dense_algorithms, "_lapack_of_scipy", lambda: None)
+    expected, expected_order = dense_algorithms.lu(x)
+    np.testing.assert_array_equal(order, expected_order)
+    np.testing.assert_allclose(found, expected, atol=200 * np.finfo(dtype).eps)

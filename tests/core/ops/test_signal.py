@@ -142,3 +142,15 @@ def test_fast_lengths_have_small_factors() -> None:
     for n, length in enumerate(found, 1):
         candidates = [m for m in range(n, 2 * n + 1) if m <= 2 or m % 2 == 0]
         assert length == next(m for m in candidates if 60**9 % m == 0)
+
+
+@pytest.mark.parametrize("name", ["check_COLA", "check_NOLA"])
+def test_overlaps_are_judged_as_in_scipy(name: str) -> None:
+    own, other = getattr(weft.signal, name), getattr(pytest.importorskip("scipy.signal"), name)
+    windows = ["hann", "boxcar", ("tukey", 0.25), np.array([0.0, 1.0, 2.0, 1.0, 0.0, 0.0, 3.0])]
+    found = [
+        (own(window, 7, overlap), other(window, 7, overlap))
+        for window, overlap in product(windows, range(7))
+    ]
+    assert all(ours is bool(theirs) for ours, theirs in found)
+    assert {ours for ours, _ in found} == {False, True}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -31,12 +33,16 @@ _PANEL = 16
 def lu(a: Array) -> tuple[Array, Array]:
     """Return the packed factors L and U of matrices (stack, m, n), m >= n, and the order of rows.
 
-    The columns are halved (Toledo, Locality of reference in LU decomposition, 1997), so that most
-    of the work is products, down to panels. Pivots are those of LAPACK.
+    Those of more columns than a panel are LAPACK's where SciPy is installed. Elsewhere the columns
+    are halved (Toledo, Locality of reference in LU decomposition, 1997), so
+    that most of the work is products, down to panels. Pivots are those of LAPACK.
     """
     n = a.shape[2]
     if n <= _PANEL:
         return _panel(a)
+    lapack = _lapack_of_scipy()
+    if lapack is not None:
+        return _lu_of_lapack(lapack, a)
     half = n // 2
     left, order = lu(a[..., :half])
     right = rows(a[..., half:], order)
@@ -46,6 +52,27 @@ def lu(a: Array) -> tuple[Array, Array]:
     left = np.concatenate([left[:, :half], rows(left[:, half:], later)], 1)
     order[:, half:] = np.take_along_axis(order[:, half:], later, 1)
     return np.concatenate([left, np.concatenate([above, below], 1)], 2), order
+
+
+@cache
+def _lapack_of_scipy() -> Any:
+    """Return LAPACK's functions, imported when first needed, or None where SciPy is missing."""
+    try:
+        return importlib.import_module("scipy.linalg.lapack")
+    except ImportError:
+        return None
+
+
+def _lu_of_lapack(lapack: Any, a: Array) -> tuple[Array, Array]:
+    (getrf,) = lapack.get_lapack_funcs(("getrf",), (a,))
+    factors = np.empty_like(a)
+    order = np.broadcast_to(np.arange(a.shape[1]), a.shape[:2]).copy()
+    for place, matrix in enumerate(a):
+        factors[place], swaps, _ = getrf(matrix)
+        row = order[place]
+        for k, other in enumerate(swaps):
+            row[k], row[other] = row[other], row[k]
+    return factors, order
 
 
 def _panel(a: Array) -> tuple[Array, Array]:

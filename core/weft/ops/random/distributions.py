@@ -24,6 +24,7 @@ from weft.ir.lengths import Length
 from weft.ir.op import explain
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import TensorLike, TensorOp
+from weft.ops.arguments import as_number
 from weft.ops.indexing.gathering import take
 from weft.ops.pointwise.bits import bitwise_or, shift_left
 from weft.ops.pointwise.comparison import (
@@ -459,9 +460,12 @@ def operands(
     Each is given with what a number has to be; that of tensors is seen by their samples.
     """
     for name, (value, domain) in parameters.items():
-        if isinstance(value, int | float) and not _DOMAINS[domain](value):
-            problem = f"{name} must be {domain}, not {value!r}"
-            raise ArgumentError(explain(function, problem, ()))
+        if isinstance(value, int | float):
+            number = value if isinstance(value, bool) else as_number(value)
+            if not _DOMAINS[domain](number):
+                problem = f"{name} must be {domain}, not {value!r}"
+                raise ArgumentError(explain(function, problem, ()))
+            parameters[name] = number, domain
     given = (as_op(value).axes for value, _ in parameters.values())
     axes = common_axes(function, *given) if shape is None else axes_of(shape)
     found = (parameter(function, name, value, axes) for name, (value, _) in parameters.items())

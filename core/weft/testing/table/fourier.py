@@ -124,6 +124,24 @@ def _last(function: Callable[..., Any], x: Any) -> Any:
     return function(x, axes=-1)
 
 
+def _symmetric_of(name: str, x: Any, y: Any) -> Any:
+    return getattr(weft.fft, name)(weft.complex(x, y))
+
+
+def _symmetric(x: Any, y: Any) -> Any:
+    return np.fft.irfftn(x - 1j * y, norm="forward")
+
+
+def _half_of(name: str, x: Any) -> Any:
+    half = getattr(weft.fft, name)(x)
+    return half.real + 2 * half.imag
+
+
+def _half(x: Any) -> Any:
+    half = np.fft.rfftn(x, norm="forward")
+    return half.real - 2 * half.imag
+
+
 ROWS: tuple[Row, ...] = (
     *(_of_complex(name, _PAIRS) for name in ("fft", "ifft")),
     *(_of_complex(name, _PAIRS, n=4, axis=0, norm="ortho") for name in ("fft", "ifft")),
@@ -138,6 +156,32 @@ ROWS: tuple[Row, ...] = (
     ),
     *(_of_complex(name, _HALVES[:1]) for name in ("irfftn", "irfft2")),
     *(_of_real(name, _PLANES) for name in ("rfftn", "rfft2")),
+    *(
+        Row(
+            f"fft.{name}",
+            partial(_symmetric_of, name),
+            operands("unit", "unit"),
+            _HALVES[:1],
+            FLOATS,
+            _symmetric,
+            twice=True,
+            is_generic=False,
+        )
+        for name in ("hfftn", "hfft2")
+    ),
+    *(
+        Row(
+            f"fft.{name}",
+            partial(_half_of, name),
+            operands("unit"),
+            _PLANES,
+            FLOATS,
+            _half,
+            twice=True,
+            is_generic=False,
+        )
+        for name in ("ihfftn", "ihfft2")
+    ),
     *(
         Row(
             f"fft.{name}",

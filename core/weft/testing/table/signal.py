@@ -73,6 +73,12 @@ def _window(x: TensorOp) -> Any:
     return x * weft.signal.get_window("hann", _COUNT)
 
 
+def _checked(name: str, x: TensorOp) -> Any:
+    """Return the operand times 1 for a half, and times 0 for no overlap of two windows."""
+    check = getattr(weft.signal, name)
+    return x * (check("hann", _COUNT, 2) - check(_HANN, _COUNT, 0))
+
+
 ROWS: tuple[Row, ...] = (
     Row(
         "signal.stft", _stft_of, operands("unit"), _SIGNALS, FLOATS, _stft, twice=True,
@@ -91,6 +97,11 @@ ROWS: tuple[Row, ...] = (
     Row(
         "signal.fftconvolve", weft.signal.fftconvolve, operands("unit", "unit"), _PAIRS, FLOATS,
         np.convolve, twice=True, is_generic=False,
+    ),
+    *(
+        Row(f"signal.{name}", partial(_checked, name), operands("any"), (((),),), FLOATS,
+            lambda x: x)
+        for name in ("check_COLA", "check_NOLA")
     ),
     Row("signal.get_window", _window, operands("any"), (((),),), FLOATS, lambda x: x * _HANN),
 )  # fmt: skip
@@ -119,6 +130,7 @@ def _refused(
 
 
 _OF_SEGMENTS = ("stft", "spectrogram")
+_CHECKS = ("check_COLA", "check_NOLA")
 _CONVOLUTIONS = ("convolve", "correlate", "fftconvolve")
 
 REFUSALS: tuple[Refusal, ...] = (
@@ -137,6 +149,10 @@ REFUSALS: tuple[Refusal, ...] = (
     *_refused(("istft",), "lost", ArgumentError, "NOLA", _SPECTRA, noverlap=0),
     *_refused(("istft",), "axes", AxesError, "both axis 1", _SPECTRA, freq_axis=1),
     *_refused(("istft",), "nfft", ArgumentError, "do not have 3", _SPECTRA, nfft=6),
+    *_refused(_CHECKS, "size", ArgumentError, "at least 1", "hann", 0, 0),
+    *_refused(_CHECKS, "values", ArgumentError, "does not fit", _HANN, 5, 2),
+    *_refused(_CHECKS, "overlap", ArgumentError, "less than the 4", "hann", 4, 4),
+    *_refused(_CHECKS, "tolerance", ArgumentError, "tol must be", "hann", 4, 2, tol=-1.0),
     *_refused(_CONVOLUTIONS, "mode", ArgumentError, "'same'", _X, _X, "no"),
     *_refused(_CONVOLUTIONS, "rank", AxesError, "the same axes", _X, _X[0]),
     *_refused(_CONVOLUTIONS, "empty", AxesError, "known lengths, not 0", _X, _EMPTY),
