@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from needs import skip_without
 
 from weft import plugins
 from weft.plugins import hookimpl
@@ -23,6 +24,7 @@ pytest.importorskip("pyopencl")
 from weft_opencl import drivers
 from weft_opencl.transformer import OpenCLTransformer
 
+skip_without("drivers")
 __all__ = [
     "test_compiled_program_gives_what_the_reference_gives",
     "test_row_gives_what_the_reference_gives",
@@ -53,7 +55,6 @@ class OtherDriverPlugin:
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.needs("drivers"),
     pytest.mark.parametrize("backend", [OtherDriver.transformer_name]),
 ]
 

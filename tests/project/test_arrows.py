@@ -177,9 +177,9 @@ def test_a_transformer_loads_its_own_backend_alone():
     assert {name for name in loaded if name.startswith("weft")} == {"weft", "weft_numpy"}
 
 
-@pytest.mark.parametrize("name", sorted(set(weft.__all__) - {"__version__", "newaxis"}))
-def test_every_public_name_is_there_and_documented(name: str):
-    assert inspect.getdoc(getattr(weft, name))
+def test_every_public_name_is_there_and_documented():
+    names = sorted(set(weft.__all__) - {"__version__", "newaxis"})
+    assert [name for name in names if not inspect.getdoc(getattr(weft, name))] == []
 
 
 def test_all_lists_each_name_once_in_order():
@@ -193,22 +193,22 @@ def own_classes() -> list[str]:
     )
 
 
-@pytest.mark.parametrize("name", own_classes())
-def test_every_op_class_is_documented(name: str):
-    kind = op_classes[name]
-    assert kind.__dict__.get("__doc__"), f"{kind.__module__}.{name} has no docstring of its own"
-    documented = inspect.getdoc(kind) or ""
-    own = [field for field in kind.fields if not any(field in base.fields for base in bases(kind))]
-    assert [field for field in own if field not in documented] == []
+def test_every_op_class_is_documented():
+    for name in own_classes():
+        kind = op_classes[name]
+        assert kind.__dict__.get("__doc__"), f"{kind.__module__}.{name} has no docstring of its own"
+        documented = inspect.getdoc(kind) or ""
+        inherited = {field for base in bases(kind) for field in base.fields}
+        missing = [f for f in kind.fields if f not in inherited and f not in documented]
+        assert not missing, f"{kind.__module__}.{name} does not describe {missing}"
 
 
 def bases(kind: type[weft.Op]) -> list[type[weft.Op]]:
     return [base for base in kind.__mro__[1:] if issubclass(base, weft.Op)]
 
 
-@pytest.mark.parametrize("name", own_classes())
-def test_an_op_class_is_named_for_what_it_is(name: str):
-    assert name == "Op" or name.endswith("Op")
+def test_an_op_class_is_named_for_what_it_is():
+    assert [name for name in own_classes() if not name.endswith("Op")] == []
 
 
 def test_the_passes_of_the_pipeline_are_installed():

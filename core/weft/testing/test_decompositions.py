@@ -38,19 +38,20 @@ def has_composites(row: Row) -> bool:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Build the graphs of the table when the tests are collected, not for who imports a helper."""
-    composites = [
-        pytest.param(row, dtype, id=f"{row.name}-{dtype}")
-        for row in filter(has_composites, TABLE)
-        for dtype in _dtypes(row)
-    ]
-    metafunc.parametrize(("row", "dtype"), composites)
+    rows: dict[str, list[Row]] = {}
+    for row in filter(has_composites, TABLE):
+        rows.setdefault(row.function, []).append(row)
+    metafunc.parametrize("rows", rows.values(), ids=rows)
 
 
-def test_decomposition_has_the_value_of_the_composite(row: Row, dtype: str) -> None:
-    """Values agree at samples, and at special values if the row is defined there."""
-    cases = [make_case(row, row.shapes[0], dtype, with_gradients=False)]
-    if row.is_special:
-        cases.append(make_special_case(row, dtype))
+def test_decomposition_has_the_value_of_the_composite(rows: list[Row]) -> None:
+    """Values agree at samples, and at special values if a row is defined there."""
+    cases = []
+    for row in rows:
+        for dtype in _dtypes(row):
+            cases.append(make_case(row, row.shapes[0], dtype, with_gradients=False))
+            if row.is_special:
+                cases.append(make_special_case(row, dtype))
     problems = [problem for case in cases if (problem := _problem(case)) is not None]
     assert not problems, "\n".join(problems)
 

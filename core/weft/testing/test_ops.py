@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ WITH_EXPECTED = [
     if row.expected is not None
     for dtype in row.dtypes
 ]
+REFUSING = sorted({refusal.function for refusal in REFUSALS})
 DIFFERENTIABLE = [pytest.param(row, id=row.name) for row in TABLE if row.gradients]
 
 
@@ -115,14 +117,24 @@ def test_rows_in_a_rarer_dtype(
     assert not problems, "\n".join(problems)
 
 
-@pytest.mark.parametrize("refusal", [pytest.param(each, id=each.name) for each in REFUSALS])
-def test_wrong_use_is_refused(refusal: Refusal) -> None:
+@pytest.mark.parametrize("function", REFUSING)
+def test_wrong_use_is_refused(function: str) -> None:
     """The error has the class and the words of the row, and a line."""
-    with pytest.raises(refusal.error, match=refusal.words) as caught:
+    refusals = [refusal for refusal in REFUSALS if refusal.function == function]
+    problems = [problem for refusal in refusals if (problem := _problem(refusal))]
+    assert not problems, "\n".join(problems)
+
+
+def _problem(refusal: Refusal) -> str:
+    try:
         refusal.build()
-    message = str(caught.value)
-    assert f'File "{KIT}' in message
-    assert refusal.function.rpartition(".")[2] in message or "Op:" in message
+    except refusal.error as error:
+        message = str(error)
+        is_named = refusal.function.rpartition(".")[2] in message or "Op:" in message
+        if is_named and f'File "{KIT}' in message and re.search(refusal.words, message):
+            return ""
+        return f"{refusal.name} has the message {message}"
+    return f"{refusal.name} is not refused"
 
 
 @pytest.mark.parametrize(("row", "dtype"), WITH_EXPECTED)
