@@ -167,6 +167,12 @@ OPENCL_DEVICE = Setting(
     "the best working device by default",
     page="backends.md",
 )  # fmt: skip
+WEBGPU_DEVICE = Setting(
+    "WEFT_WEBGPU_DEVICE", "", str,
+    "the adapter of the WebGPU backend: its index in the order of the drivers, or a part of its "
+    "name; overridden by the option `device=`; the best adapter by default",
+    page="backends.md",
+)  # fmt: skip
 PASSES = Setting[tuple[str, ...]](
     "WEFT_PASSES", (), _words,
     "changes of the default pipeline, separated by commas: `-fusion` removes a pass, `+name` "

@@ -100,7 +100,7 @@ class SegmentBuilder:
 
     def __init__(self, processor: Processor) -> None:
         self.processor = processor
-        self.source = Source(processor.dialect, processor.cases, processor.has_fp64)
+        self.source = self.new_source()
         self.work: list[Work] = []
         self.reports: list[Report] = []
         self.segments = [Segment()]
@@ -121,9 +121,15 @@ class SegmentBuilder:
             for part in expand_step(step):
                 self._add_part(part)
         else:
-            self._add_lowered(step, self._lowered(step))
+            self._add_lowered(step, self.lower(step))
 
-    def _lowered(self, step: Step) -> list[Work]:
+    def new_source(self) -> Source:
+        """Return the empty text of a program; that of another language than C overrides it."""
+        processor = self.processor
+        return Source(processor.dialect, processor.cases, processor.has_fp64)
+
+    def lower(self, step: Step) -> list[Work]:
+        """Return the launches and host calls of a step, by the rules of the language."""
         contained = step.op.contained or (step.op,)
         self.foreign_ops.extend(op for op in contained if not rules.is_own(op))
         return lower(step, self.processor)
@@ -133,7 +139,7 @@ class SegmentBuilder:
         ends = bool(self.segments[-1].reports) and _writes_state(step)
         if ends or may_report:
             self.launch_small()
-        if ends and self._can_guard(lowered):
+        if ends and self.can_guard(lowered):
             lowered = [work.guarded() for work in lowered if isinstance(work, GPUKernel)]
         elif ends:
             self.segments.append(Segment())
@@ -156,7 +162,7 @@ class SegmentBuilder:
         if may_report and start is None:
             self.segments.append(Segment())
 
-    def _can_guard(self, lowered: Iterable[Work]) -> bool:
+    def can_guard(self, lowered: Iterable[Work]) -> bool:
         """Whether launches can test an error word themselves.
 
         On a serial device a synchronization costs less than launches that are not merged.
@@ -217,7 +223,7 @@ class SegmentBuilder:
         steps = self._callees.get(plan.graph)
         if steps is None:
             steps = self._callees[plan.graph] = [
-                (step, [] if step.op.graphs else self._lowered(step)) for step in plan.steps
+                (step, [] if step.op.graphs else self.lower(step)) for step in plan.steps
             ]
         return steps
 

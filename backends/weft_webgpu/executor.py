@@ -1,0 +1,316 @@
+"""WebGPUKernelGroup: the executor of a program on a WebGPU device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.errors import BackendError
+from weft.plan.plan import INPUT, RESULT, Step
+from weft.runtime.program import Program
+from weft.support.backports import override
+from weft.support.quoting import harmless
+from weft.support.source import file_info
+from weft_c.runtime.bound_segment import BoundSegment
+from weft_c.runtime.host_io import HostIO
+from weft_c.runtime.kernel_group import GPUKernelGroup
+from weft_c.runtime.segments import Launch, Segment, Work
+from weft_c.runtime.storage import Arrays, Bytes, bytes_of
+from weft_c.source.functions import Function, GPUKernel, HostCall, Section, Source
+from weft_webgpu import lowering
+from weft_webgpu.device import Device, Memory, words
+from weft_webgpu.shader import GROUPS_ACROSS, module_text
+
+if TYPE_CHECKING:
+    from weft.report.recorder import Recorder
+    from weft_webgpu.transformer import WebGPUTransformer
+
+
+class WGSLSource(Source):
+    """The shaders of a program; which tensors share a buffer is decided when they are bound."""
+
+    @override
+    def sections(self) -> Iterator[Section]:
+        for name, function in self.functions.items():
+            locations = self.lines_of(name)
+            lines = "".join(f"// {harmless(line)}\n" for line in map(file_info, locations))
+            apart = tuple(range(len(function.parameters)))
+            text = f"{lines}// {name}\n{module_text(function, apart)}"
+            yield Section(name, text, locations)
+
+    @override
+    def _head(self, name: str) -> str:
+        return ""
+
+
+class CallMemory:
+    """The inputs, or the results, of a call: one after the other in one buffer."""
+
+    def __init__(self, sizes: Sequence[int], alignment: int) -> None:
+        self.sizes = sizes
+        self.offsets: list[int] = []
+        self.nbytes = 0
+        for size in sizes:
+            self.offsets.append(self.nbytes)
+            self.nbytes += -(-size // alignment) * alignment
+
+
+class WebGPUHostIO(HostIO):
+    """Transfers of a call: one upload of all inputs, and one readback of all results."""
+
+    def __init__(self, group: WebGPUKernelGroup) -> None:
+        super().__init__(group.program)
+        self.group, self.device = group, group.device
+        sizes = [op.axes.size * op.dtype.itemsize for op in self.ops]
+        alignment = group.processor.alignment
+        self.memories = {
+            INPUT: CallMemory(sizes[: self.inputs], alignment),
+            RESULT: CallMemory(sizes[self.inputs :], alignment),
+        }
+        self._packed = np.zeros(self.memories[INPUT].nbytes, np.uint8)
+        kinds = self.device.api.BufferUsage
+        self._staging = self.device.handle.create_buffer(
+            size=words(self.memories[RESULT].nbytes), usage=kinds.MAP_READ | kinds.COPY_DST
+        )
+
+    def buffer(self, kind: Any) -> Any:
+        """Return the buffer of the inputs, or of the results."""
+        memory = self.memories[kind]
+        what = f"the arrays of {self.group.program.name}"
+        return self.group.workspace_pool.reserve(kind, memory.nbytes, what).buffer
+
+    def begin(self, arrays: Arrays) -> Any:
+        """Copy the inputs to the device."""
+        memory = self.memories[INPUT]
+        if not memory.nbytes:
+            return None
+        for start, size, array in zip(memory.offsets, memory.sizes, arrays, strict=False):
+            self._packed[start : start + size] = bytes_of(array)
+        self.device.handle.queue.write_buffer(self.buffer(INPUT), 0, self._packed)
+        return None
+
+    def copy_results(self, encoder: Any) -> None:
+        """Record the copy of the results to memory that the host can map."""
+        size = self.memories[RESULT].nbytes
+        if size:
+            encoder.copy_buffer_to_buffer(self.buffer(RESULT), 0, self._staging, 0, size)
+
+    def end(self, arrays: Arrays) -> None:
+        """Wait for the device, and copy the results to the caller's arrays."""
+        memory = self.memories[RESULT]
+        if not memory.nbytes:
+            self.device.wait()
+            return
+        self._staging.map_sync(self.device.api.MapMode.READ, 0, memory.nbytes)
+        try:
+            found = np.frombuffer(self._staging.read_mapped(copy=False), np.uint8)
+            places = zip(memory.offsets, memory.sizes, arrays[self.inputs :], strict=True)
+            for start, size, array in places:
+                array.reshape(-1).view(np.uint8)[:] = found[start : start + size]
+            del found
+        finally:
+            self._staging.unmap()
+
+    def _place(self, number: int) -> tuple[Any, int, int]:
+        kind, index = (INPUT, number) if number < self.inputs else (RESULT, number - self.inputs)
+        memory = self.memories[kind]
+        return self.buffer(kind), memory.offsets[index], memory.sizes[index]
+
+    def read(self, number: int, arrays: Arrays) -> Bytes:
+        """Return the bytes of an array as kernels see them."""
+        if number < self.inputs:
+            return bytes_of(arrays[number])
+        return self.device.download(*self._place(number))
+
+    def write(self, number: int, start: int, bytes_: Bytes) -> None:
+        """Write bytes to an array from byte `start` on."""
+        buffer, offset, _ = self._place(number)
+        self.device.upload(buffer, offset + start, bytes_)
+
+    @override
+    def release(self) -> None:
+        self._staging.destroy()
+
+
+class WebGPUSegment(BoundSegment):
+    """A segment whose launches are recorded into one command buffer, with that of the results."""
+
+    group: WebGPUKernelGroup
+
+    @override
+    def launch(self) -> None:
+        group = self.group
+        if group.recorder is not None:
+            super().launch()
+        handle = group.device.handle
+        has_launches = self.launches and group.recorder is None
+        if not has_launches and not self.is_last:
+            return
+        encoder = handle.create_command_encoder()
+        if has_launches:
+            group.recorded_pass = encoder.begin_compute_pass()
+            super().launch()
+            group.recorded_pass.end()
+        if self.is_last:
+            group.host_io.copy_results(encoder)
+        handle.queue.submit([encoder.finish()])
+
+
+class WebGPUKernelGroup(GPUKernelGroup):
+    """The executor of a program: its bind groups are kept, and commands recorded in each call.
+
+    Attributes
+    ----------
+    recorded_pass
+        The compute pass that launches are recorded in.
+    """
+
+    device: Device
+    host_io: WebGPUHostIO
+    error_words: Memory
+
+    def __init__(self, transformer: WebGPUTransformer, program: Program) -> None:
+        super().__init__(transformer, program)
+        self.recorded_pass: Any = None
+        self._places_of: dict[tuple[int, ...], Any] = {}
+        self._started: list[tuple[int, float, float]] = []
+
+    @override
+    def new_source(self) -> WGSLSource:
+        return WGSLSource(self.processor.dialect)
+
+    @override
+    def lower(self, step: Step) -> list[Work]:
+        return lowering.lower(step, self.processor)
+
+    @override
+    def can_guard(self, lowered: Any) -> bool:
+        """Never: a launch that ends early would not reach its barriers."""
+        return False
+
+    def load(self, text: str) -> None:
+        """Do nothing: shaders are compiled when it is known which tensors share a buffer."""
+
+    def make_host_io(self) -> WebGPUHostIO:
+        """Return the transfers of calls."""
+        return WebGPUHostIO(self)
+
+    def bind_launch(self, launch: Launch, word: int | None) -> Callable[[], Any]:
+        """Compile a shader, bind its buffers, and return a function that records the launch."""
+        assert isinstance(launch, GPUKernel), "the processor has no library"
+        buffers: dict[int, Any] = {}
+        numbers, offsets = [], []
+        for layout in launch.args:
+            if layout is None:
+                assert word is not None
+                buffer, offset = self.error_words.buffer, word
+            else:
+                buffer, start = self._buffer_of(layout)
+                offset = start // layout.dtype.itemsize
+            keys = list(buffers)
+            if id(buffer) not in buffers:
+                buffers[id(buffer)] = buffer
+                keys = list(buffers)
+            numbers.append(keys.index(id(buffer)))
+            offsets.append(offset)
+        self._require_limits(launch, len(buffers))
+        code = module_text(launch.function, tuple(numbers))
+        pipeline = self.device.pipeline(code, len(buffers))
+        key = tuple(offsets)
+        if key not in self._places_of:
+            self._places_of[key] = self.device.places(offsets)
+        group = self.device.bind_group(self._places_of[key], list(buffers.values()))
+        groups = launch.items // launch.function.group
+        return partial(
+            self._record, pipeline, group, min(groups, GROUPS_ACROSS), -(-groups // GROUPS_ACROSS)
+        )
+
+    def _buffer_of(self, layout: Any) -> tuple[Any, int]:
+        """Return the buffer of a tensor, and the byte of its first element there."""
+        base = layout.base
+        if base.kind in (INPUT, RESULT):
+            return self.host_io.buffer(base.kind), (
+                self.host_io.memories[base.kind].offsets[base.owner] + layout.offset
+            )
+        return self.memory_of(layout).buffer, layout.offset
+
+    def _require_limits(self, launch: GPUKernel, count: int) -> None:
+        """Raise BackendError for a launch that the device would refuse."""
+        limit = self.device.limits["max-storage-buffers-per-shader-stage"]
+        if count > limit:
+            lines = "\n".join(f"  {op.file_info}" for op in launch.ops)
+            raise BackendError(
+                f"{self.device.name} binds {limit} buffers to a kernel, and one of "
+                f"{self.program.name} has {count}: make fewer states in one expression\n{lines}"
+            )
+
+    def _record(self, pipeline: Any, group: Any, across: int, down: int) -> None:
+        recorded = self.recorded_pass
+        recorded.set_pipeline(pipeline)
+        recorded.set_bind_group(0, group)
+        recorded.dispatch_workgroups(across, down)
+
+    def _run_alone(self, start: Callable[[], Any]) -> None:
+        """Record one launch, and submit it."""
+        encoder = self.device.handle.create_command_encoder()
+        self.recorded_pass = encoder.begin_compute_pass()
+        start()
+        self.recorded_pass.end()
+        self.device.handle.queue.submit([encoder.finish()])
+
+    def bind_segment(self, segment: Segment, is_last: bool) -> BoundSegment:
+        """Bind a segment, which waits before reports and host work."""
+        is_looked_at = segment.reports or isinstance(segment.host, HostCall)
+        return WebGPUSegment(self, segment, is_last, bool(is_looked_at and not is_last))
+
+    def launch_again(self, launch: Launch) -> None:
+        """Submit a launch with the first error word."""
+        self._run_alone(self.bind_launch(launch, 0 if None in launch.args else None))
+
+    def wait(self) -> None:
+        """Wait until all submitted work has ended."""
+        self.device.wait()
+
+    # Times, of launches that run one by one
+
+    def recording(self, launch: Launch, start: Callable[[], Any]) -> Callable[[], Any]:
+        """Return a function that runs a launch by itself, and keeps its time."""
+        row = self.row_of(launch)
+
+        def recorded() -> None:
+            begin = perf_counter()
+            self._run_alone(start)
+            self.wait()
+            self._started.append((row, begin, perf_counter()))
+
+        return recorded
+
+    def begin_recording(self) -> None:
+        """Forget the times of an earlier call."""
+        self._started.clear()
+
+    def deliver_times(self, recorder: Recorder) -> None:
+        """Tell a recorder the times of all launches."""
+        for row, begin, end in self._started:
+            recorder.add(row, begin, end)
+        self._started.clear()
+
+    # Error words
+
+    @override
+    def make_error_words(self) -> Memory:
+        return self.device.memory(4 * len(self.reports), "error words")
+
+    @override
+    def clear_error_words(self) -> None:
+        self.device.upload(self.error_words.buffer, 0, np.zeros(4 * len(self.reports), np.uint8))
+
+    @override
+    def read_error_words(self) -> list[int]:
+        found = self.device.download(self.error_words.buffer, 0, 4 * len(self.reports))
+        result: list[int] = found.view(np.int32).tolist()
+        return result

@@ -1,0 +1,104 @@
+"""Rules: the launches and host calls that compute each op."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from weft import ops, ranks
+from weft.ir.op import Op
+from weft.ir.rules import RuleTable
+from weft.kernels import VIEWS, FusedOp
+from weft.plan.plan import Step
+from weft_c.processor import Processor
+from weft_c.source.functions import GPUKernel, HostCall
+from weft_webgpu import movement, products, wgsl
+from weft_webgpu.shader import Lowering
+from weft_webgpu.sweeps import REDUCTIONS, Sweep, Writer, has_sweep
+
+rules = RuleTable("webgpu")
+"""Functions of an op and the `Lowering` of its step."""
+
+
+def elementwise_rule(op: Op, lowering: Lowering) -> None:
+    """Lower an elementwise op or a reduction by itself."""
+    Writer(lowering, Sweep.of_op(op, lowering.step.args), type(op).__name__).write()
+
+
+def fused_rule(op: Any, lowering: Lowering) -> None:
+    """Lower a fused kernel."""
+    Writer(lowering, Sweep.of_kernel(op.kernel), op.kernel.title).write()
+
+
+def reference_rule(op: Op, lowering: Lowering) -> None:
+    """Compute an op by its NumPy reference, on the host: linear systems."""
+    _call(lowering, partial(_compute, op.reference))
+
+
+def effect_rule(op: Any, lowering: Lowering) -> None:
+    """Call an effect with the operands."""
+    step = lowering.step
+    lowering.work.append(HostCall(op.perform, tuple(step.args), (), op))
+
+
+def communication_rule(op: Any, lowering: Lowering) -> None:
+    """Call an exchange, which writes the result."""
+    _call(lowering, op.write)
+
+
+def view_rule(op: Op, lowering: Lowering) -> None:
+    """Do nothing: the plan describes the result as a view of an operand."""
+
+
+def _call(lowering: Lowering, work: Any) -> None:
+    args = (*lowering.step.args, lowering.step.out)
+    lowering.work.append(HostCall(work, args, (len(args) - 1,), lowering.step.op))
+
+
+def _compute(reference: Any, *arrays: Any) -> None:
+    *args, out = arrays
+    np.copyto(out, reference(*args))
+
+
+_RULES: dict[Any, tuple[type[Op], ...]] = {
+    elementwise_rule: (*wgsl.EXPRESSIONS, *REDUCTIONS),
+    view_rule: (
+        ops.BitcastOp, ops.BroadcastOp, ops.IdentityOp, ops.SliceOp, ops.TransposeOp,
+    ),
+    reference_rule: (ops.CholeskyOp, ops.DeterminantOp, ops.SolveOp),
+    communication_rule: (ranks.CommunicationOp,),
+    effect_rule: (ops.EffectOp,),
+    fused_rule: (FusedOp,),
+    movement.argsort_rule: (ops.ArgsortOp,),
+    movement.concat_rule: (ops.ConcatOp,),
+    movement.copy_rule: (ops.ContiguousOp,),
+    movement.iota_rule: (ops.IotaOp,),
+    movement.reshape_rule: (ops.ReshapeOp,),
+    movement.take_rule: (ops.TakeOp,),
+    movement.take_along_axis_rule: (ops.TakeAlongAxisOp,),
+    movement.update_slice_rule: (ops.UpdateSliceOp,),
+    products.product_rule: (ops.MatmulOp,),
+}  # fmt: skip
+
+for _rule, _kinds in _RULES.items():
+    for _kind in _kinds:
+        rules.add(_kind, _rule)
+
+
+def fusible(op: Op) -> bool:
+    """Whether an op can be an instruction of a fused kernel."""
+    return isinstance(op, VIEWS) or (has_sweep(op) and not isinstance(op, ops.ArgmaxOp))
+
+
+def scratch_bytes(op: Op) -> int:
+    """Return the bytes of scratch memory that the rule of an op needs."""
+    return 0
+
+
+def lower(step: Step, processor: Processor) -> list[GPUKernel | HostCall]:
+    """Return the launches and host calls of a step in order; KeyError for an op without a rule."""
+    lowering = Lowering(step, processor)
+    rules[type(step.op)](step.op, lowering)
+    return lowering.work

@@ -1,0 +1,167 @@
+"""Ops that move elements or find places."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from weft_webgpu import wgsl
+from weft_webgpu.shader import Element, Lowering, Shader, pointwise
+
+
+def copy_rule(op: Any, lowering: Lowering) -> None:
+    """Copy in row-major order: `ContiguousOp`."""
+    step = lowering.step
+    source = step.args[0]
+    pointwise(lowering, "copy", step.out, lambda shader, at: shader.element(source, at).value)
+
+
+def reshape_rule(op: Any, lowering: Lowering) -> None:
+    """Copy under another shape: `ReshapeOp`."""
+    step = lowering.step
+    source = step.args[0]
+    names = [f"s{axis}" for axis in range(len(source.shape))]
+
+    def value(shader: Shader, _: list[str]) -> str:
+        shader.coordinates("i", source.shape, names)
+        return shader.element(source, names).value
+
+    pointwise(lowering, "reshape", step.out, value)
+
+
+def iota_rule(op: Any, lowering: Lowering) -> None:
+    """Count along an axis: `IotaOp`."""
+    step = lowering.step
+    kind = wgsl.type_of(op.dtype)
+
+    def value(_: Shader, at: list[str]) -> str:
+        return wgsl.wrapped(op.dtype, f"{kind}({at[op.position]})")
+
+    pointwise(lowering, "iota", step.out, value)
+
+
+def concat_rule(op: Any, lowering: Lowering) -> None:
+    """Put operands one after the other: `ConcatOp`."""
+    step = lowering.step
+    axis = op.position
+
+    def value(shader: Shader, at: list[str]) -> str:
+        shader.line(f"var found = {wgsl.literal(0, op.dtype)};")
+        start = 0
+        for place in step.args:
+            end = start + place.shape[axis]
+            where = [*at]
+            where[axis] = f"{at[axis]} - {start}"
+            if end > start and math.prod(place.shape):
+                element = shader.element(place, where).value
+                inside = f"{at[axis]} >= {start} && {at[axis]} < {end}"
+                shader.line(f"if ({inside}) {{ found = {element}; }}")
+            start = end
+        return "found"
+
+    pointwise(lowering, "concat", step.out, value)
+
+
+def update_slice_rule(op: Any, lowering: Lowering) -> None:
+    """Replace a slice: `UpdateSliceOp`."""
+    step = lowering.step
+    whole, part = step.args
+
+    def value(shader: Shader, at: list[str]) -> str:
+        shader.line(f"var found = {shader.element(whole, at).value};")
+        if not math.prod(part.shape):
+            return "found"
+        tests, where = [], []
+        for axis, (start, length, step_) in enumerate(op.bounds):
+            sign = 1 if step_ > 0 else -1
+            shader.line(f"let u{axis} = ({at[axis]} - {start}) * {sign};")
+            tests.append(
+                f"u{axis} >= 0 && u{axis} % {abs(step_)} == 0 && u{axis} / {abs(step_)} < {length}"
+            )
+            where.append(f"u{axis} / {abs(step_)}")
+        element = shader.element(part, where).value
+        shader.line(f"if ({' && '.join(tests) or 'true'}) {{ found = {element}; }}")
+        return "found"
+
+    pointwise(lowering, "update_slice", step.out, value)
+
+
+def take_rule(op: Any, lowering: Lowering) -> None:
+    """Take slices at indices; one out of range is reported, and takes the first: `TakeOp`."""
+    x, indices = lowering.step.args
+    axis, rank = op.position, len(indices.shape)
+
+    def value(shader: Shader, at: list[str]) -> str:
+        found = shader.element(indices, at[axis : axis + rank])
+        write_index(shader, found, x.shape[axis], op.args[1].is_constant)
+        if not math.prod(x.shape):
+            return wgsl.literal(0, x.dtype)
+        return shader.element(x, [*at[:axis], "index", *at[axis + rank :]]).value
+
+    pointwise(lowering, "take", lowering.step.out, value)
+
+
+def take_along_axis_rule(op: Any, lowering: Lowering) -> None:
+    """Take the element at the index of each point: `TakeAlongAxisOp`."""
+    x, indices = lowering.step.args
+    axis = op.position
+
+    def value(shader: Shader, at: list[str]) -> str:
+        write_index(shader, shader.element(indices, at), x.shape[axis], op.args[1].is_constant)
+        if not math.prod(x.shape):
+            return wgsl.literal(0, x.dtype)
+        return shader.element(x, [*at[:axis], "index", *at[axis + 1 :]]).value
+
+    pointwise(lowering, "take along axis", lowering.step.out, value)
+
+
+def write_index(shader: Shader, found: Element, length: int, is_known: bool) -> None:
+    """Add lines that normalize an index to `index`; one out of range is reported and becomes 0."""
+    kind = wgsl.type_of(found.dtype)
+    shader.line(f"var wide = {found.value};")
+    if found.dtype.kind == "i":
+        count = wgsl.literal(length, found.dtype) if length < 2**31 else f"{kind}({length})"
+        if found.dtype.itemsize >= 4 or length < 1 << 8 * found.dtype.itemsize - 1:
+            shader.line(f"if (wide < {kind}(0)) {{ wide = wide + {count}; }}")
+        else:
+            shader.line(f"if (wide < 0) {{ wide = wide + {length}; }}")
+    if not is_known:
+        outside = f"wide < {kind}(0) || wide >= {kind}({length})"
+        shader.line(f"if ({outside}) {{ {shader.report()} wide = {kind}(0); }}")
+    shader.line("let index = i32(wide);")
+
+
+def argsort_rule(op: Any, lowering: Lowering) -> None:
+    """Sort by counting, for each element, those before it: `ArgsortOp`.
+
+    That takes n comparisons an element, which is good for short lines.
+    """
+    step = lowering.step
+    source, out = step.args[0], step.out
+    count = math.prod(out.shape)
+    if not count:
+        return
+    shader = Shader(lowering, "argsort")
+    names = [f"d{axis}" for axis in range(len(out.shape))]
+    line, axis = shader.line, op.position
+    line("let i = thread;")
+    line(f"if (i >= {count}) {{ return; }}")
+    shader.coordinates("i", out.shape, names)
+    line(f"let x = {shader.element(source, names).value};")
+    line("var rank = 0;")
+    line(f"for (var j = 0; j < {source.shape[axis]}; j++) {{")
+    line(f"let y = {shader.element(source, [*names[:axis], 'j', *names[axis + 1 :]]).value};")
+    kind = wgsl.type_of(source.dtype)
+    above, below = {
+        "bool": ("(y & !x)", "(!y & x)"),
+        "f32": (
+            "((is_nan(y) & !is_nan(x)) | (y > x))",
+            "((is_nan(x) & !is_nan(y)) | (y < x))",
+        ),
+    }.get(kind, ("(y > x)", "(y < x)"))
+    first, last = (above, below) if op.descending else (below, above)
+    line(f"if ({first} || (!{last} && j < {names[axis]})) {{ rank++; }}")
+    line("}")
+    where = [*names[:axis], "rank", *names[axis + 1 :]]
+    line(shader.element(out, where, written=True).store(f"{wgsl.type_of(out.dtype)}({names[axis]})"))
+    shader.launch(-(-count // shader.group))

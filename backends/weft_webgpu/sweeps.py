@@ -1,0 +1,352 @@
+"""Fused kernels, and elementwise ops and reductions by themselves, as sweeps over a domain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from weft import ElementwiseOp, Op, TensorDescription, ops
+from weft.kernels import VIEWS, Kernel
+from weft.plan.plan import Step
+from weft_webgpu import wgsl
+from weft_webgpu.shader import Lowering, Shader, Stores
+
+Places = tuple[int | None, ...]
+
+ROW_GROUP = 128
+"""Invocations that share a row."""
+SHORT_ROW = 32
+"""The longest row that one invocation reduces alone."""
+
+REDUCTIONS = (ops.SumOp, ops.ProdOp, ops.MaxOp, ops.ArgmaxOp)
+
+
+@dataclass(frozen=True)
+class Value:
+    """An operand (without an op) or an instruction."""
+
+    dtype: Any
+    places: Places
+    op: Op | None = None
+    args: tuple[int, ...] = ()
+    stage: int = 0
+    constant: Any = None
+
+    @property
+    def is_reduction(self) -> bool:
+        """Whether it takes a whole row."""
+        return isinstance(self.op, REDUCTIONS)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What a kernel computes at each point of its domain."""
+
+    domain: tuple[int, ...]
+    reduced: tuple[int, ...]
+    values: tuple[Value, ...]
+    outputs: tuple[int, ...]
+
+    def varies(self, number: int) -> bool:
+        """Whether a value varies along a row."""
+        places = self.values[number].places
+        return any(
+            dim is not None and dim in self.reduced and self.domain[dim] != 1 for dim in places
+        )
+
+    @classmethod
+    def of_kernel(cls, kernel: Kernel) -> Sweep:
+        """Return that of a fused kernel."""
+        operands = [
+            Value(each.dtype, each.places, constant=each.constant) for each in kernel.operands
+        ]
+        body = [
+            Value(each.op.dtype, each.places, each.op, each.args, each.stage)
+            for each in kernel.body
+        ]
+        return cls(kernel.domain, kernel.reduced, (*operands, *body), kernel.outputs)
+
+    @classmethod
+    def of_op(cls, op: Any, args: Sequence[TensorDescription]) -> Sweep:
+        """Return that of an elementwise op or a reduction."""
+        if isinstance(op, REDUCTIONS):
+            domain, reduced = args[0].shape, tuple(op.positions)
+        else:
+            domain, reduced = op.axes.shape, ()
+        operands = [Value(each.dtype, tuple(range(len(each.shape)))) for each in args]
+        kept = tuple(dim for dim in range(len(domain)) if dim not in reduced)
+        result = Value(op.dtype, kept, op, tuple(range(len(args))))
+        return cls(tuple(domain), reduced, (*operands, result), (len(args),))
+
+
+def has_sweep(op: Op) -> bool:
+    """Whether an op can be a part of a sweep."""
+    if isinstance(op, VIEWS):
+        return True
+    values = [op, *op.args]
+    if any(each.dtype.name not in wgsl.COMPUTED for each in values):
+        return False
+    if isinstance(op, REDUCTIONS):
+        return True
+    return isinstance(op, ElementwiseOp) and wgsl.find_expression(op) is not None
+
+
+class Writer:
+    """Writes the shader of a sweep."""
+
+    def __init__(self, lowering: Lowering, sweep: Sweep, title: str) -> None:
+        self.sweep, self.step = sweep, lowering.step
+        self.kept = [dim for dim in range(len(sweep.domain)) if dim not in sweep.reduced]
+        self.rows = math.prod(sweep.domain[dim] for dim in self.kept)
+        self.length = math.prod(sweep.domain[dim] for dim in sweep.reduced)
+        self.has_rows = any(value.is_reduction for value in sweep.values)
+        self.row_outs = [n for n, value in enumerate(sweep.outputs) if not self._in_loop(value)]
+        self.point_outs = [n for n, value in enumerate(sweep.outputs) if self._in_loop(value)]
+        self.shares_rows = self.has_rows and self.length > SHORT_ROW
+        self.shader = Shader(lowering, title, ROW_GROUP if self.shares_rows else 64)
+        self.line = self.shader.line
+
+    def _in_loop(self, number: int) -> bool:
+        return self.has_rows and self.sweep.varies(number)
+
+    def write(self) -> None:
+        """Append the launch, if there is anything to compute."""
+        if not self.rows or not any(math.prod(out.shape) for out in self.step.outs):
+            return
+        places = [self.step.outs[n] for n in self.row_outs]
+        stores = Stores(self.shader, places, self.rows)
+        if self.shares_rows:
+            self.line("let i = group_number;")
+            self.line(f"if (i >= {self.rows}) {{ return; }}")
+        else:
+            stores.begin()
+        known = self._row_head()
+        if self.has_rows:
+            self._stages(known)
+        self._rows_end(known, stores)
+        groups = self.rows if self.shares_rows else stores.groups
+        self.shader.launch(groups)
+
+    def _row_head(self) -> set[int]:
+        """Name the coordinates of a row, and load and compute what it has from the beginning."""
+        self.shader.coordinates(
+            "i", [self.sweep.domain[dim] for dim in self.kept], [f"d{dim}" for dim in self.kept]
+        )
+        known: set[int] = set()
+        self._compute([n for n in range(len(self.sweep.values)) if not self._in_loop(n)], known)
+        return known
+
+    def _compute(self, numbers: Sequence[int], known: set[int]) -> None:
+        """Compute those values, in order, whose operands are known; reductions are not computed."""
+        for number in numbers:
+            value = self.sweep.values[number]
+            ready = all(arg in known for arg in value.args)
+            if number in known or value.is_reduction or not ready:
+                continue
+            self.line(f"let v{number} = {self._expression(number, value)};")
+            known.add(number)
+
+    def _expression(self, number: int, value: Value) -> str:
+        if value.op is None:
+            if value.constant is not None:
+                return wgsl.literal(value.constant, value.dtype)
+            place = self.step.args[number]
+            return self.shader.element(place, self._coordinates(number)).value
+        args = [f"v{arg}" for arg in value.args]
+        if isinstance(value.op, VIEWS):
+            return args[0]
+        write = wgsl.find_expression(value.op)
+        assert write is not None
+        return write(value.op, args)
+
+    def _required(self, targets: Sequence[int], known: set[int]) -> list[int]:
+        """Return the values that targets need, in order, but for those that are known."""
+        found: set[int] = set()
+        waiting = list(targets)
+        while waiting:
+            number = waiting.pop()
+            if number not in found and number not in known:
+                found.add(number)
+                waiting += self.sweep.values[number].args
+        return sorted(found)
+
+    def _loop(self, targets: Sequence[int], known: set[int]) -> set[int]:
+        """Begin a loop over a row and compute what targets need; return what is known inside."""
+        start, step = ("lane", ROW_GROUP) if self.shares_rows else ("0", 1)
+        self.line(f"for (var j = {start}; j < {self.length}; j += {step}) {{")
+        reduced = self.sweep.reduced
+        lengths = [self.sweep.domain[dim] for dim in reduced]
+        self.shader.coordinates("j", lengths, [f"d{dim}" for dim in reduced])
+        inside = set(known)
+        self._compute(self._required(targets, known), inside)
+        return inside
+
+    def _stages(self, known: set[int]) -> None:
+        """Add a loop for each stage of reductions, and one that stores what varies."""
+        values = self.sweep.values
+        reductions = [n for n, value in enumerate(values) if value.is_reduction]
+        for stage in sorted({values[n].stage for n in reductions}):
+            totals = {n: Total(n, values[n].op) for n in reductions if values[n].stage == stage}
+            for total in totals.values():
+                for text in total.begin():
+                    self.line(text)
+            args = [values[n].args[0] for n in totals]
+            inside = self._loop(args, known)
+            assert inside.issuperset(args)
+            for n, total in totals.items():
+                arg = values[n].args[0]
+                self.line(total.add(f"v{arg}", values[arg].dtype))
+            self.line("}")
+            for n, total in totals.items():
+                for text in total.end(self.shader if self.shares_rows else None):
+                    self.line(text)
+                known.add(n)
+            self._compute([n for n in range(len(values)) if not self._in_loop(n)], known)
+        if self.point_outs:
+            self._loop([self.sweep.outputs[n] for n in self.point_outs], known)
+            for n in self.point_outs:
+                number = self.sweep.outputs[n]
+                where = self._coordinates(number)
+                element = self.shader.element(self.step.outs[n], where, written=True)
+                self.line(element.store(f"v{number}"))
+            self.line("}")
+
+    def _coordinates(self, number: int) -> list[str]:
+        return [
+            "0" if dim is None or self.sweep.domain[dim] == 1 else f"d{dim}"
+            for dim in self.sweep.values[number].places
+        ]
+
+    def _rows_end(self, known: set[int], stores: Stores) -> None:
+        """Store what there is once for each row."""
+        if self.shares_rows:
+            self.line("storageBarrier();")
+            self.line("if (lane == 0) {")
+        for slot, n in enumerate(self.row_outs):
+            number = self.sweep.outputs[n]
+            assert number in known
+            at = self._coordinates(number)
+            if self.shares_rows or self._is_permuted(number):
+                element = self.shader.element(self.step.outs[n], at, written=True)
+                self.line(element.store(f"v{number}"))
+            else:
+                stores.store(slot, at, f"v{number}")
+        self.line("}")
+
+
+    def _is_permuted(self, number: int) -> bool:
+        """Whether a result's elements are not in the order of the rows."""
+        return [dim for dim in self.sweep.values[number].places if dim is not None] != self.kept
+
+
+class Total:
+    """A reduction of a row: the lines that begin it, add an element, and end it."""
+
+    def __init__(self, number: int, op: Any) -> None:
+        self.op, self.name = op, f"t{number}"
+        self.number = number
+        self.is_argmax = isinstance(op, ops.ArgmaxOp)
+        self.dtype = op.args[0].dtype if self.is_argmax else op.dtype
+        self.kind = wgsl.type_of(self.dtype)
+        self.is_compensated = isinstance(op, (ops.SumOp, ops.ProdOp)) and self.kind == "f32"
+
+    def begin(self) -> list[str]:
+        """Return the declaration of the total."""
+        lines = [f"var {self.name} = {self._identity()};"]
+        if self.is_argmax:
+            lines.append(f"var {self.name}_at = -1;")
+        if self.is_compensated:
+            lines.append(f"var {self.name}_error = 0.0;")
+        return lines
+
+    def _identity(self) -> str:
+        if isinstance(self.op, ops.SumOp):
+            return wgsl.literal(0, self.dtype)
+        if isinstance(self.op, ops.ProdOp):
+            return wgsl.literal(1, self.dtype)
+        if self.kind == "f32":
+            return wgsl.literal(-math.inf, self.dtype)
+        if self.kind == "bool" or self.dtype.kind == "u":
+            return wgsl.literal(0, self.dtype)
+        return wgsl.literal(-(2 ** (8 * self.dtype.itemsize - 1)), self.dtype)
+
+    def add(self, value: str, dtype: Any) -> str:
+        """Return the statement that adds an element."""
+        name = self.name
+        if self.is_argmax:
+            better = f"{name}_at < 0 || {self._before(value, name)}"
+            return f"if ({better}) {{ {name} = {value}; {name}_at = j; }}"
+        value = wgsl.cast(value, dtype, self.dtype)
+        if self.is_compensated:
+            return f"{{ let x = {value}; {self._compensated()} }}"
+        return f"{name} = {self._combined(name, value)};"
+
+    def _compensated(self) -> str:
+        """Return statements that add or multiply x and keep the rounding error.
+
+        What is opaque is not simplified: WGSL lets compilers take (a + b) - a for b.
+        """
+        name = self.name
+        if isinstance(self.op, ops.ProdOp):
+            return (
+                f"let t = opaque({name} * x); "
+                f"{name}_error = {name}_error * x + product_error({name}, x, t); {name} = t;"
+            )
+        return (
+            f"let t = opaque({name} + x); let z = opaque(t - {name}); "
+            f"{name}_error += ({name} - (t - z)) + (x - z); {name} = t;"
+        )
+
+    def _before(self, x: str, y: str) -> str:
+        """Whether a candidate for argmax is better, wherever it is."""
+        if self.kind == "f32":
+            return f"(!is_nan({y}) & (is_nan({x}) | ({x} > {y})))"
+        return f"({x} & !{y})" if self.kind == "bool" else f"({x} > {y})"
+
+    def _combined(self, x: str, y: str) -> str:
+        if isinstance(self.op, ops.MaxOp):
+            return wgsl.maximum(self.dtype, x, y)
+        sign = "+" if isinstance(self.op, ops.SumOp) else "*"
+        return wgsl.wrapped(self.dtype, f"({x} {sign} {y})")
+
+    def end(self, shared: Shader | None) -> list[str]:
+        """Return the lines that make the value; lanes that share the row combine theirs."""
+        name, lines = self.name, []
+        if self.is_compensated:
+            lines.append(
+                f"if (!is_nan({name}_error) & !is_inf({name}_error)) {{ {name} += {name}_error; }}"
+            )
+        if shared is not None:
+            lines += self._combine(shared)
+        value = f"{wgsl.type_of(self.op.dtype)}({name}_at)" if self.is_argmax else name
+        return [*lines, f"let v{self.number} = {value};"]
+
+    def _combine(self, shader: Shader) -> list[str]:
+        """Combine the totals of the lanes in shared memory, as a tree."""
+        name, memory, at = self.name, f"s{self.number}", f"s{self.number}_at"
+        shader.declarations.append(f"var<workgroup> {memory}: array<{self.kind}, {ROW_GROUP}>;")
+        own, other = f"{memory}[lane]", f"{memory}[lane + half]"
+        put, got = f"{own} = {name};", f"{name} = {memory}[0];"
+        join = f"{own} = {self._combined(own, other)};"
+        if self.is_argmax:
+            shader.declarations.append(f"var<workgroup> {at}: array<i32, {ROW_GROUP}>;")
+            own_at, other_at = f"{at}[lane]", f"{at}[lane + half]"
+            put += f" {own_at} = {name}_at;"
+            got += f" {name}_at = {at}[0];"
+            tie = f"(!{self._before(own, other)} & ({other_at} < {own_at}))"
+            better = f"{own_at} < 0 || {self._before(other, own)} || {tie}"
+            join = (
+                f"if ({other_at} >= 0 && ({better})) {{ {own} = {other}; {own_at} = {other_at}; }}"
+            )
+        return [
+            put,
+            "workgroupBarrier();",
+            f"for (var half = {ROW_GROUP // 2}; half > 0; half = half / 2) {{",
+            f"if (lane < half) {{ {join} }}",
+            "workgroupBarrier();",
+            "}",
+            got,
+            "workgroupBarrier();",
+        ]
