@@ -133,6 +133,12 @@ NEEDS = {
         lambda: _backend("opencl"),
         INTEL * _TAKES_INTEL,
     ),
+    "webgpu": Need(
+        "a WebGPU adapter",
+        "apt-get install mesa-vulkan-drivers libvulkan1, and pip install wgpu",
+        lambda: _backend("webgpu"),
+        ("wgpu",),
+    ),
     "compiler": Need(
         "a C compiler",
         "apt-get install gcc libc6-dev, or pip install 'weftc[native-zig]'",
@@ -191,7 +197,7 @@ NEEDS = {
 }  # fmt: skip
 """By the name that a mark has for it."""
 
-OF_BACKENDS = {"opencl": "opencl", "native": "compiler", "cupy": "gpu"}
+OF_BACKENDS = {"opencl": "opencl", "webgpu": "webgpu", "native": "compiler", "cupy": "gpu"}
 """What a backend needs that needs more than NumPy."""
 
 EXTRAS = {

@@ -31,10 +31,10 @@ SLOW = "slow"
 ABOVE = {FAST: {SLOW, LONG}, TEST: {LONG}, ALL: set[str]()}
 """The marks of tests that a tier leaves out."""
 
-DEVICES = frozenset({"opencl", "cupy", "native"})
+DEVICES = frozenset({"opencl", "cupy", "native", "webgpu"})
 """Backends that the fast tier does not compile for."""
 
-SPARSE = {"native": 4}
+SPARSE = {"native": 4, "webgpu": 60}
 """Backends whose kernels another one runs too, here OpenCL: the second tier runs one in so many of
 their cases, and all of their own tests."""
 

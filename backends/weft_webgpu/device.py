@@ -137,8 +137,16 @@ class Device(OpenDevice):
         return np.frombuffer(found, np.uint8).copy()[start - first : start - first + size]
 
     def wait(self) -> None:
-        """Wait until all submitted work has ended."""
-        self.handle.queue.on_submitted_work_done_sync()
+        """Wait until all submitted work has ended: a word can be read then.
+
+        `on_submitted_work_done_sync` of wgpu 0.32 raises a TypeError.
+        """
+        self.download(self._word, 0, WORD)
+
+    @cached_property
+    def _word(self) -> Any:
+        kinds = self.api.BufferUsage
+        return self.handle.create_buffer(size=WORD, usage=kinds.COPY_SRC | kinds.COPY_DST)
 
     @cached_property
     def layouts(self) -> Any:

@@ -20,7 +20,7 @@ from weft_c.runtime.host_io import HostIO
 from weft_c.runtime.kernel_group import GPUKernelGroup
 from weft_c.runtime.segments import Launch, Segment, Work
 from weft_c.runtime.storage import Arrays, Bytes, bytes_of
-from weft_c.source.functions import Function, GPUKernel, HostCall, Section, Source
+from weft_c.source.functions import GPUKernel, HostCall, Section, Source
 from weft_webgpu import lowering
 from weft_webgpu.device import Device, Memory, words
 from weft_webgpu.shader import GROUPS_ACROSS, module_text
@@ -185,7 +185,7 @@ class WebGPUKernelGroup(GPUKernelGroup):
 
     @override
     def lower(self, step: Step) -> list[Work]:
-        return lowering.lower(step, self.processor)
+        return list(lowering.lower(step, self.processor))
 
     @override
     def can_guard(self, lowered: Any) -> bool:

@@ -163,5 +163,7 @@ def argsort_rule(op: Any, lowering: Lowering) -> None:
     line(f"if ({first} || (!{last} && j < {names[axis]})) {{ rank++; }}")
     line("}")
     where = [*names[:axis], "rank", *names[axis + 1 :]]
-    line(shader.element(out, where, written=True).store(f"{wgsl.type_of(out.dtype)}({names[axis]})"))
+    line(
+        shader.element(out, where, written=True).store(f"{wgsl.type_of(out.dtype)}({names[axis]})")
+    )
     shader.launch(-(-count // shader.group))

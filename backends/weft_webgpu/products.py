@@ -32,7 +32,7 @@ def product_rule(op: Op, lowering: Lowering) -> None:
     line(f"if (group_number >= {across * down * math.prod(batch)}) {{ return; }}")
     line(f"let column = (group_number % {across}) * {tile};")
     line(f"let row = (group_number / {across} % {down}) * {tile};")
-    names = [f"p{axis}" for axis in range(len(batch))]
+    names = [f"q{axis}" for axis in range(len(batch))]
     shader.coordinates(f"(group_number / {across * down})", batch, names)
     line(f"let x = lane % {SIDE};")
     line(f"let y = lane / {SIDE};")
@@ -62,7 +62,8 @@ def product_rule(op: Op, lowering: Lowering) -> None:
     for i, j in cells:
         where = [f"row + y + {i * SIDE}", f"column + x + {j * SIDE}"]
         element = shader.element(out, [*names, *where], written=True)
-        line(f"if ({where[0]} < {m} && {where[1]} < {n}) {{ {element.store(wgsl.wrapped(out.dtype, f'c{i}_{j}'))} }}")
+        store = element.store(wgsl.wrapped(out.dtype, f"c{i}_{j}"))
+        line(f"if ({where[0]} < {m} && {where[1]} < {n}) {{ {store} }}")
     shader.launch(across * down * math.prod(batch))
 
 

@@ -124,9 +124,7 @@ class Shader:
             args.append(None)
         helpers = tuple(dict.fromkeys(self.declarations))
         function = Function(self.title, tuple(parameters), body, self.group, helpers=helpers)
-        self.lowering.work.append(
-            GPUKernel(function, tuple(args), groups * self.group, (step.op,))
-        )
+        self.lowering.work.append(GPUKernel(function, tuple(args), groups * self.group, (step.op,)))
 
 
 def module_text(function: Function, numbers: Sequence[int]) -> str:
@@ -142,8 +140,7 @@ def module_text(function: Function, numbers: Sequence[int]) -> str:
     for number in sorted(set(numbers)):
         kind = "atomic<u32>" if number in shared else "u32"
         lines.append(
-            f"@group(0) @binding({number + 1}) "
-            f"var<storage, read_write> b{number}: array<{kind}>;"
+            f"@group(0) @binding({number + 1}) var<storage, read_write> b{number}: array<{kind}>;"
         )
     for name, number in zip(names, numbers, strict=True):
         word = f"b{number}[i]"
@@ -158,9 +155,7 @@ def module_text(function: Function, numbers: Sequence[int]) -> str:
                 f"fn put_{name}(i: i32, mask: u32, v: u32) "
                 f"{{ atomicAnd(&{word}, ~mask); atomicOr(&{word}, v); }}"
             )
-    begin = [
-        f"  let {name}_at = places[{n // 4}].{'xyzw'[n % 4]};" for n, name in enumerate(names)
-    ]
+    begin = [f"  let {name}_at = places[{n // 4}].{'xyzw'[n % 4]};" for n, name in enumerate(names)]
     main = [
         f"@compute @workgroup_size({function.group})",
         "fn main(@builtin(workgroup_id) group: vec3<u32>, "

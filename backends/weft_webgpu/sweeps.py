@@ -9,7 +9,6 @@ from typing import Any
 
 from weft import ElementwiseOp, Op, TensorDescription, ops
 from weft.kernels import VIEWS, Kernel
-from weft.plan.plan import Step
 from weft_webgpu import wgsl
 from weft_webgpu.shader import Lowering, Shader, Stores
 
@@ -234,7 +233,6 @@ class Writer:
             else:
                 stores.store(slot, at, f"v{number}")
         self.line("}")
-
 
     def _is_permuted(self, number: int) -> bool:
         """Whether a result's elements are not in the order of the rows."""

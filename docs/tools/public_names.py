@@ -23,7 +23,7 @@ from weft.plugins import GROUPS, hookspecs
 DOCS = Path(__file__).parents[1]
 PAGES = [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))]
 LIST = DOCS / "public-names.txt"
-OWN = re.compile(r"weft(_passes|_c|_numpy|_opencl|_cupy|_array_api|_hamkaas|_popxl)?(\.|$)")
+OWN = re.compile(r"weft(_passes|_c|_numpy|_opencl|_webgpu|_cupy|_array_api|_hamkaas|_popxl)?(\.|$)")
 WITH_ALL = (
     "weft", "weft.fft", "weft.linalg", "weft.optim", "weft.plugins", "weft.kernels", "weft.random",
     "weft.signal", "weft.special", "weft_c", "weft_array_api", "weft_hamkaas", "weft_popxl",

@@ -43,6 +43,7 @@ LOADERS = {
     "weft_native/__init__.py": "a hook loads its backend",
     "weft_nccl/__init__.py": "a hook loads its communicator",
     "weft_opencl/__init__.py": "a hook loads its backend",
+    "weft_webgpu/__init__.py": "a hook loads its backend",
     "weft_pytest.py": "pytest's plugin loads weft only when it is used",
 }
 """The modules with imports of weft inside functions, and why."""
@@ -135,7 +136,7 @@ def test_only_loaders_import_weft_late():
 
 HEAVY = (
     "typer", "click", "rich", "ml_dtypes", "hypothesis", "pytest", "opt_einsum", "platformdirs",
-    "scipy", "matplotlib", "pyopencl", "cupy", "torch", "jax", "onnx", "numba",
+    "scipy", "matplotlib", "pyopencl", "wgpu", "cupy", "torch", "jax", "onnx", "numba",
     "jinja2", "mpi4py",
 )  # fmt: skip
 
