@@ -11,12 +11,13 @@ from weft import ops, ranks
 from weft.ir.op import Op
 from weft.ir.rules import RuleTable
 from weft.kernels import VIEWS, FusedOp
+from weft.ops.random.philox import RandomBitsOp
 from weft.plan.plan import Step
 from weft_c.processor import Processor
 from weft_c.source.functions import GPUKernel, HostCall
-from weft_webgpu import movement, products, wgsl
+from weft_webgpu import movement, products, random, wgsl
 from weft_webgpu.shader import Lowering
-from weft_webgpu.sweeps import REDUCTIONS, Sweep, Writer, has_sweep
+from weft_webgpu.sweeps import REDUCTIONS, Sweep, Writer, has_sweep, scratch_of_parts
 
 rules = RuleTable("webgpu")
 """Functions of an op and the `Lowering` of its step."""
@@ -24,7 +25,9 @@ rules = RuleTable("webgpu")
 
 def elementwise_rule(op: Op, lowering: Lowering) -> None:
     """Lower an elementwise op or a reduction by itself."""
-    Writer(lowering, Sweep.of_op(op, lowering.step.args), type(op).__name__).write()
+    Writer(
+        lowering, Sweep.of_op(op, [each.shape for each in lowering.step.args]), type(op).__name__
+    ).write()
 
 
 def fused_rule(op: Any, lowering: Lowering) -> None:
@@ -80,6 +83,7 @@ _RULES: dict[Any, tuple[type[Op], ...]] = {
     movement.take_along_axis_rule: (ops.TakeAlongAxisOp,),
     movement.update_slice_rule: (ops.UpdateSliceOp,),
     products.product_rule: (ops.MatmulOp,),
+    random.random_bits_rule: (RandomBitsOp,),
 }  # fmt: skip
 
 for _rule, _kinds in _RULES.items():
@@ -92,8 +96,12 @@ def fusible(op: Op) -> bool:
     return isinstance(op, VIEWS) or (has_sweep(op) and not isinstance(op, ops.ArgmaxOp))
 
 
-def scratch_bytes(op: Op) -> int:
+def scratch_bytes(op: Op, processor: Processor) -> int:
     """Return the bytes of scratch memory that the rule of an op needs."""
+    if isinstance(op, FusedOp):
+        return scratch_of_parts(Sweep.of_kernel(op.kernel), processor)
+    if isinstance(op, REDUCTIONS):
+        return scratch_of_parts(Sweep.of_op(op, [op.args[0].axes.shape]), processor)
     return 0
 
 

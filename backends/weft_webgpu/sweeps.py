@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft import ElementwiseOp, Op, TensorDescription, ops
+from weft import ElementwiseOp, Op, ops
 from weft.kernels import VIEWS, Kernel
+from weft_c.processor import Processor
+from weft_c.reductions.split import count_splits
 from weft_webgpu import wgsl
 from weft_webgpu.shader import Lowering, Shader, Stores
 
@@ -68,16 +70,19 @@ class Sweep:
         return cls(kernel.domain, kernel.reduced, (*operands, *body), kernel.outputs)
 
     @classmethod
-    def of_op(cls, op: Any, args: Sequence[TensorDescription]) -> Sweep:
+    def of_op(cls, op: Any, shapes: Sequence[tuple[int, ...]]) -> Sweep:
         """Return that of an elementwise op or a reduction."""
         if isinstance(op, REDUCTIONS):
-            domain, reduced = args[0].shape, tuple(op.positions)
+            domain, reduced = shapes[0], tuple(op.positions)
         else:
             domain, reduced = op.axes.shape, ()
-        operands = [Value(each.dtype, tuple(range(len(each.shape)))) for each in args]
+        operands = [
+            Value(each.dtype, tuple(range(len(shape))))
+            for each, shape in zip(op.args, shapes, strict=True)
+        ]
         kept = tuple(dim for dim in range(len(domain)) if dim not in reduced)
-        result = Value(op.dtype, kept, op, tuple(range(len(args))))
-        return cls(tuple(domain), reduced, (*operands, result), (len(args),))
+        result = Value(op.dtype, kept, op, tuple(range(len(operands))))
+        return cls(tuple(domain), reduced, (*operands, result), (len(operands),))
 
 
 def has_sweep(op: Op) -> bool:
@@ -92,11 +97,38 @@ def has_sweep(op: Op) -> bool:
     return isinstance(op, ElementwiseOp) and wgsl.find_expression(op) is not None
 
 
+def count_parts(sweep: Sweep, processor: Processor) -> int:
+    """Return the number of parts that each row is reduced in; 1 for a row as a whole.
+
+    A row is split where all of its results are complete after one reduction of it.
+    """
+    reductions = [each for each in sweep.values if each.is_reduction]
+    if not reductions or any(
+        each.stage or isinstance(each.op, ops.ArgmaxOp) for each in reductions
+    ):
+        return 1
+    if any(map(sweep.varies, sweep.outputs)):
+        return 1
+    reduced = math.prod(sweep.domain[dim] for dim in sweep.reduced)
+    rows = math.prod(n for dim, n in enumerate(sweep.domain) if dim not in sweep.reduced)
+    return count_splits(rows, reduced, processor)
+
+
+def scratch_of_parts(sweep: Sweep, processor: Processor) -> int:
+    """Return the bytes for the totals of all parts."""
+    splits = count_parts(sweep, processor)
+    if splits == 1:
+        return 0
+    rows = math.prod(n for dim, n in enumerate(sweep.domain) if dim not in sweep.reduced)
+    totals = [Total(0, each.op) for each in sweep.values if each.is_reduction]
+    return sum(-(-rows * splits * each.dtype.itemsize // 256) * 256 for each in totals)
+
+
 class Writer:
     """Writes the shader of a sweep."""
 
     def __init__(self, lowering: Lowering, sweep: Sweep, title: str) -> None:
-        self.sweep, self.step = sweep, lowering.step
+        self.sweep, self.step, self.lowering = sweep, lowering.step, lowering
         self.kept = [dim for dim in range(len(sweep.domain)) if dim not in sweep.reduced]
         self.rows = math.prod(sweep.domain[dim] for dim in self.kept)
         self.length = math.prod(sweep.domain[dim] for dim in sweep.reduced)
@@ -111,8 +143,12 @@ class Writer:
         return self.has_rows and self.sweep.varies(number)
 
     def write(self) -> None:
-        """Append the launch, if there is anything to compute."""
+        """Append the launch, or those of parts, if there is anything to compute."""
         if not self.rows or not any(math.prod(out.shape) for out in self.step.outs):
+            return
+        splits = count_parts(self.sweep, self.lowering.processor)
+        if splits > 1:
+            self._write_split(splits)
             return
         places = [self.step.outs[n] for n in self.row_outs]
         stores = Stores(self.shader, places, self.rows)
@@ -171,10 +207,67 @@ class Writer:
                 waiting += self.sweep.values[number].args
         return sorted(found)
 
-    def _loop(self, targets: Sequence[int], known: set[int]) -> set[int]:
+    def _write_split(self, splits: int) -> None:
+        """Append the launch that reduces parts of each row, and the one that combines them."""
+        values, title = self.sweep.values, self.shader.title
+        totals = {n: Total(n, each.op) for n, each in enumerate(values) if each.is_reduction}
+        partial = {
+            n: self.lowering.scratch((self.rows, splits), total.dtype)
+            for n, total in totals.items()
+        }
+        chunk = -(-self.length // splits)
+        known = self._begin_row(f"{title}_of_parts", splits)
+        self._begin_totals(totals)
+        self.line(f"let last = min((part + 1) * {chunk}, {self.length});")
+        self._loop([values[n].args[0] for n in totals], known, (f"part * {chunk} + lane", "last"))
+        for n, total in totals.items():
+            self.line(total.add(f"v{values[n].args[0]}", values[values[n].args[0]].dtype))
+        self.line("}")
+        self._end_totals(totals)
+        self.line("if (lane == 0) {")
+        for n, total in totals.items():
+            element = self.shader.element(partial[n], ["i", "part"], written=True)
+            self.line(element.store(total.name))
+        self.line("}")
+        self.shader.launch(self.rows * splits)
+        known = self._begin_row(f"{title}_of_all", 1)
+        self._begin_totals(totals)
+        self.line(f"for (var j = lane; j < {splits}; j += {ROW_GROUP}) {{")
+        for n, total in totals.items():
+            self.line(total.add(self.shader.element(partial[n], ["i", "j"]).value, total.dtype))
+        self.line("}")
+        self._end_totals(totals)
+        known.update(totals)
+        self._compute([n for n in range(len(values)) if not self._in_loop(n)], known)
+        self._rows_end(known, Stores(self.shader, [self.step.outs[n] for n in self.row_outs], 1))
+        self.shader.launch(self.rows)
+
+    def _begin_row(self, title: str, splits: int) -> set[int]:
+        """Begin a shader with a work group for each part of each row; return what is known."""
+        self.shader = Shader(self.lowering, title, ROW_GROUP)
+        self.line = self.shader.line
+        self.line(f"let i = group_number / {splits};")
+        self.line(f"let part = group_number % {splits};")
+        self.line(f"if (i >= {self.rows}) {{ return; }}")
+        return self._row_head()
+
+    def _begin_totals(self, totals: Mapping[int, Total]) -> None:
+        for total in totals.values():
+            for text in total.begin():
+                self.line(text)
+
+    def _end_totals(self, totals: Mapping[int, Total]) -> None:
+        for total in totals.values():
+            for text in total.end(self.shader if self.shares_rows else None):
+                self.line(text)
+
+    def _loop(
+        self, targets: Sequence[int], known: set[int], span: tuple[str, str] | None = None
+    ) -> set[int]:
         """Begin a loop over a row and compute what targets need; return what is known inside."""
-        start, step = ("lane", ROW_GROUP) if self.shares_rows else ("0", 1)
-        self.line(f"for (var j = {start}; j < {self.length}; j += {step}) {{")
+        step = ROW_GROUP if self.shares_rows else 1
+        start, end = span or ("lane" if self.shares_rows else "0", str(self.length))
+        self.line(f"for (var j = {start}; j < {end}; j += {step}) {{")
         reduced = self.sweep.reduced
         lengths = [self.sweep.domain[dim] for dim in reduced]
         self.shader.coordinates("j", lengths, [f"d{dim}" for dim in reduced])
@@ -188,9 +281,7 @@ class Writer:
         reductions = [n for n, value in enumerate(values) if value.is_reduction]
         for stage in sorted({values[n].stage for n in reductions}):
             totals = {n: Total(n, values[n].op) for n in reductions if values[n].stage == stage}
-            for total in totals.values():
-                for text in total.begin():
-                    self.line(text)
+            self._begin_totals(totals)
             args = [values[n].args[0] for n in totals]
             inside = self._loop(args, known)
             assert inside.issuperset(args)
@@ -198,10 +289,8 @@ class Writer:
                 arg = values[n].args[0]
                 self.line(total.add(f"v{arg}", values[arg].dtype))
             self.line("}")
-            for n, total in totals.items():
-                for text in total.end(self.shader if self.shares_rows else None):
-                    self.line(text)
-                known.add(n)
+            self._end_totals(totals)
+            known.update(totals)
             self._compute([n for n in range(len(values)) if not self._in_loop(n)], known)
         if self.point_outs:
             self._loop([self.sweep.outputs[n] for n in self.point_outs], known)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from weft.ir.target import Target
@@ -54,7 +55,7 @@ class WebGPUTransformer(DeviceTransformer):
             fusible=lowering.fusible,
             dtypes=names if self.device.has_int64 else names - WIDE,
             alignment=self.processor.alignment,
-            workspace=lowering.scratch_bytes,
+            workspace=partial(lowering.scratch_bytes, processor=self.processor),
             runs_graphs=True,
             fast_math=self.fast_math,
         )

@@ -321,6 +321,25 @@ fn bfloat_bits(x: f32) -> u32 {
   if ((b & 0x7fffffffu) > 0x7f800000u) { return (b >> 16u) | 0x40u; }
   return (b + 0x7fffu + ((b >> 16u) & 1u)) >> 16u;
 }
+fn high_product(x: u32, y: u32) -> u32 {
+  let low = (x & 0xffffu) * (y & 0xffffu);
+  let one = (x >> 16u) * (y & 0xffffu) + (low >> 16u);
+  let two = (x & 0xffffu) * (y >> 16u) + (one & 0xffffu);
+  return (x >> 16u) * (y >> 16u) + (one >> 16u) + (two >> 16u);
+}
+fn philox(counter: vec4<u32>, given: vec2<u32>) -> vec4<u32> {
+  var c = counter;
+  var key = given;
+  for (var i = 0; i < 10; i++) {
+    let first = c.x;
+    let second = c.z;
+    c = vec4<u32>(
+      high_product(second, 0xCD9E8D57u) ^ c.y ^ key.x, second * 0xCD9E8D57u,
+      high_product(first, 0xD2511F53u) ^ c.w ^ key.y, first * 0xD2511F53u);
+    key = key + vec2<u32>(0x9E3779B9u, 0xBB67AE85u);
+  }
+  return c;
+}
 fn u32_of(x: f32) -> u32 {
   if (x < 0.0) { return bitcast<u32>(i32(x)); }
   return u32(x);

@@ -137,7 +137,29 @@ def test_a_forked_child_is_refused(webgpu: Any):
     assert "forked" in os.read(read, 1000).decode()
 
 
-def test_a_lost_device_is_an_error_and_another_is_opened():
+def test_long_rows_are_reduced_in_parts(webgpu: Any) -> None:
+    """Two launches, whatever is fused around the sum."""
+    random = np.random.default_rng(0)
+    for rows, length in ((1, 50_001), (3, 9_000)):
+        x = weft.placeholder((rows, length))
+        array = random.normal(size=(rows, length)).astype("f")
+        total, largest = weft.sum(x * x, axis=1) + 1, weft.max(x, axis=1)
+        computation = webgpu.computation([total, largest], x)
+        found = computation(array)
+        np.testing.assert_allclose(found[0], (array.astype(float) ** 2).sum(1) + 1, rtol=1e-6)
+        np.testing.assert_array_equal(found[1], array.max(1))
+        assert "_of_parts" in computation.source
+
+
+def test_random_bits_are_those_of_every_backend(webgpu: Any) -> None:
+    bits = weft.random.bits(weft.random.key(7), (3, 5))
+    expected = weft.make_transformer("numpy").computation(bits)()
+    computation = webgpu.computation(bits)
+    assert np.array_equal(computation(), expected)
+
+
+def test_a_lost_device_is_an_error_and_another_is_opened() -> None:
+    """The last test: the process has one device, and so does the fixture."""
     skip_without("webgpu")
     lost = weft.make_transformer("webgpu", cache=False)
     x = weft.placeholder((3,))
