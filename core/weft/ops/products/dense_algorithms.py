@@ -20,6 +20,9 @@ _THETA = 5.371920351148152
 _STEP, _TERMS = 3.54, 30
 """The largest norm for which so many terms of the series are exact in float64 (Al-Mohy, 2011)."""
 
+_READING = 5
+"""A product with fewer columns takes as long, since it reads the matrix anyway."""
+
 _PADE = (
     64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800, 129060195264000,
     10559470521600, 670442572800, 33522128640, 1323241920, 40840800, 960960, 16380, 182, 1,
@@ -173,7 +176,7 @@ def expm_action(a: Array, b: Array) -> Array:
     shifted = wide - shift * np.eye(n)
     norms = np.abs(shifted).sum(-2).max(-1, initial=0)
     steps = np.maximum(np.ceil(norms / _STEP), 1)
-    is_whole = steps * _TERMS * k > (np.log2(steps) + 10) * n
+    is_whole = steps * _TERMS * np.maximum(k, _READING) > (np.log2(steps) + 10) * n
     result = b.astype(wide.dtype)
     result[is_whole] = expm(wide[is_whole]) @ result[is_whole]
     for done in range(int(steps[~is_whole].max(initial=0))):
