@@ -188,7 +188,7 @@ LAYOUTS = {
     "permuted": lambda x: x.permute(2, 0, 3, 1),
     "with gaps": lambda x: x[..., ::2],
     "expanded": lambda x: x[:1].expand(5, *x.shape[1:]),
-    "one element wide": lambda x: x[:, :, :1].transpose(0, 2),
+    "one element wide": lambda x: x.reshape(2, 1, 4, 18).transpose(0, 2),
 }
 
 
@@ -211,7 +211,7 @@ def test_inputs_are_read_in_the_order_of_memory(backend: str) -> None:
         assert coerced.called == (name in ("with gaps", "expanded")), name
         for one, other in zip(found, function(x), strict=True):
             close(one, other)
-            assert one.stride() == other.stride(), name
+            assert one.squeeze().stride() == other.squeeze().stride(), name
 
 
 DTYPES = {
