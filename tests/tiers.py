@@ -40,7 +40,9 @@ their cases, and all of their own tests."""
 
 TABLE_SHARES = {"numpy": 5}
 """By backend: of the cases of a function in the op table, the second tier runs one in so many. On
-another backend it runs one, and on all `DEVICES` together one."""
+another backend it runs one, and on all `DEVICES` together one of each of `DEVICE_GROUPS`."""
+DEVICE_GROUPS = 256
+"""Groups of functions, about two in each: to compile a row takes up to half a second."""
 
 BATCHED = "test_ops.py::test_row_gives_what_the_reference_gives"
 """The test whose first row computes those beside it, too, and shows their time."""
@@ -340,8 +342,7 @@ def of_files(found: list[Case], tier: str) -> list[Case]:
 def _sample(found: list[Case], one_in: float) -> list[Case]:
     """Return one case in so many, and at least one: always the same."""
     count = max(ceil(len(found) / one_in), 1)
-    ranked = sorted(found, key=lambda case: (_is_sparse(case), case.checksum))
-    picked = {case.name for case in ranked[:count]}
+    picked = {case.name for case in sorted(found, key=lambda case: case.checksum)[:count]}
     return [case for case in found if case.name in picked]
 
 
@@ -349,8 +350,10 @@ def _group(case: Case) -> Hashable:
     """Return what cases have in common of which a share is taken."""
     if TOGETHER not in case.marks:
         return None
-    backend = "device" if case.backend in DEVICES else case.backend
-    return case.parameters["row"].function, backend
+    function = case.parameters["row"].function
+    if case.backend in DEVICES:
+        return zlib.crc32(function.encode()) % DEVICE_GROUPS
+    return function, case.backend
 
 
 def _one_in(case: Case) -> float:
@@ -359,5 +362,5 @@ def _one_in(case: Case) -> float:
 
 
 def _is_sparse(case: Case) -> bool:
-    """Whether a test is left out, or comes last, because another backend runs the same kernels."""
+    """Whether a test is left out because another backend runs the same kernels."""
     return case.checksum % SPARSE.get(case.backend, 1) != 0
