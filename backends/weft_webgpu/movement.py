@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
+from weft.ir import dtypes
+from weft.ir.description import TensorDescription
 from weft_webgpu import wgsl
+from weft_webgpu.device import WORD
 from weft_webgpu.shader import Element, Lowering, Shader, pointwise
 
 
 def copy_rule(op: Any, lowering: Lowering) -> None:
-    """Copy in row-major order: `ContiguousOp`."""
-    step = lowering.step
-    source = step.args[0]
-    pointwise(lowering, "copy", step.out, lambda shader, at: shader.element(source, at).value)
+    """Copy in row-major order: `ContiguousOp`; words of 64 bits as two of 32."""
+    source, out = as_words(lowering.step.args[0]), as_words(lowering.step.out)
+    pointwise(lowering, "copy", out, lambda shader, at: shader.element(source, at).value)
+
+
+def as_words(layout: TensorDescription) -> TensorDescription:
+    """Return a tensor of 8-byte elements with its two words along a last axis, others as is."""
+    if layout.dtype.itemsize <= WORD:
+        return layout
+    shape, strides = (*layout.shape, 2), (*layout.strides, WORD)
+    return replace(layout, dtype=dtypes.uint32, shape=shape, strides=strides)
 
 
 def reshape_rule(op: Any, lowering: Lowering) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from weft.ir import dtypes
 from weft.ir.target import Target
 from weft.runtime.program import Program
 from weft.support.backports import override
 from weft.support.locks import cached_property
 from weft_c.runtime.transformer import DeviceTransformer
 from weft_webgpu import lowering
-from weft_webgpu.device import Device, Memory
+from weft_webgpu.device import WORD, Device, Memory
 from weft_webgpu.devices import choose, summary
 from weft_webgpu.executor import WebGPUKernelGroup
 from weft_webgpu.memory import WebGPUStorage
@@ -29,14 +30,20 @@ class WebGPUTransformer(DeviceTransformer):
     device
         The adapter: its number among those of the machine, or a part of its name. The default is
         the value of ``WEFT_WEBGPU_DEVICE``, else the best adapter.
+    int64
+        Whether 64-bit integers are computed where the adapter has them; without, as in browsers,
+        positions and counts have 32 bits inside of programs.
     """
 
     transformer_name = "webgpu"
     device: Device
 
-    def __init__(self, *, device: int | str | None = None, **options: Any) -> None:
+    def __init__(
+        self, *, device: int | str | None = None, int64: bool = True, **options: Any
+    ) -> None:
         super().__init__(**options)
         self.device = choose(device)
+        self.has_int64 = int64 and self.device.has_int64
         self.processor = self.device.processor
 
     @classmethod
@@ -53,7 +60,10 @@ class WebGPUTransformer(DeviceTransformer):
             supports=lowering.rules.supports,
             rules="weft_webgpu.lowering.rules",
             fusible=lowering.fusible,
-            dtypes=names if self.device.has_int64 else names - WIDE,
+            dtypes=names if self.has_int64 else names - WIDE,
+            index_dtype=dtypes.int64 if self.has_int64 else dtypes.int32,
+            word_bytes=WORD,
+            max_kernel_buffers=self.device.limits["max-storage-buffers-per-shader-stage"],
             alignment=self.processor.alignment,
             workspace=partial(lowering.scratch_bytes, processor=self.processor),
             runs_graphs=True,
@@ -63,7 +73,7 @@ class WebGPUTransformer(DeviceTransformer):
     @override
     def code_options(self) -> list[Any]:
         table = lowering.rules
-        return [self.processor, self.device.has_int64, [(kind, table[kind]) for kind in table]]
+        return [self.processor, self.has_int64, [(kind, table[kind]) for kind in table]]
 
     @override
     def device_buffer_storage(self, nbytes: int, name: str) -> WebGPUStorage:

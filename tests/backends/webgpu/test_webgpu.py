@@ -158,6 +158,20 @@ def test_random_bits_are_those_of_every_backend(webgpu: Any) -> None:
     assert np.array_equal(computation(), expected)
 
 
+def test_positions_have_32_bits_where_there_are_no_others(webgpu: Any) -> None:
+    """As in browsers: int64 is stored, and what it is computed from has 32 bits."""
+    x = weft.placeholder((3, 7))
+    array = np.random.default_rng(0).permutation(21).reshape(3, 7).astype("f")
+    with weft.make_transformer("webgpu", int64=False, cache=False) as made:
+        order, first, rows = made.computation(
+            [weft.argsort(x, axis=1), weft.argmax(x, axis=1), x[[2, 0]]], x
+        )(array)
+    assert order.dtype == first.dtype == np.int64
+    assert np.array_equal(order, array.argsort(1))
+    assert np.array_equal(first, array.argmax(1))
+    assert np.array_equal(rows, array[[2, 0]])
+
+
 def test_a_lost_device_is_an_error_and_another_is_opened() -> None:
     """The last test: the process has one device, and so does the fixture."""
     skip_without("webgpu")
