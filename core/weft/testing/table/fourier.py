@@ -137,8 +137,8 @@ def _half_of(name: str, x: Any) -> Any:
     return half.real + 2 * half.imag
 
 
-def _half(x: Any) -> Any:
-    half = np.fft.rfftn(x, norm="forward")
+def _half(name: str, x: Any) -> Any:
+    half = (np.fft.rfft2 if name.endswith("2") else np.fft.rfftn)(x, norm="forward")
     return half.real - 2 * half.imag
 
 
@@ -176,7 +176,7 @@ ROWS: tuple[Row, ...] = (
             operands("unit"),
             _PLANES,
             FLOATS,
-            _half,
+            partial(_half, name),
             twice=True,
             is_generic=False,
         )
@@ -209,7 +209,7 @@ _UNKNOWN = weft.placeholder((2, weft.symbol("n")))
 _ALONG_ONE = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
 _COSINES = ("dct", "idct", "dst", "idst")
 _COSINES_OF_SEVERAL = ("dctn", "idctn", "dstn", "idstn")
-_ALONG_SEVERAL = ("fftn", "ifftn", "rfftn", "irfftn", "fft2", "ifft2", "rfft2", "irfft2")
+_ALONG_SEVERAL = tuple(f"{name}{dimensions}" for name in _ALONG_ONE for dimensions in "n2")
 
 REFUSALS: tuple[Refusal, ...] = (
     *_refused(_ALONG_ONE, "axis", AxesError, "out of range", _X, axis=2),
