@@ -74,11 +74,10 @@ test-intel: $(READY)
 	$(INSTALL) intel-opencl-rt intel-cmplr-lib-rt
 	WEFT_OPENCL_DEVICE=intel:0 $(BIN)/python -m pytest -n auto --dist worksteal --weft-backend=opencl $(PYTEST_ARGS) core/weft/testing tests/codegen tests/backends/opencl tests/conformance/test_second_driver.py
 
-# The frontend of PyTorch, which this installs: 200 megabytes. On Linux PyPI has it with CUDA only,
-# gigabytes; pip prefers the version of PyTorch's own index, which is named 2.13.0+cpu.
-TORCH_INDEX ?= --retries 1 --extra-index-url https://download.pytorch.org/whl/cpu
+# The frontend of PyTorch, which this installs: 200 megabytes where pip finds its build for processors,
+# named 2.13.0+cpu, which PyTorch's own index has; gigabytes with CUDA.
 test-torch: $(READY)
-	$(INSTALL) $(TORCH_INDEX) --editable '.[dev,torch-tests]'
+	$(INSTALL) --editable '.[dev,torch-tests]'
 	$(BIN)/python -m pytest -n auto --dist worksteal --tier=all $(PYTEST_ARGS) tests/frontends/torch
 
 lint: $(READY)

@@ -177,6 +177,11 @@ NEEDS = {
     "gpus": Need("two NVIDIA GPUs", "make test-gpu where they are", _gpus),
     "nvrtc": Need("NVRTC", "pip install nvidia-cuda-nvrtc", _nvrtc),
     "torch": Need("PyTorch", "pip install 'weftc[bench]'", lambda: _packages("torch")),
+    "torch-zoo": Need(
+        "torchvision and transformers",
+        "pip install 'weftc[torch-zoo]'",
+        lambda: _packages("torchvision", "transformers"),
+    ),
     "make": Need("make", "apt-get install make", lambda: _commands("make")),
     "blas": Need("NumPy with OpenBLAS", "pip install numpy", _blas),
     "x86-64": Need(

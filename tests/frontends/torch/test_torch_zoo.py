@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterator
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -16,13 +15,7 @@ from torch.utils._pytree import tree_leaves
 from torch_models import compiled
 from torch_zoo import ZOO
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.skipif(
-        not (find_spec("torchvision") and find_spec("transformers")),
-        reason="needs torchvision and transformers: pip install 'weftc[torch-tests]'",
-    ),
-]
+pytestmark = [pytest.mark.long, pytest.mark.needs("torch-zoo")]
 
 BROKEN_BY_DYNAMO = {"wav2vec2"}
 """Models that set a field of a tensor while they train, which breaks the graph of any backend."""
