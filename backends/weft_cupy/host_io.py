@@ -27,7 +27,7 @@ class CuPyHostIO(HostIO):
     ) -> None:
         super().__init__(program)
         self.queue = queue
-        self.sizes = [op.axes.size * op.dtype.itemsize for op in self.ops]
+        self.sizes = [op.nbytes for op in self.ops]
         spaces = [
             0 if number in self.taken else -(-size // ALIGNMENT) * ALIGNMENT
             for number, size in enumerate(self.sizes)

@@ -121,7 +121,7 @@ class CopiedHostIO(OpenCLHostIO):
 
     def __init__(self, group: OpenCLKernelGroup) -> None:
         super().__init__(group)
-        self._sizes: list[int] = [op.axes.size * op.dtype.itemsize for op in self.ops]
+        self._sizes: list[int] = [op.nbytes for op in self.ops]
         by_size = sorted(range(len(self.ops)), key=lambda number: -self._sizes[number])
         self._places = {number: place for place, number in enumerate(by_size)}
         self._copies: dict[int, Memory] = {}

@@ -352,19 +352,15 @@ def _update_slice(exporter: Exporter, op: ops.UpdateSliceOp, args: list[str]) ->
     return exporter.node("ScatterND", args[0], exporter.constant(indices), args[1])
 
 
-@exports(ops.ConcatOp)
-def _concat(exporter: Exporter, op: ops.ConcatOp, args: list[str]) -> str:
-    return exporter.node("Concat", *args, axis=op.position)
+ALONG_AXIS: dict[type[Op], str] = {
+    ops.ConcatOp: "Concat", ops.TakeOp: "Gather", ops.TakeAlongAxisOp: "GatherElements",
+}  # fmt: skip
+"""Ops along an axis that are the same in ONNX."""
 
 
-@exports(ops.TakeOp)
-def _take(exporter: Exporter, op: ops.TakeOp, args: list[str]) -> str:
-    return exporter.node("Gather", *args, axis=op.position)
-
-
-@exports(ops.TakeAlongAxisOp)
-def _take_along_axis(exporter: Exporter, op: ops.TakeAlongAxisOp, args: list[str]) -> str:
-    return exporter.node("GatherElements", *args, axis=op.position)
+@exports(*ALONG_AXIS)
+def _along_axis(exporter: Exporter, op: Any, args: list[str]) -> str:
+    return exporter.node(ALONG_AXIS[type(op)], *args, axis=op.position)
 
 
 @exports(ops.ScatterOp)

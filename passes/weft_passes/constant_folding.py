@@ -62,8 +62,7 @@ def _is_folded(op: Op) -> bool:
         return False
     if is_traced(*(op.counted if isinstance(op, SizeOp) else op.axes).lengths):
         return False
-    size: int = op.axes.size * op.dtype.itemsize
-    return size <= max([SMALL, *(2 * _held(arg.const) for arg in operands)])
+    return op.nbytes <= max([SMALL, *(2 * _held(arg.const) for arg in operands)])
 
 
 def _constant(op: Op) -> Op:

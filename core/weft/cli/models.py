@@ -94,7 +94,7 @@ def _description(
         "ops": dict(kinds.most_common()),
         "parameters": {
             "numbers": sum(op.axes.size for op in held),
-            "bytes": sum(op.axes.size * op.dtype.itemsize for op in held),
+            "bytes": sum(op.nbytes for op in held),
         },
         "backends": {
             name: {"kernels": len(plan.steps), "memory": plan.arena_size}

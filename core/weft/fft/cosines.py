@@ -15,7 +15,7 @@ from typing import Literal, SupportsIndex
 
 import numpy as np
 
-from weft.errors import ArgumentError, AxesError
+from weft.errors import AxesError
 from weft.fft.fourier import (
     Lengths,
     Norm,
@@ -34,7 +34,7 @@ from weft.ir.dtypes import Array
 from weft.ir.op import explain, explained
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import TensorLike, TensorOp
-from weft.ops.arguments import checked_integer
+from weft.ops.arguments import check_choice, checked_integer
 from weft.ops.indexing.gathering import take
 from weft.ops.pointwise.complex_parts import complex, imag, real
 from weft.ops.pointwise.elementwise import cast
@@ -440,9 +440,7 @@ def _along(
             for part in (real(op), imag(op))
         )
         return complex(*parts)
-    if type not in _COSINES:
-        problem = f"type must be 1, 2, 3 or 4, not {type!r}"
-        raise ArgumentError(explain(function, problem, (op,)))
+    check_choice(function, "type", type, _COSINES, (op,))
     place = explained(function, (op,), op.axes.position, axis)
     length = None if n is None else checked_integer(function, "n", n, 1)
     moved = moveaxis(cast(positional(op), inexact(op)), place, -1)

@@ -16,7 +16,7 @@ from weft.ir.dtypes import DType, DTypeLike
 from weft.ir.op import explain, explained
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import TensorLike, TensorOp
-from weft.ops.arguments import checked_integer
+from weft.ops.arguments import check_choice, checked_integer
 from weft.ops.indexing.slicing import with_lengths
 from weft.ops.keywords import also_takes
 from weft.ops.pointwise.complex_parts import ViewAsComplexOp, ViewAsRealOp, conj
@@ -834,9 +834,7 @@ def of_length(x: TensorOp, n: int | None, place: int = -1) -> TensorOp:
 
 def scale(function: str, norm: Norm, count: int) -> float:
     """Return the factor of a transform, which is an inverse if its name begins with i."""
-    if norm not in ("backward", "ortho", "forward"):
-        problem = f"norm must be 'backward', 'ortho' or 'forward', not {norm!r}"
-        raise ArgumentError(explain(function, problem, ()))
+    check_choice(function, "norm", norm, ("backward", "ortho", "forward"))
     if norm == "ortho":
         return 1 / math.sqrt(count)
     is_inverse = function.startswith("i")

@@ -191,11 +191,6 @@ class ArrayOp(Op):
         """Return the tensor: an op never changes."""
         return self  # type: ignore[return-value]
 
-    @property
-    def nbytes(self) -> Any:
-        """The bytes of all elements."""
-        return self.size * self.dtype.itemsize
-
     @builtins.property
     def at(self) -> IndexedUpdates:
         """Functional updates of elements: ``x.at[index].set(value)`` returns a changed tensor."""

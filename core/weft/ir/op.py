@@ -278,6 +278,12 @@ class Op:
         return ()
 
     @property
+    def nbytes(self) -> int:
+        """The bytes of all elements."""
+        nbytes: int = self.axes.size * self.dtype.itemsize
+        return nbytes
+
+    @property
     def flops(self) -> int:
         """The arithmetic operations of one evaluation, a function such as exp counted as one.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from weft.errors import ArgumentError, AxesError
+from weft.errors import AxesError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, make_axes
 from weft.ir.dtypes import DType
 from weft.ir.op import explain
 from weft.ir.tensor import TensorLike, TensorOp
-from weft.ops.arguments import check_flags
+from weft.ops.arguments import check_choice, check_flags
 from weft.ops.pointwise.comparison import equal
 from weft.ops.pointwise.complex_parts import real
 from weft.ops.pointwise.elementwise import cast, real_dtype
@@ -116,9 +116,7 @@ def qr(x: TensorLike, *, mode: str = "reduced") -> QR:
     array([[-5., -3.],
            [ 0.,  1.]])
     """
-    if mode not in ("reduced", "complete"):
-        problem = f"mode must be 'reduced' or 'complete', not {mode!r}"
-        raise ArgumentError(explain("qr", problem, ()))
+    check_choice("qr", "mode", mode, ("reduced", "complete"))
     x, dtype, (m, n) = known_matrices("qr", x)
     tall = x[..., :m] if m < n else x
     q = factorized(OrthogonalFactorOp, tall, complete=False)

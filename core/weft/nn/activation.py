@@ -17,8 +17,7 @@ from weft.ir.dtypes import Array, DType, accumulator_dtype
 from weft.ir.op import explain, explained
 from weft.ir.storage import as_op
 from weft.ir.tensor import CompositeOp, TensorLike, TensorOp, operators
-from weft.ops.arguments import as_number, checked_number
-from weft.ops.indexing.slicing import tensor_slice
+from weft.ops.arguments import as_number, check_choice, checked_number
 from weft.ops.pointwise.comparison import clip, greater, less, less_equal, maximum, minimum, where
 from weft.ops.pointwise.elementwise import (
     FloatOp,
@@ -38,6 +37,7 @@ from weft.ops.pointwise.math import exp, expm1, log1p, tanh
 from weft.ops.pointwise.polynomials import Coefficients, polynomial
 from weft.ops.pointwise.special import erfc, wide
 from weft.ops.pointwise.trigonometry import cosh
+from weft.ops.shape.arrangement import split
 from weft.support.backports import override
 
 __all__ = [
@@ -550,10 +550,7 @@ def gelu(x: TensorLike, approximate: str = "none") -> TensorOp:
     array([-0.1588,  0.    ,  1.9546])
     """
     (x,) = align(GeluOp, x)
-    if approximate not in ("none", "tanh"):
-        raise ArgumentError(
-            explain("gelu", f"approximate must be 'none' or 'tanh', not {approximate!r}", [x])
-        )
+    check_choice("gelu", "approximate", approximate, ("none", "tanh"), (x,))
     return GeluOp(x, approximate=approximate)
 
 
@@ -838,10 +835,7 @@ def glu(x: TensorLike, axis: AxisKey = -1) -> TensorOp:
     length = x.axes[place].length
     if not isinstance(length, int) or length % 2:
         raise AxesError(explain("glu", f"the axis has length {length}, which must be even", [x]))
-    first, second = (
-        tensor_slice(x, (*[slice(None)] * place, half))
-        for half in (slice(0, length // 2), slice(length // 2, None))
-    )
+    first, second = split(x, 2, place)
     return first * sigmoid(second)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -74,6 +74,17 @@ def check_flags(function: str, operands: Sequence[Any] = (), /, **flags: object)
         if not isinstance(value, bool):
             problem = f"{name} must be True or False, not {value!r}"
             raise ArgumentError(explain(function, problem, operands))
+
+
+def check_choice(
+    function: str, what: str, value: object, choices: Iterable[Any], operands: Sequence[Any] = ()
+) -> None:
+    """Raise ArgumentError unless a value is one of several."""
+    known = list(choices)
+    if value not in known:
+        *most, last = map(repr, known)
+        problem = f"{what} must be {', '.join(most)} or {last}, not {value!r}"
+        raise ArgumentError(explain(function, problem, operands))
 
 
 def checked_order(function: str, p: float) -> float:

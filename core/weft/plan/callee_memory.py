@@ -31,7 +31,7 @@ def spare_offsets(graphs: Sequence[Graph], with_end: bool = False) -> list[int]:
     align = plans[0].alignment
     ends = [_padded(max(plan.arena_size for plan in plans), align)]
     for op in (op for plan in plans for op in plan.graph.outputs):
-        ends.append(ends[-1] + _padded(op.axes.size * op.dtype.itemsize, align))
+        ends.append(ends[-1] + _padded(op.nbytes, align))
     return ends if with_end else ends[:-1]
 
 

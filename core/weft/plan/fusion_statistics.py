@@ -170,7 +170,7 @@ def _bytes_op_by_op(step: Step) -> int:
         if isinstance(each.op, VIEWS):
             sizes.append(sizes[each.args[0]])
         else:
-            sizes.append(_nbytes(each.op))
+            sizes.append(each.op.nbytes)
             total += sizes[-1] + sum(sizes[number] for number in set(each.args))
     return total
 
@@ -179,8 +179,3 @@ def _distinct_bytes(tensor: TensorDescription) -> int:
     """Return the bytes of the distinct elements of a layout."""
     lengths = zip(tensor.shape, tensor.strides, strict=True)
     return prod(length for length, stride in lengths if stride) * tensor.dtype.itemsize
-
-
-def _nbytes(op: Op) -> int:
-    size: int = op.axes.size * op.dtype.itemsize
-    return size

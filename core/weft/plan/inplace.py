@@ -114,7 +114,7 @@ def buffer_owner(value: Op) -> Op | None:
     """
     layout = planned_layout(value)
     owner: Op = layout.base
-    is_whole = layout.is_contiguous and layout.nbytes == owner.axes.size * owner.dtype.itemsize
+    is_whole = layout.is_contiguous and layout.nbytes == owner.nbytes
     return owner if is_whole else None
 
 
@@ -139,11 +139,6 @@ def _before_broadcast(reader: Op, arg: Op) -> tuple[Op, Op]:
     while isinstance(arg, BroadcastOp):
         reader, (arg,) = arg, arg.args
     return reader, arg
-
-
-def _nbytes(op: Op) -> int:
-    size: int = op.axes.size * op.dtype.itemsize
-    return size
 
 
 class InPlaceAnalysis:
@@ -243,7 +238,7 @@ class InPlaceAnalysis:
             for index, arg, tensor in self._operands(op, rewrite.old)
             if op is not producer or not may_reuse(value, index, tensor)
         }
-        if copied and sum(map(_nbytes, {part for _, part in copied})) >= _nbytes(value):
+        if copied and sum(op.nbytes for op in {part for _, part in copied}) >= value.nbytes:
             return
         for op, part in copied:
             self.copied.setdefault(op, set()).add(part)
@@ -263,9 +258,9 @@ class InPlaceAnalysis:
 
     def _reads_elsewhere(self, op: Op, rewrite: Rewrite) -> bool:
         """Whether an op reads a view at other addresses than the value's, too large to copy."""
-        size = _nbytes(rewrite.value)
+        size = rewrite.value.nbytes
         return any(
-            not _is_same(rewrite.value, tensor) and _nbytes(_before_broadcast(op, arg)[1]) >= size
+            not _is_same(rewrite.value, tensor) and _before_broadcast(op, arg)[1].nbytes >= size
             for _, arg, tensor in self._operands(op, rewrite.old)
         )
 

@@ -309,7 +309,7 @@ class _MemorySimulation:
         tensor = self.plan.tensors[op]
         space = _space_of(kind, owner)
         stamps = self.spaces.get(space, _NO_STAMPS)
-        nbytes = op.axes.size * op.dtype.itemsize
+        nbytes = op.nbytes
         is_there = not nbytes or stamps.covers((0, nbytes), self._source(op))
         if not (is_there and tensor.is_contiguous and _space(tensor.base) == space):
             raise _error(op, f"does not leave it in its {kind}")

@@ -440,7 +440,7 @@ def _bytes(op: Op, step_of: Mapping[Op, tuple[StepIndex, Step]]) -> int:
     """Return the bytes that an op reads and writes; an op that is not a step copies."""
     if op in step_of:
         return bytes_moved(step_of[op][1])
-    return sum(each.axes.size * each.dtype.itemsize for each in (op, *op.args) if each.is_tensor)
+    return sum(each.nbytes for each in (op, *op.args) if each.is_tensor)
 
 
 def _name(ops: Sequence[Op]) -> str:

@@ -187,8 +187,7 @@ def _result_allocator(output: Op, computation: Computation) -> Callable[[], Any]
 
 
 def _is_small(output: Op) -> bool:
-    nbytes: int = output.axes.size * output.dtype.itemsize
-    return nbytes < result_pool.SMALLEST
+    return output.nbytes < result_pool.SMALLEST
 
 
 def _packed(computation: Computation, results: Sequence[str]) -> str:

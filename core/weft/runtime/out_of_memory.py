@@ -19,7 +19,7 @@ _SHOWN = 3
 
 def note_largest_tensors(error: MemoryError, graph: Graph) -> None:
     """Add a note to an error with the largest tensors of a graph and their source lines."""
-    sizes = ((op.axes.size * op.dtype.itemsize, op) for op in graph.ops if _takes_memory(op))
+    sizes = ((op.nbytes, op) for op in graph.ops if _takes_memory(op))
     largest = nlargest(_SHOWN, sizes, key=lambda each: each[0])
     lines = [_request(size, _described(op), op.location) for size, op in largest]
     error.add_note("\n  ".join(["The largest tensors here:", *lines]))

@@ -15,6 +15,7 @@ from weft.ir.storage import as_op
 from weft.ir.tensor import TensorLike, TensorOp
 from weft.nn.spatial.convolutions import conv
 from weft.nn.spatial.geometry import SPATIAL
+from weft.ops.arguments import check_choice
 from weft.ops.pointwise.complex_parts import complex, conj, imag, real
 from weft.ops.pointwise.elementwise import cast, common_dtype
 from weft.ops.pointwise.rounding import round
@@ -88,9 +89,7 @@ def _convolved(
     function: str, in1: TensorLike, in2: TensorLike, mode: Mode, method: Method
 ) -> TensorOp:
     first, second = _operands(function, in1, in2, mode)
-    if method not in ("auto", "direct", "fft"):
-        problem = f"method must be 'auto', 'direct' or 'fft', not {method!r}"
-        raise ArgumentError(explain(function, problem, (first, second)))
+    check_choice(function, "method", method, ("auto", "direct", "fft"), (first, second))
     if method == "auto":
         method = "fft" if _is_quicker_by_transforms(first, second) else "direct"
     if method == "fft":
@@ -207,9 +206,7 @@ def _operands(
     """Return checked positional operands, the first of which is the longer one for mode valid."""
     operands = [as_op(in1), as_op(in2)]
     first, second = operands
-    if mode not in ("full", "same", "valid"):
-        problem = f"mode must be 'full', 'same' or 'valid', not {mode!r}"
-        raise ArgumentError(explain(function, problem, operands))
+    check_choice(function, "mode", mode, ("full", "same", "valid"), operands)
     if first.rank != second.rank or first.axes.names != second.axes.names:
         problem = f"operands need the same axes, not {first.axes} and {second.axes}"
         raise AxesError(explain(function, problem, operands))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -146,12 +145,7 @@ def _self_attention(node: Node, projected: Tensor, past: int, mask: int, bias: i
     count = node.required("num_heads")
     width = projected.axes.shape[2]
     sizes = list(node.attr("qkv_hidden_sizes") or [width // 3] * 3)
-    starts = np.cumsum([0, *sizes])
-    whole = slice(None)
-    parts = [
-        parted(weft.tensor_slice(projected, (whole, whole, slice(int(first), int(last)))), count)
-        for first, last in pairwise(starts)
-    ]
+    parts = [parted(part, count) for part in weft.split(projected, sizes, 2)]
     heads = Heads(*parts).after(*_past(node, past))
     found, _ = attended(node, heads, mask, bias)
     present = weft.stack([heads.key, heads.value]) if node.wants(1) else None

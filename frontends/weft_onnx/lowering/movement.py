@@ -113,13 +113,7 @@ def split(node: Node) -> Any:
         raise node.error(f"parts of {list(given)} do not make up the length {length}")
     if len(given) == 1:
         return (node.raw(0),)
-    ends = np.cumsum(given)
-    whole = [slice(None)] * node.rank()
-    parts = []
-    for first, last in zip([0, *ends], ends, strict=False):
-        whole[axis] = slice(int(first), int(last))
-        parts.append(weft.tensor_slice(node[0], tuple(whole)))
-    return tuple(parts)
+    return tuple(weft.split(node[0], list(given), axis))
 
 
 @lowers("Expand")

@@ -73,14 +73,8 @@ def split_to_sequence(node: Node) -> Any:
             lengths = [min(each, length - at) for at in range(0, length, each)]
     else:
         lengths, keeps = [1] * length, node.flag("keepdims")
-    parts, first = [], 0
-    for each in lengths:
-        slices = [slice(None)] * node.rank()
-        slices[axis] = slice(first, first + each)
-        part = weft.tensor_slice(node[0], tuple(slices))
-        parts.append(part if keeps else weft.squeeze(part, axis))
-        first += each
-    return (parts,)
+    parts = weft.split(node[0], lengths, axis)
+    return (parts if keeps else [weft.squeeze(part, axis) for part in parts],)
 
 
 @lowers("ConcatFromSequence")

@@ -124,8 +124,7 @@ class Reducing:
         (x,) = self.op.args
         places = self.regions.reduced_places(self.op, split)
         if places is None:
-            nbytes: int = x.axes.size * x.dtype.itemsize
-            return STEP + 2 * nbytes
+            return STEP + 2 * int(x.nbytes)
         long = [
             (place in places, length) for place, length in enumerate(lengths(split)) if length > 1
         ]
