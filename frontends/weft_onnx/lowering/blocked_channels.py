@@ -133,8 +133,7 @@ def reorder_output(node: Node) -> Tensor:
             f"{channels} channels do not fill {x.axes.shape[1]} in blocks of {block_of(node)}: the "
             "model was optimized for another processor"
         )
-    whole = slice(None)
-    x = weft.tensor_slice(x, (whole, slice(0, channels), *[whole] * (x.rank - 2)))
+    x = x[:, :channels]
     return weft.moveaxis(x, 1, x.rank - 1) if node.flag("channels_last") else x
 
 

@@ -20,13 +20,12 @@ def rotated(x: Tensor, cos: Tensor, sin: Tensor, positions: Any, is_interleaved:
     """
     size = 2 * cos.axes.shape[1]
     tables = [weft.unsqueeze(weft.take(each, positions, 0), 1) for each in (cos, sin)]
-    whole = slice(None)
-    first = weft.tensor_slice(x, (whole, whole, whole, slice(0, size)))
-    y = weft.rotary_embedding(first, interleaved=is_interleaved, cos=tables[0], sin=tables[1])
+    y = weft.rotary_embedding(
+        x[..., :size], interleaved=is_interleaved, cos=tables[0], sin=tables[1]
+    )
     if size == x.axes.shape[3]:
         return cast(y, x.dtype)
-    rest = weft.tensor_slice(x, (whole, whole, whole, slice(size, None)))
-    return weft.concat([cast(y, x.dtype), rest], 3)
+    return weft.concat([cast(y, x.dtype), x[..., size:]], 3)
 
 
 @lowers(
@@ -113,10 +112,9 @@ def _projected(node: Node) -> list[Tensor]:
     if node.has(1):
         return [parted(node[0], count), parted(node[1], few), parted(node[2], few)]
     depth = node.shape()[2] // (count + 2 * few)
-    whole, found, start = slice(None), [], 0
+    found, start = [], 0
     for heads in (count, few, few):
-        part = weft.tensor_slice(node[0], (whole, whole, slice(start, start + heads * depth)))
-        found.append(parted(part, heads))
+        found.append(parted(node[0][..., start : start + heads * depth], heads))
         start += heads * depth
     return found
 
@@ -151,11 +149,7 @@ def _attended(
     node: Node, heads: Heads, own: Tensor, ends: Tensor, total: int
 ) -> tuple[Tensor, Tensor | None]:
     """Return the result, and the scores before or after the softmax if one asks for them."""
-    whole = slice(None)
-    visible = Heads(
-        heads.query,
-        *(weft.tensor_slice(x, (whole, whole, slice(0, total))) for x in (heads.key, heads.value)),
-    )
+    visible = Heads(heads.query, heads.key[:, :, :total], heads.value[:, :, :total])
     logits = scores(visible, node.attr("scale") or None)
     cap = node.attr("softcap", 0.0)
     logits = weft.tanh(logits / cap) * cap if cap else logits

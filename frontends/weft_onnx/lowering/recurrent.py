@@ -175,11 +175,10 @@ def _gru_step(
 ) -> Step:
     """Return the step in which the state is reset before it is multiplied."""
     (wb, rb), (f, g) = biases, functions
-    first, last = slice(0, 2 * size), slice(2 * size, None)
-    gates, candidate = (weft.tensor_slice(r, (rows, slice(None))) for rows in (first, last))
+    gates, candidate = r[: 2 * size], r[2 * size :]
     gate_bias, candidate_bias = rb, rb
     if not isinstance(rb, float):
-        gate_bias, candidate_bias = (weft.tensor_slice(rb, (rows,)) for rows in (first, last))
+        gate_bias, candidate_bias = rb[: 2 * size], rb[2 * size :]
 
     def step(x: Tensor, states: list[Tensor]) -> list[Tensor]:
         (h,) = states

@@ -29,14 +29,10 @@ def _dft(
     cos = weft.constant((np.cos(angles) * scale).astype(kind))
     sin = weft.constant((np.sin(angles) * scale * sign).astype(kind))
 
-    def cropped(x: Tensor) -> Tensor:
-        whole = [slice(None)] * (x.rank - 1)
-        return weft.tensor_slice(x, (*whole, slice(0, count)))
-
-    real = cropped(real)
+    real = real[..., :count]
     if imag is None:
         return real @ cos, real @ sin
-    imag = cropped(imag)
+    imag = imag[..., :count]
     return real @ cos - imag @ sin, real @ sin + imag @ cos
 
 
@@ -46,7 +42,7 @@ def _whole(half: Tensor, length: int, is_imaginary: bool) -> Tensor:
     n = half.axes.shape[last]
     if n < kept:
         half = weft.pad(half, [(0, 0)] * last + [(0, kept - n)])
-    half = weft.tensor_slice(half, (*[slice(None)] * last, slice(0, kept)))
+    half = half[..., :kept]
     mirrored = weft.take(half, weft.constant(np.arange(length - kept, 0, -1)), last)
     return weft.concat([half, -mirrored if is_imaginary else mirrored], last)
 
@@ -78,10 +74,7 @@ def dft(node: Node) -> Any:
     imag = None if imag is None else weft.moveaxis(imag, axis, -1)
     both = _dft(node, real, imag, length, is_inverse)
     kept = length // 2 + 1 if is_onesided else length
-    whole = [slice(None)] * (real.rank - 1)
-    several = [
-        weft.moveaxis(weft.tensor_slice(each, (*whole, slice(0, kept))), -1, axis) for each in both
-    ]
+    several = [weft.moveaxis(each[..., :kept], -1, axis) for each in both]
     return weft.stack(several, pos=x.rank - 1)
 
 
@@ -111,8 +104,7 @@ def stft(node: Node) -> Any:
         imag = None if imag is None else imag * window
     both = _dft(node, real, imag, length, False)
     kept = length // 2 + 1 if is_onesided else length
-    several = [weft.tensor_slice(each, (slice(None), slice(None), slice(0, kept))) for each in both]
-    return weft.stack(several, pos=3)
+    return weft.stack([each[..., :kept] for each in both], pos=3)
 
 
 def _window(node: Node, terms: tuple[float, ...]) -> Any:
