@@ -125,17 +125,8 @@ def adjoints_of_scan(op: LoopOp | ScanOp, delta: Mapping[Any, TensorOp], *_: Ten
         each = graph.outputs[k]
         seeds[each] = add(seeds[each], parameter) if each in seeds else parameter
     info = _called_gradient_graph(graph, seeds, op.recompute)
-    invariants: dict[Any, TensorOp] = {}
-    values = []
-    for each in info.values:
-        place = graph.places.get(each, -1)
-        value = each if each.is_constant else like_parameter(each, "")
-        if not each.is_constant and place >= end:
-            invariants[value] = op.args[place]
-        elif not each.is_constant:
-            is_scanned = op.carried <= place < end
-            scanned[value] = op.args[place] if is_scanned else all_saved(op, [each])[0]
-        values.append(value)
+    values, rows_read, invariants = _values_read(op, info)
+    scanned |= rows_read
     with scope.captured_ops():
         adjoints = _input_adjoints(op, info, seeds, values)
     broken = next((each for each in adjoints[: op.carried] if isinstance(each, Missing)), None)
@@ -165,6 +156,31 @@ def adjoints_of_scan(op: LoopOp | ScanOp, delta: Mapping[Any, TensorOp], *_: Ten
         if place in found:
             adjoints[place] = cast(cast_axes(result, operand.axes), operand.dtype)
     return adjoints
+
+
+def _values_read(
+    op: LoopOp | ScanOp, info: GradientGraph
+) -> tuple[list[TensorOp], dict[Any, TensorOp], dict[Any, TensorOp]]:
+    """Return stand-ins for the values that a gradient graph reads, and what they are bound to.
+
+    The first mapping has those that differ from row to row, the second loop-invariant operands;
+    constants stand for themselves.
+    """
+    values: list[TensorOp] = []
+    rows: dict[Any, TensorOp] = {}
+    invariants: dict[Any, TensorOp] = {}
+    for each in info.values:
+        if each.is_constant:
+            values.append(each)
+            continue
+        value = like_parameter(each, "")
+        values.append(value)
+        place = op.graph.places.get(each, -1)
+        if place >= op.carried + op.scanned:
+            invariants[value] = op.args[place]
+        else:
+            rows[value] = op.args[place] if place >= op.carried else all_saved(op, [each])[0]
+    return values, rows, invariants
 
 
 def _total_of(parameter: TensorOp) -> ParameterOp:
