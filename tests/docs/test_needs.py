@@ -100,7 +100,8 @@ def test_what_is_required_and_absent_ends_the_session_at_once(suite: Path) -> No
 def test_a_name_that_nothing_has_is_refused(suite: Path) -> None:
     done = run(suite, require="compiller")
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert f"{VARIABLE} names compiller; it can name opencl, webgpu, compiler," in done.stdout + done.stderr
+    said = done.stdout + done.stderr
+    assert f"{VARIABLE} names compiller; it can name opencl, webgpu, compiler," in said
 
 
 def test_what_is_lost_later_fails_its_tests(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
 
 from weft.ir import dtypes
 from weft.ir.op import Op
@@ -172,6 +171,21 @@ def _cosine(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     return emitter.rounded(op.dtype, text)
 
 
+@_expression_for(math.TanhOp)
+def _tanh(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
+    return _call_helper("weft_tanh", op, emitter, args)
+
+
+@_expression_for(elementwise.FloorDivideOp, vectors=())
+def _floor_divide(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
+    return _call_helper("weft_floordiv", op, emitter, args)
+
+
+@_expression_for(elementwise.ModOp, vectors=())
+def _mod(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
+    return _call_helper("weft_mod", op, emitter, args)
+
+
 @_expression_for(math.PowerOp, vectors=["float32"])
 def _power(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     if dtypes.is_integer(op.dtype):
@@ -185,18 +199,18 @@ def _power(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     return emitter.rounded(op.dtype, f"GUARDED({args[0]} != {one}, {power}, {one})")
 
 
+@_expression_for(bits.ShiftLeftOp, vectors=())
+def _left(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
+    return _call_helper("weft_left", op, emitter, args)
+
+
+@_expression_for(bits.ShiftRightOp, vectors=())
+def _right(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
+    return _call_helper("weft_right", op, emitter, args)
+
+
 def _call_helper(name: str, op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     return emitter.rounded(op.dtype, emitter.code.call(f"{name}_{emitter.type(op.dtype)}", *args))
-
-
-rules.add(math.TanhOp, Expression(partial(_call_helper, "weft_tanh"), vectors=VECTORS))
-for _kind, _helper in (
-    (elementwise.FloorDivideOp, "weft_floordiv"),
-    (elementwise.ModOp, "weft_mod"),
-    (bits.ShiftLeftOp, "weft_left"),
-    (bits.ShiftRightOp, "weft_right"),
-):
-    rules.add(_kind, Expression(partial(_call_helper, _helper), vectors=()))
 
 
 @_expression_for(bits.BitwiseNotOp)

@@ -124,7 +124,8 @@ class Reducing:
         (x,) = self.op.args
         places = self.regions.reduced_places(self.op, split)
         if places is None:
-            return STEP + 2 * int(x.nbytes)
+            nbytes: int = x.nbytes
+            return STEP + 2 * nbytes
         long = [
             (place in places, length) for place, length in enumerate(lengths(split)) if length > 1
         ]
