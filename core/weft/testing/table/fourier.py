@@ -117,7 +117,7 @@ def _refused(
 
 def _times(frequencies: Callable[..., Any], x: Any) -> Any:
     """Return frequencies times a number."""
-    return x * frequencies(5, 0.5)
+    return x * frequencies(5, 0.2)
 
 
 def _last(function: Callable[..., Any], x: Any) -> Any:
