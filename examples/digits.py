@@ -240,7 +240,7 @@ def read_weights(path: Path) -> tuple[dict[str, Array], Activation]:
                 raise WeightsError(f"{path} does not say whether it was trained with tanh or relu")
             return {name: file.get_tensor(name) for name in PARAMETERS}, Activation(activation)
     except SafetensorError as error:
-        raise WeightsError(f"{path} is damaged or no safetensors file: {error}") from None
+        raise WeightsError(f"{path} is damaged, or not a safetensors file: {error}") from None
 
 
 def check_weights(path: Path, found: dict[str, str]) -> None:

@@ -184,7 +184,7 @@ def test_a_diverging_loss_is_named(tmp_path: Path) -> None:
 def test_a_foreign_file_is_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "foreign"
     path.write_bytes(content)
-    assert_refused(run("--weights", path), str(path), "no safetensors file")
+    assert_refused(run("--weights", path), str(path), "not a safetensors file")
 
 
 def test_a_truncated_file_is_refused(tmp_path: Path) -> None:

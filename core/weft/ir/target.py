@@ -143,7 +143,9 @@ class Target:
         if self.max_kernel_buffers is not None and self.max_kernel_buffers < 3:
             raise ArgumentError(f"target {self.name}: a kernel must touch 3 buffers at least")
         if self.alignment % self.word_bytes:
-            problem = f"alignment {self.alignment} is no multiple of word_bytes {self.word_bytes}"
+            problem = (
+                f"alignment {self.alignment} is not a multiple of word_bytes {self.word_bytes}"
+            )
             raise ArgumentError(f"target {self.name}: {problem}")
         if not self.runs_graphs:
             reason = "it has no loops whose length follows from data"

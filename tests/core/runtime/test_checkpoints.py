@@ -336,7 +336,7 @@ def test_a_failure_while_states_are_set_sets_them_back(
         (b'{"weight_map": {"w": "gone"}}', "gone cannot be read: No such file"),
         (b'{"weight_map": 3}', "cannot be read as a checkpoint"),
         (b"[" * 100_000, "cannot be read as a checkpoint"),
-        (b"\xff" * 8 + b"{}", "no safetensors file"),
+        (b"\xff" * 8 + b"{}", "not a safetensors file"),
         (b"\x02" + b"\0" * 7 + b"{}", "is missing"),
     ],
 )
@@ -379,7 +379,7 @@ for count in range(1, 10**6):
 
 def test_a_kill_while_a_checkpoint_is_written_leaves_one_that_is_whole(tmp_path: Path) -> None:
     path, chosen = tmp_path / "a", random.Random(0)
-    states = [weft.variable((1000,), name=f"s{n}") for n in range(8)]
+    states = [weft.variable((1000,), initial_value=0.0, name=f"s{n}") for n in range(8)]
     transformer = weft.make_transformer()
     transformer.computation(states)()
     for _ in range(4):

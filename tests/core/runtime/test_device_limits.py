@@ -48,7 +48,7 @@ def test_storages_of_narrow_values_are_whole_words() -> None:
 
 
 def test_memory_is_aligned_to_words() -> None:
-    with pytest.raises(ArgumentError, match="alignment 6 is no multiple of word_bytes 4"):
+    with pytest.raises(ArgumentError, match="alignment 6 is not a multiple of word_bytes 4"):
         Target("odd", supports=lambda op: True, alignment=6, word_bytes=4)
 
 
