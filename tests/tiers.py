@@ -38,6 +38,10 @@ SPARSE = {"native": 4, "webgpu": 60}
 """Backends whose kernels another one runs too, here OpenCL: the second tier runs one in so many of
 their cases, and all of their own tests."""
 
+KIT_ALONE = frozenset({"webgpu"})
+"""Backends that run the kit, which asks what their targets say, and the tests in their own folder:
+others of weft's tests take float64 and NaN for granted."""
+
 TABLE_SHARES = {"numpy": 5}
 """By backend: of the cases of a function in the op table, the second tier runs one in so many. On
 another backend it runs one, and on all `DEVICES` together one of each of `DEVICE_GROUPS`."""
@@ -250,7 +254,11 @@ class Selection:
         calls = metafunc._calls
         found = cases(metafunc.definition, calls)
         self.found.update(case.name for case in found)
-        own = [case for case in found if not self._is_foreign(case.backend)]
+        own = [
+            case
+            for case in found
+            if not self._is_foreign(case.backend) and not _is_beyond_the_kit(case)
+        ]
         usable = [case for case in own if not self._is_lost(case.backend)]
         upper = chosen(usable, self.tier)
         self.upper += upper
@@ -292,6 +300,13 @@ class Selection:
     def _is_lost(self, backend: str) -> bool:
         """Whether a backend has no device."""
         return backend in self._records and is_left_out(self.config, backend)
+
+
+def _is_beyond_the_kit(case: Case) -> bool:
+    """Whether a test is neither of the kit nor in the folder of a backend that runs these alone."""
+    return case.backend in KIT_ALONE and not case.path.startswith(
+        ("core/weft/testing/", f"tests/backends/{case.backend}/")
+    )
 
 
 def members(items: Iterable[pytest.Item], tier: str) -> list[pytest.Item]:

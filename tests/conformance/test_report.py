@@ -193,6 +193,6 @@ def test_a_dtype_that_the_target_does_not_list_is_refused():
     assert "test_report.py" in str(caught.value)
     assert Narrow().computation(weft.sum(x), x)([1, 2]) == 3
     with pytest.raises(UnsupportedOpError, match="TakeOp: it does not") as caught:
-        Narrow().computation(x[[1, 0]] + x[[0, 1]], x)([1, 2])
+        Narrow().computation(x[[1, 0, 0]] + x[[0, 1, 1]], x)([1, 2])
     assert str(caught.value).count("TakeOp") == 1, "a line of the user's is named once"
     assert "AssignableTensorOp" not in str(caught.value)
