@@ -12,7 +12,7 @@ import numpy as np
 import typer
 
 from weft.cli.examination import statuses
-from weft.cli.run import LENGTH, computation_of, given_arrays, plan_of, read_graph, reported
+from weft.cli.run import LENGTH, given_arrays, plan_of, read_graph, reported
 from weft.cli.tables import plain, show, show_json, show_table
 from weft.ir.op import Op
 from weft.ir.storage import ParameterOp, ReadOp
@@ -50,7 +50,7 @@ def show_model(
             for name in names:
                 stage.part = name
                 with make_transformer(name) as transformer:
-                    computation = computation_of(graph, transformer)
+                    computation = graph.computation(transformer, "run")
                     captured = captured or computation.graph
                     plans[name] = plan_of(computation)
                 stage.advance()
@@ -58,7 +58,7 @@ def show_model(
         found = _description(graph, captured.ops, plans)
         if html is not None:
             with make_transformer(next(iter(plans))) as transformer:
-                computation_of(graph, transformer).report(html)
+                graph.computation(transformer, "run").report(html)
     if as_json:
         show_json(found)
         return
@@ -120,7 +120,7 @@ def bench_model(
         graph = read_graph(model, inputs, lengths)
         arguments = _arguments(graph, inputs)
         with make_transformer(backend) as transformer:
-            computation = computation_of(graph, transformer)
+            computation = graph.computation(transformer, "run")
             found = _timed(computation, arguments, repeat)
             found = {"backend": transformer.transformer_name, **found}
             kernels, threads = None, []
@@ -159,7 +159,7 @@ def profile_model(
         graph = read_graph(model, inputs, lengths)
         arguments = _arguments(graph, inputs)
         with make_transformer(backend) as transformer:
-            computation = computation_of(graph, transformer)
+            computation = graph.computation(transformer, "run")
             found = computation.profile(*arguments, repeat=repeat)
         if trace is not None:
             found.to_chrome_trace(trace)

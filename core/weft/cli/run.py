@@ -22,6 +22,7 @@ from weft.runtime.array_files import (
     stored_arrays,
     write_arrays,
 )
+from weft.runtime.artifact_loading import import_artifact, is_artifact
 from weft.runtime.computation import Computation
 from weft.runtime.factory import make_transformer
 from weft.runtime.importers import (
@@ -31,7 +32,6 @@ from weft.runtime.importers import (
     import_graph,
 )
 from weft.runtime.out_of_memory import note_largest_tensors
-from weft.runtime.transformer import Transformer
 from weft.support.spelling import did_you_mean
 
 _INPUT = "An input and its .npy file, as in x=x.npy, or a number that fills it; once for each."
@@ -64,7 +64,7 @@ def run_model(
         if output is not None:
             require_room(output, list(graph.outputs))
         with make_transformer(backend) as transformer:
-            computation = computation_of(graph, transformer)
+            computation = graph.computation(transformer, "run")
             if plan:
                 found = plan_of(computation)
                 parts = (
@@ -75,7 +75,7 @@ def run_model(
                 typer.echo("\n\n".join(filter(None, parts)))
             if steps:
                 with make_transformer(backend, passes=_UNFUSED) as plain:
-                    before = plan_of(computation_of(graph, plain))
+                    before = plan_of(graph.computation(plain, "run"))
                 typer.echo(compare_steps(before, plan_of(computation)))
             if plan or steps:
                 return
@@ -110,6 +110,10 @@ def read_graph(
     `inputs` and `lengths` are the options ``--input`` and ``--length``.
     """
     given, known = GivenInputs(inputs or ()), _lengths(lengths or ())
+    if is_artifact(model) and (model.is_file() or model.suffix == ".weft"):
+        if known or constants is not None:
+            raise ArgumentError(f"--length and --constants are for models: {model} is an artifact")
+        return import_artifact(model)
     with _values(constants, without) as values:
         return import_graph(model, values, Specialization(known, given))
 
@@ -149,11 +153,6 @@ class GivenInputs(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._texts)
-
-
-def computation_of(graph: ImportedGraph, transformer: Transformer) -> Computation:
-    """Return the computation of a graph from a file."""
-    return transformer.computation(graph.results, *graph.inputs.values(), name="run")
 
 
 def _values(constants: Path | None, plan: bool) -> AbstractContextManager[Mapping[str, Any] | None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,9 @@ from weft.runtime.factory import Chosen, is_chosen, make_transformer
 from weft.runtime.importers import ImportedGraph, Specialization, import_graph
 from weft.runtime.safetensors_content import arrays_in
 from weft.runtime.transformer import Transformer
+from weft.support.backports import override
 from weft.text.parser import Parsing
+from weft.text.printer import labels
 from weft.transforms.computation_op import ComputationOp
 
 
@@ -103,7 +106,7 @@ def load(
     if not isinstance(trust, bool):
         raise ArgumentError(f"trust= takes True or False, not {trust!r:.80}")
     file = Path(path)
-    read = _imported(file, lengths or {}) if _is_model(file) else _Reading(file)
+    read = _Reading(file) if is_artifact(file) else _imported(file, lengths or {})
     if isinstance(read, _Reading) and lengths:
         raise ArgumentError(f"lengths= is for models, and {file} is an artifact")
     if isinstance(backend, Transformer):
@@ -115,16 +118,16 @@ def load(
     try:
         if isinstance(read, _Reading):
             return read.computation(transformer, trust)
-        return transformer.computation(read.results, *read.inputs.values(), name=file.stem)
+        return read.computation(transformer, file.stem)
     except BaseException:
         if transformer is not backend:
             transformer.close()
         raise
 
 
-def _is_model(path: Path) -> bool:
-    """Return whether frontends are asked to read a file: it is there, and is not an artifact."""
-    return path.suffix not in ("", ".weft") and path.is_file() and not has_document(path)
+def is_artifact(path: Path) -> bool:
+    """Return whether a file is read as an artifact, and not by a frontend."""
+    return path.suffix in ("", ".weft") or not path.is_file() or has_document(path)
 
 
 def _imported(path: Path, lengths: Mapping[str, int]) -> ImportedGraph:
@@ -141,6 +144,32 @@ def _imported(path: Path, lengths: Mapping[str, int]) -> ImportedGraph:
 def read_graph(path: Path) -> Graph:
     """Return the graph in an artifact, before any pass; raises ArtifactError as `load` does."""
     return _Reading(path).graph
+
+
+def import_artifact(path: Path) -> ImportedGraph:
+    """Return the graph in an artifact with its states; raises ArtifactError as `load` does.
+
+    Inputs have the names of their placeholders, and outputs the keys of the dictionary that they
+    were returned in, or else a number, as in ``result0``.
+    """
+    reading = _Reading(path)
+    parameters = labels([op.source for op in reading.graph.inputs])
+    if isinstance(reading.results, dict):
+        outputs = {f"{key}": op for key, op in reading.results.items() if op.is_tensor}
+    else:
+        outputs = {f"result{number}": op for number, op in enumerate(reading.graph.outputs)}
+    reading.results = tuple(reading.graph.outputs)
+    inputs = {name: op for op, name in parameters.items()}
+    return _ImportedArtifact(inputs, outputs, reading=reading)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ImportedArtifact(ImportedGraph):
+    reading: _Reading
+
+    @override
+    def computation(self, transformer: Transformer, name: str) -> Computation:
+        return self.reading.computation(transformer, trust=False)
 
 
 class _Reading:

@@ -25,6 +25,8 @@ from weft.ir.op import Op
 from weft.plugins.blame import blaming, origin_of
 from weft.plugins.registry import FRONTENDS
 from weft.report.progress import Stage
+from weft.runtime.computation import Computation
+from weft.runtime.transformer import Transformer
 
 
 @dataclass(frozen=True)
@@ -68,10 +70,11 @@ class ImportedGraph:
         """Return the error of a call in the terms of the file's format."""
         return error
 
-    @property
-    def results(self) -> list[Op]:
-        """Return the results of the graph's computation: the outputs, then None for the updates."""
-        return [*self.outputs.values(), *([self.updates] if self.updates is not None else [])]
+    def computation(self, transformer: Transformer, name: str) -> Computation:
+        """Return the computation, whose results are the outputs, then None for the updates."""
+        updates = [] if self.updates is None else [self.updates]
+        results = [*self.outputs.values(), *updates]
+        return transformer.computation(results, *self.inputs.values(), name=name)
 
 
 @runtime_checkable

@@ -18,9 +18,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from needs import skip_without_backend
 from op_table import FUNCTIONS, program_of
+from typer.testing import CliRunner
 
 import weft
 from weft import errors
+from weft.cli.app import app
 from weft.errors import ArgumentError, ArtifactError
 from weft.runtime import artifact_saving, safetensors_content
 from weft.testing.random_graphs import RandomProgram, programs
@@ -470,3 +472,33 @@ def test_former_spellings_of_errors_warn(former: str, present: type[Exception]) 
 def test_other_names_of_errors_are_refused() -> None:
     with pytest.raises(AttributeError, match="no attribute 'ArtefactErrors'"):
         _ = errors.ArtefactErrors
+
+
+RESULTS: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
+    "one": (weft.exp, ["result0"]),
+    "a list": (lambda x: [weft.exp(x), weft.sum(x)], ["result0", "result1"]),
+    "a dict": (lambda x: {"first": weft.exp(x), 2: weft.sum(x)}, ["first", "2"]),
+}
+
+
+@pytest.mark.parametrize("form", RESULTS)
+def test_commands_take_artifacts(tmp_path: Path, form: str) -> None:
+    build, names = RESULTS[form]
+    x, path = weft.placeholder((2,), "float64", name="x"), tmp_path / "a.weft"
+    scale = weft.variable((), "float64", initial_value=2.0)
+    computation = weft.make_transformer("numpy").computation(build(x * scale), x)
+    computation([1, 2])
+    computation.save(path, states=True)
+    output = tmp_path / "found.npz"
+    options = ["--backend", "numpy", "--input", "x=3"]
+    done = CliRunner().invoke(app, ["run", f"{path}", *options, "--output", f"{output}"])
+    assert done.exit_code == 0, done.output
+    with np.load(output) as found:
+        assert {name: found[name].sum() for name in found.files} == pytest.approx(
+            dict(zip(names, (2 * np.exp(6.0), 12.0), strict=False))
+        )
+    assert CliRunner().invoke(app, ["show", f"{path}", "--backend", "numpy"]).exit_code == 0
+    for option in ("--length=n=3", f"--constants={output}"):
+        refused = CliRunner().invoke(app, ["run", f"{path}", option])
+        assert refused.exit_code == 1
+        assert "is an artifact" in refused.output

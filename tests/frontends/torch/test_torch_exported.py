@@ -26,6 +26,7 @@ from torch_models import MODELS, made
 import weft
 import weft_torch
 from weft.runtime.importers import Specialization
+from weft.text.printer import labels
 from weft_torch.errors import ProgramError, UnsupportedOp
 from weft_torch.exported import graph_of
 from weft_torch.importer import ProgramImporter, read_program
@@ -61,25 +62,26 @@ def test_a_program_computes_what_its_model_does(name: str, backend: str) -> None
 WITHOUT_TORCH = """
 import sys
 sys.modules["torch"] = None
-import numpy, weft
-for name in sys.argv[2:]:
-    with numpy.load(f"{sys.argv[1]}/{name}.npz") as given:
-        inputs = [given[each] for each in given.files]
-    numpy.save(f"{sys.argv[1]}/{name}.npy", weft.load(f"{sys.argv[1]}/{name}.weft")(*inputs)[0])
+from weft.cli.app import app
 """
 
 
 def test_artifacts_of_all_models_run_where_torch_cannot_be_imported(tmp_path: Path) -> None:
-    expected = {}
+    commands, expected = [], {}
     for name in MODELS:
         model, args = made(name)
         inputs = [each.numpy() for each in args]
         run = weft_torch.from_exported(exported(model.eval(), *args), "numpy")
-        run.save(tmp_path / f"{name}.weft", states=True)
-        np.savez(tmp_path / f"{name}.npz", *inputs)
+        run.save(artifact := tmp_path / f"{name}.weft", states=True)
         (expected[name],) = run(*inputs)
-    command = [sys.executable, "-c", WITHOUT_TORCH, str(tmp_path), *MODELS]
-    subprocess.run(command, check=True)
+        command = ["run", str(artifact), "--backend", "numpy"]
+        command += ["--output", str(tmp_path / f"{name}.npy")]
+        for label, array in zip(labels(run.parameters).values(), inputs, strict=True):
+            np.save(file := tmp_path / f"{name}-{label}.npy", array)
+            command += ["--input", f"{label}={file}"]
+        commands.append(f"app({command}, standalone_mode=False)")
+    program = "\n".join([WITHOUT_TORCH, *commands])
+    subprocess.run([sys.executable, "-c", program], check=True)
     for name, value in expected.items():
         np.testing.assert_array_equal(np.load(tmp_path / f"{name}.npy"), value)
 
