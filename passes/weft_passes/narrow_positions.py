@@ -19,7 +19,7 @@ from weft.ops.reductions.sorting import ArgsortOp, SearchSortedOp, TopKIndicesOp
 
 
 class NarrowPositions:
-    """What ops have whose positions are int32 instead of int64."""
+    """The dtype and the reference of an op whose positions are int32 instead of int64."""
 
     def infer(self) -> tuple[Axes, DType]:
         """Return the axes of the base, and int32."""

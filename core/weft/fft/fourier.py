@@ -438,8 +438,8 @@ def hfftn(
     Examples
     --------
     >>> weft.jit(weft.fft.hfftn)(np.array([[2.0, 1.0], [0.0, 0.0]]))
-    array([[4., 0.],
-           [4., 0.]])
+    array([[3., 1.],
+           [3., 1.]])
     """
     return along_several("hfftn", fft, hfft, x, s, axes, norm)
 
@@ -611,8 +611,8 @@ def hfft2(
     Examples
     --------
     >>> weft.jit(weft.fft.hfft2)(np.array([[2.0, 1.0], [0.0, 0.0]]))
-    array([[4., 0.],
-           [4., 0.]])
+    array([[3., 1.],
+           [3., 1.]])
     """
     return along_several("hfft2", fft, hfft, x, s, axes, norm)
 

@@ -114,10 +114,10 @@ def stft(
     Examples
     --------
     >>> x = np.cos(np.pi * np.arange(16) / 2)
-    >>> weft.jit(lambda x: abs(weft.signal.stft(x, nperseg=4)[2][:, 2:4]).round(6))(x)
-    array([[0. , 0. ],
+    >>> weft.jit(lambda x: abs(weft.signal.stft(x, nperseg=4)[2][:, 2:4]))(x).round(6)
+    array([[0.5, 0.5],
            [0.5, 0.5],
-           [0. , 0. ]])
+           [0.5, 0.5]])
     """
     op: TensorOp = as_op(x)
     segments = _segments("stft", op, axis, fs, window, nperseg, noverlap, nfft, return_onesided)
@@ -253,7 +253,7 @@ def istft(
     --------
     >>> x = np.array([1.0, 2.0, 4.0, 8.0])
     >>> there = lambda x: weft.signal.stft(x, nperseg=2)[2]
-    >>> weft.jit(lambda x: weft.signal.istft(there(x))[1].round(6))(x)
+    >>> weft.jit(lambda x: weft.signal.istft(there(x))[1])(x).round(6)
     array([1., 2., 4., 8.])
     """
     function, op = "istft", as_op(Zxx)
@@ -298,7 +298,7 @@ def check_COLA(  # noqa: N802
     noverlap: SupportsIndex,
     tol: float = TINY,
 ) -> bool:
-    """Return whether windows that overlap have a constant sum (constant overlap-add).
+    """Return whether overlapping windows have a constant sum (constant overlap-add).
 
     It is `scipy.signal.check_COLA`.
 
@@ -311,12 +311,12 @@ def check_COLA(  # noqa: N802
     noverlap
         The number of samples that a segment has in common with the next one.
     tol
-        How far sums may be from their median.
+        The largest deviation of a sum from the median of all.
 
     Returns
     -------
     bool
-        Whether all are less far from it.
+        Whether each sum is within the tolerance.
 
     Raises
     ------
@@ -338,7 +338,7 @@ def check_NOLA(  # noqa: N802
     noverlap: SupportsIndex,
     tol: float = TINY,
 ) -> bool:
-    """Return whether the squares of windows that overlap sum up to more than 0 for each sample.
+    """Return whether the sum of squares of overlapping windows is above 0 at each sample.
 
     It is `scipy.signal.check_NOLA` (nonzero overlap-add), which `istft` needs.
 
@@ -347,12 +347,12 @@ def check_NOLA(  # noqa: N802
     window, nperseg, noverlap
         As in `check_COLA`.
     tol
-        What sums of squares must exceed.
+        The number that each sum must exceed.
 
     Returns
     -------
     bool
-        Whether all do.
+        Whether each sum does.
 
     Raises
     ------

@@ -1,5 +1,6 @@
 """The WebGPU backend by itself; what every backend must do is in the conformance kit."""
 
+import math
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -26,6 +27,27 @@ def test_elementwise_ops_are_one_shader(webgpu: Any):
     array = np.linspace(-2, 2, 5, dtype="f")
     np.testing.assert_allclose(computation(array), np.tanh(array * 2 + 1), rtol=1e-6)
     assert computation.source.count("@compute") == 1
+
+
+BOUNDS: dict[str, tuple[Any, Any, float, float]] = {
+    "exp": (weft.exp, np.exp, 87, 1.8),
+    "sin": (weft.sin, np.sin, 1000, 2.4),
+    "cos": (weft.cos, np.cos, 1000, 2.4),
+    "tanh": (weft.tanh, np.tanh, 10, 6.1),
+    "atan": (weft.atan, np.arctan, 50, 2.4),
+    "erf": (weft.erf, np.vectorize(math.erf), 4, 7.0),
+}
+"""Functions, their references, how far from 0 arguments are, and the errors in docs/webgpu.md."""
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_errors_are_within_the_documented_bounds(webgpu: Any, name: str):
+    function, reference, most, bound = BOUNDS[name]
+    x = weft.placeholder((20_000,))
+    array = np.random.default_rng(3).uniform(-most, most, 20_000).astype("f")
+    expected = reference(array.astype("d"))
+    errors = np.abs(webgpu.computation(function(x), x)(array) - expected)
+    assert (errors / np.spacing(np.abs(expected).astype("f"))).max() <= bound
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "float16"])
