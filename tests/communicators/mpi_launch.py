@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from needs import skip_without
@@ -17,6 +19,8 @@ HANG = 120
 """Seconds after which a program that should have ended by itself fails the test."""
 GRACE = 10
 """Seconds that a process may take to end after ``mpiexec``, which waits for its messages alone."""
+SIDE_BY_SIDE = 4
+"""Programs at a time that mostly wait."""
 
 
 def mpiexec(
@@ -29,6 +33,16 @@ def mpiexec(
     return subprocess.run(
         command, env=settings, capture_output=True, text=True, timeout=HANG, check=False
     )
+
+
+def side_by_side(
+    run: Callable[[str], subprocess.CompletedProcess[str]], cases: Iterable[str]
+) -> list[tuple[str, subprocess.CompletedProcess[str]]]:
+    """Run a program in several cases, which mostly wait, and return how each ended."""
+    skip_without("mpi")
+    cases = tuple(cases)
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        return list(zip(cases, pool.map(run, cases), strict=True))
 
 
 def is_running(process: int) -> bool:

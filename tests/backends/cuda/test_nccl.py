@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mpi_launch import mpiexec
+from mpi_launch import mpiexec, side_by_side
 
 from weft.communicators import Collective
 from weft.errors import BackendError
@@ -87,14 +88,17 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(
-    "how", ["order", "count", *map(long, ("shape", "ended", "killed in a collective"))]
+    "cases", [("order", "count"), long(("shape", "ended", "killed in a collective"))]
 )
-def test_a_fault_of_one_rank_ends_all_of_them(how: str, kernels: Path) -> None:
-    ended = on_pretended(2, kernels, "faults.py", how, "cupy", WEFT_COLLECTIVE_TIMEOUT="2")
-    assert ended.returncode != 0
-    assert "went on" not in ended.stdout
-    for words in FAULTS[how]:
-        assert re.search(words, ended.stderr), ended.stderr
+def test_a_fault_of_one_rank_ends_all_of_them(cases: Sequence[str], kernels: Path) -> None:
+    def with_fault(how: str) -> subprocess.CompletedProcess[str]:
+        return on_pretended(2, kernels, "faults.py", how, "cupy", WEFT_COLLECTIVE_TIMEOUT="2")
+
+    for how, ended in side_by_side(with_fault, cases):
+        assert ended.returncode != 0, how
+        assert "went on" not in ended.stdout, how
+        for words in FAULTS[how]:
+            assert re.search(words, ended.stderr), f"{how}: {ended.stderr}"
 
 
 def test_two_ranks_on_one_gpu_are_refused_and_named(kernels: Path) -> None:
