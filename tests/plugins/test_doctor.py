@@ -177,6 +177,10 @@ CASES = {
 }
 
 
+OTHERS = ",".join(f"backends:{name}" for name in ("native", "opencl", "cupy", "webgpu"))
+"""Backends that compile or look for a device, which is another subject and takes long."""
+
+
 def doctor(*options: str) -> tuple[int, Any]:
     result = CliRunner().invoke(app, ["doctor", "--json", *options], catch_exceptions=False)
     return result.exit_code, json.loads(result.stdout)
@@ -206,7 +210,7 @@ def test_the_doctor_survives_and_says_whose_fault_it_is(
 ) -> None:
     found = CASES[case]
     site.install("weft-ghost", found.entry_points, {"ghost": HEAD + found.module})
-    monkeypatch.setenv("WEFT_DISABLE_PLUGINS", "backends:opencl,backends:cupy")
+    monkeypatch.setenv("WEFT_DISABLE_PLUGINS", OTHERS)
     for name, value in found.variables.items():
         monkeypatch.setenv(name, value)
     status, report = doctor()
@@ -233,7 +237,7 @@ def test_a_probe_that_never_comes_back_is_given_up(
 ) -> None:
     module = BACKEND.format(PROBE.format("time.sleep(600)"), "ghost")
     site.install("weft-ghost", BACKENDS, {"ghost": HEAD + module})
-    monkeypatch.setenv("WEFT_DISABLE_PLUGINS", "backends:opencl,backends:cupy")
+    monkeypatch.setenv("WEFT_DISABLE_PLUGINS", OTHERS)
     monkeypatch.setattr(weft.cli.examination, "LIMIT", 4.0)
     found = CliRunner().invoke(app, ["backends", "--json"], catch_exceptions=False)
     (ghost,) = (each for each in json.loads(found.stdout) if each["name"] == "ghost")
