@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial, update_wrapper, wraps
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -34,6 +34,9 @@ from weft.support import source
 from weft.support.spelling import closest
 from weft.transforms.computation_op import ComputationOp
 
+if TYPE_CHECKING:
+    from asyncio import Future
+
 _USUAL = frozenset(map(np.dtype, ("float32", "float64", "int32", "int64", "bool")))
 """Dtypes of NumPy that need no second look."""
 
@@ -54,6 +57,10 @@ class _Compiled(NamedTuple):
     computation: Computation
     result: Structure
     calls: dict[tuple[type[Any], ...], Callable[[tuple[Any, ...]], Any]]
+
+    def packed(self, results: Any) -> Any:
+        """Return the results of the computation in their structure."""
+        return results if self.result.is_leaf() else trees.unflatten(self.result, results)
 
 
 class JittedFunction:
@@ -131,8 +138,21 @@ class JittedFunction:
             if kinds not in compiled.calls:
                 compiled.calls[kinds] = self._call_of(compiled, leaves, structure, static)
             self._latest = compiled.calls[kinds]
-        is_one = compiled.result.is_leaf()
-        return results if is_one else trees.unflatten(compiled.result, results)
+        return compiled.packed(results)
+
+    def call_async(self, *args: Any, **options: Any) -> Future[Any]:
+        """Start a call, and return its future, which a coroutine awaits for the results.
+
+        The function is traced, if need be, before this returns; compilation and the call follow as
+        in `Computation.call_async`. Raises ArgumentError where a call would build ops.
+        """
+        leaves, structure, static = self._flattened(args, options)
+        if is_tracing() or holds_ops(leaves):
+            problem = "takes ops or is traced here, and ops have no values to wait for"
+            raise ArgumentError(f"{self._name} {problem}: make an ordinary call")
+        arrays = self._arrays(leaves, structure)
+        compiled = self._compiled_for(arrays, structure, static)
+        return compiled.computation.start(lambda: compiled.packed(compiled.computation(*arrays)))
 
     def lower(self, *args: Any, **options: Any) -> Computation:
         """Return the computation that a call with these arguments runs, compiled.

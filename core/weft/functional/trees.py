@@ -13,7 +13,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from weft.errors import ArgumentError
+from weft.errors import ArgumentError, MissingPackage
 
 NAMESPACE = "weft"
 
@@ -23,8 +23,11 @@ Structure = Any
 
 @cache
 def _optree() -> ModuleType:
-    import optree  # in no program that has no functions
-
+    try:
+        import optree  # in no program that has no functions
+    except ImportError as error:
+        problem = f"functions of trees, such as jit, need optree ({error}): pip install optree, or"
+        raise MissingPackage(f"{problem} make computations of placeholders") from error
     return optree
 
 

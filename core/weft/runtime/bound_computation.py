@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import ArgumentError
 from weft.runtime.call_path import make_dispatcher, make_executor
 
 if TYPE_CHECKING:
+    from asyncio import Future
+
     from weft.runtime.computation import Computation
 
 
@@ -48,6 +51,10 @@ class BoundComputation:
         if out is not None or len(args) != self._direct_arity:
             return self.computation(*self._all(args), **({} if out is None else {"out": out}))
         return self._executor(*args)
+
+    def call_async(self, *args: Any, out: Any = None) -> Future[Any]:
+        """Start a call, and return its future; see `Computation.call_async`."""
+        return self.computation.start(partial(self, *args, out=out))
 
     def _all(self, args: Sequence[Any]) -> list[Any]:
         """Return the arguments of the computation; raises ArgumentError for a wrong number."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -35,6 +36,8 @@ from weft.transforms.capture import capture
 from weft.transforms.computation_op import ComputationOp, resolved, structure
 
 if TYPE_CHECKING:
+    from asyncio import Future
+
     from weft.report.profile import Profile
     from weft.runtime.bound_computation import BoundComputation
     from weft.runtime.nonfinite import NonFinite
@@ -178,6 +181,31 @@ class Computation:
         if options or len(args) != self._direct_arity:
             return self._numbered_call(args, options)
         return self.executor(*args)
+
+    def call_async(self, *args: Any, **options: Any) -> Future[Any]:
+        """Start a call, and return its future, which a coroutine awaits for the results.
+
+        The arguments are those of a call, and so are the results and the errors, which the future
+        raises. The event loop is not blocked meanwhile, also not by compilation. Calls that read or
+        write states take place in the order in which they were started, as do all calls of a
+        backend that runs one at a time. Arguments are not copied: leave them as they are until the
+        call has ended. A canceled call that has begun runs to its end. Raises ArgumentError if no
+        event loop of asyncio is running.
+
+        >>> import asyncio, numpy as np, weft
+        >>> x = weft.placeholder([2], name="x")
+        >>> async def main(double):
+        ...     return await asyncio.gather(double.call_async([1, 2]), double.call_async([3, 4]))
+        >>> with weft.make_transformer() as transformer:
+        ...     asyncio.run(main(transformer.computation(x * 2, x)))
+        [array([2., 4.], dtype=float32), array([6., 8.], dtype=float32)]
+        """
+        return self.start(partial(self, *args, **options))
+
+    def start(self, call: Callable[[], Any]) -> Future[Any]:
+        """Start what makes one call of it; returns the future of what that returns."""
+        is_free = self.transformer.is_concurrent and self.exchange is None
+        return self.transformer.start_call(call, not is_free or bool(self.graph.states))
 
     def bind(self, values: Mapping[Any, Any]) -> BoundComputation:
         """Return the computation with some parameters bound: its calls take only the others.

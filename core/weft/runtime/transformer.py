@@ -44,11 +44,15 @@ from weft.runtime.missing_values import has_initial_value
 from weft.runtime.program import Family, Program
 from weft.runtime.state_store import States, StateStore
 from weft.support.gc_pause import gc_paused
+from weft.support.locks import cached_property
 from weft.support.ordered_set import OrderedSet
 from weft.transforms.state_initializers import initial_constants, initialization_op, is_zero
 
 if TYPE_CHECKING:
+    from asyncio import Future
+
     from weft.communicators.interface import Communicator
+    from weft.runtime.call_queue import CallQueue
 
 
 Batch = dict[Program, Computation]
@@ -536,6 +540,21 @@ class Transformer(StateStore):
             computation = Computation(self, states, (), name)
         self._add(computation)
         self.compile({computation.programs[()]: computation})
+
+    def start_call(self, call: Callable[[], Any], in_order: bool) -> Future[Any]:
+        """Start a call of a computation, for `Computation.call_async`; returns its future.
+
+        By default it runs in a thread of the transformer, after those that were started before; if
+        it is not `in_order`, in one of the threads of the event loop. A backend whose device can be
+        awaited may override this.
+        """
+        return self._call_queue.start(call, in_order)
+
+    @cached_property
+    def _call_queue(self) -> CallQueue:
+        from weft.runtime.call_queue import CallQueue  # few programs need it
+
+        return CallQueue()
 
     def close(self) -> None:
         """Release all computations and device memory; the transformer cannot be used again."""

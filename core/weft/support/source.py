@@ -6,6 +6,7 @@ import functools
 import linecache
 import sys
 from collections.abc import Callable
+from contextvars import ContextVar
 from os.path import basename, normpath
 from types import FrameType
 
@@ -17,6 +18,10 @@ _internal_roots = {
 """By top-level package, whether it is weft's or a plugin's, or calls back what it was given."""
 plugin_packages: list[Callable[[str], bool]] = []
 """Say whether a top-level package holds an installed plugin; `weft.plugins` adds to it."""
+started_at: ContextVar[Location | None] = ContextVar("weft_started_at", default=None)
+"""The user's line that started what an event loop or a thread runs."""
+_STARTED_BY = ("asyncio", "concurrent", "pyodide")
+"""The packages that run it."""
 _KIT = "weft.testing"
 _is_internal: dict[str, bool] = {}
 """By file, whether it is part of weft or of a plugin."""
@@ -44,7 +49,7 @@ def user_location() -> Location:
             internal = _classified(frame, filename)
         outer = frame.f_back if internal else None
         if outer is None:
-            return filename, frame.f_lineno
+            return _location(frame)
         frame = outer
 
 
@@ -61,7 +66,15 @@ def entry() -> tuple[Location, str]:
         elif _is_public(frame):
             name = frame.f_code.co_name
         frame = frame.f_back
-    return (frame.f_code.co_filename, frame.f_lineno), name
+    return _location(frame), name
+
+
+def _location(frame: FrameType) -> Location:
+    """Return the line of a frame, or the line that started what runs there."""
+    started = started_at.get()
+    if started and frame.f_globals.get("__name__", "").partition(".")[0] in _STARTED_BY:
+        return started
+    return frame.f_code.co_filename, frame.f_lineno
 
 
 def _is_public(frame: FrameType) -> bool:
