@@ -14,13 +14,12 @@ from typing import Any
 
 from weft.ir import dtypes
 from weft.ir.tensor import TensorOp
+from weft.ops.control.effects import stop_gradient
 from weft.ops.pointwise.comparison import equal, less, less_equal, minimum, where
 from weft.ops.pointwise.elementwise import absolute, square
-from weft.ops.pointwise.math import exp, expm1, log, log1p, sqrt
+from weft.ops.pointwise.math import exp, expm1, log, log1p, power, sqrt
 from weft.ops.pointwise.polynomials import Approximation, polynomial
-from weft.ops.pointwise.special import lgamma, xlogy
 from weft.ops.special.base import SpecialOp
-from weft.ops.special.logarithms import xlog1py
 from weft.support.backports import override
 
 # log(Γ(1 + a)) / (a (a - 1)) for a between 0 and 1, fitted as in `weft.ops.special.bessel`.
@@ -64,11 +63,13 @@ _SHORT = (
 
 _LARGE = 8
 """Smaller parameters are raised by as much, for Stirling's series."""
-_STEPS = 4
+_STEPS = 8
 """Integrals from 0 are those for a parameter increased by as much, and terms of a series before.
 
 For a small parameter itself, the integrand has two scales.
 """
+_NEAR_ONE = 0.125
+"""Where (1 - x) (1 + a) is less, and b less than 1, the function has a power series."""
 _STIRLING = (1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
 """Of the logarithm of gamma; the factors of odd powers of 1 / a (Abramowitz and Stegun, 6.1.41)."""
 
@@ -85,6 +86,7 @@ def _depth(x: TensorOp) -> float:
 
 def _integral(exponent: Callable[[TensorOp], TensorOp], end: TensorOp) -> TensorOp:
     """Return the integral of the exponential of a function from 0 to an end."""
+    end = stop_gradient(end)
     points, weights = _LONG if end.dtype == dtypes.float64 else _SHORT
     total: Any = 0.0
     for point, weight in zip(points, weights, strict=True):
@@ -115,6 +117,18 @@ def _stirling(a: TensorOp) -> TensorOp:
     """Return log(Γ(a) sqrt(a / 2 π) (e / a)^a)."""
     inverse = 1 / a
     return polynomial(square(inverse), _STIRLING) * inverse
+
+
+def _divided_difference(
+    coefficients: tuple[float, ...], x: TensorOp, y: TensorOp
+) -> tuple[TensorOp, TensorOp]:
+    """Return a polynomial at x, and the slope of the line from there to its value at y."""
+    highest, *others = coefficients
+    at_x, at_y, slope = x * 0 + highest, y * 0 + highest, x * 0
+    for coefficient in others:
+        slope = slope * x + at_y
+        at_x, at_y = at_x * x + coefficient, at_y * y + coefficient
+    return at_x, slope
 
 
 def _log(share: TensorOp, ratio: TensorOp) -> TensorOp:
@@ -176,19 +190,29 @@ class GammaincOp(SpecialOp):
 
     def slopes(self, a: TensorOp, x: TensorOp) -> tuple[None, TensorOp]:
         """Return that of the formula by a, and the density at x."""
-        density = exp(xlogy(a - 1, x) - x - lgamma(a))
+        is_inner = less(0, a) & less(0, x) & less(a, math.inf) & less(x, math.inf)
+        place = where(is_inner, x, 1)
+        scale, exponent = _gamma_density(where(is_inner, a, 1), place)
+        root = exp(exponent * 0.5)
+        end = where(equal(x, math.inf), 0, power(x, a - 1))
+        density = where(is_inner, scale * root * (root / place), end)
         return None, -density if self.upper else density
 
 
-def _gamma_part(a: TensorOp, x: TensorOp, is_below: TensorOp) -> TensorOp:
-    """Return the integral of the density below x, or above x."""
+def _gamma_density(a: TensorOp, x: TensorOp) -> tuple[TensorOp, TensorOp]:
+    """Return two numbers: x^a exp(-x) / Γ(a) is the one times the exponential of the other."""
     is_small, large = _raised(a)
     scale = sqrt(large) * (1 / math.sqrt(2 * math.pi))
     for k in range(_LARGE):
         scale = scale * where(is_small, (a + k) / large, 1)
     share, ratio = (x - large) / large, x / large
     exponent = large * _log_less(share, ratio) + (a - large) * _log(share, ratio)
-    density = scale * exp(exponent - _stirling(large))
+    return scale, exponent - _stirling(large)
+
+
+def _gamma_part(a: TensorOp, x: TensorOp, is_below: TensorOp) -> TensorOp:
+    """Return the integral of the density below x, or above x."""
+    scale, exponent = _gamma_density(a, x)
     shape = where(is_below, a + _STEPS, a)
     depth, steepness = _depth(x), absolute(x - shape)
     rising = depth * 2 / (steepness + sqrt(square(steepness) + x * (2 * depth)))
@@ -199,7 +223,7 @@ def _gamma_part(a: TensorOp, x: TensorOp, is_below: TensorOp) -> TensorOp:
     total = x * area + 1
     for k in range(_STEPS - 1, 0, -1):
         total = total * (x / (a + k)) + 1
-    return density * where(is_below, total / a, area)
+    return scale * exp(exponent) * where(is_below, total / a, area)
 
 
 class BetaincOp(SpecialOp):
@@ -207,18 +231,23 @@ class BetaincOp(SpecialOp):
 
     @override
     def formula(self, a: TensorOp, b: TensorOp, x: TensorOp) -> TensorOp:
-        is_inner = less(0, x) & less(x, 1)
-        for parameter in (a, b):
-            is_inner = is_inner & less(0, parameter) & less(parameter, math.inf)
+        is_inner = _is_inside(a, b, x)
         first, second = where(is_inner, a, 1), where(is_inner, b, 1)
         below = where(is_inner, x, 0.5)
         above = 1 - below
-        is_below = less(below * (second + 1), above * (first + 1))
+        is_small = less(second, 1) & less(above * (first + 1), _NEAR_ONE)
+        small = _small_beta(
+            where(is_small, first, 1), where(is_small, second, 0.5), where(is_small, above, 0.03)
+        )
+        first, second = where(is_small, 1, first), where(is_small, 1, second)
+        below, above = where(is_small, 0.5, below), where(is_small, 0.5, above)
+        # Above the mean a small b would leave few digits of 1 - part.
+        is_below = less(second, 1) | less(below * (second + 1), above * (first + 1))
         part = _beta_part(
             where(is_below, first, second), where(is_below, second, first),
             where(is_below, below, above), where(is_below, above, below),
         )  # fmt: skip
-        value = where(is_below, part, 1 - part)
+        value = where(is_small, small, where(is_below, part, 1 - part))
         # The limits: all is at 0 for a = 0 or an infinite b, and at 1 for the opposite.
         at_zero, at_one = equal(a, 0) | equal(b, math.inf), equal(b, 0) | equal(a, math.inf)
         is_known = less_equal(0, x) & less_equal(x, 1) & less_equal(0, a) & less_equal(0, b)
@@ -228,12 +257,28 @@ class BetaincOp(SpecialOp):
 
     def slopes(self, a: TensorOp, b: TensorOp, x: TensorOp) -> tuple[None, None, TensorOp]:
         """Return those of the formula by a and b, and the density at x."""
-        scale = lgamma(a + b) - lgamma(a) - lgamma(b)
-        return None, None, exp(xlogy(a - 1, x) + xlog1py(b - 1, -x) + scale)
+        is_inner = _is_inside(a, b, x)
+        place = where(is_inner, x, 0.5)
+        scale, exponent = _beta_density(
+            where(is_inner, a, 1), where(is_inner, b, 1), place, 1 - place
+        )
+        root = exp(exponent * 0.5)
+        end = where(equal(x, 0), b, a) * power(x, a - 1) * power(1 - x, b - 1)
+        return None, None, where(is_inner, scale * (root / place) * (root / (1 - place)), end)
 
 
-def _beta_part(a: TensorOp, b: TensorOp, x: TensorOp, above: TensorOp) -> TensorOp:
-    """Return the integral of the density below x, which is about the mean or less."""
+def _is_inside(a: TensorOp, b: TensorOp, x: TensorOp) -> TensorOp:
+    """Return whether all operands of the incomplete beta function are between their limits."""
+    is_inner = less(0, x) & less(x, 1)
+    for parameter in (a, b):
+        is_inner = is_inner & less(0, parameter) & less(parameter, math.inf)
+    return is_inner
+
+
+def _beta_density(
+    a: TensorOp, b: TensorOp, x: TensorOp, above: TensorOp
+) -> tuple[TensorOp, TensorOp]:
+    """Return two numbers: x^a (1 - x)^b / B(a, b) is the one times the exponential of the other."""
     (a_is_small, p), (b_is_small, q) = _raised(a), _raised(b)
     n, count = p + q, a + b
     scale = sqrt(p / n * q) * (1 / math.sqrt(2 * math.pi))
@@ -242,15 +287,62 @@ def _beta_part(a: TensorOp, b: TensorOp, x: TensorOp, above: TensorOp) -> Tensor
     count = where(a_is_small, count + _LARGE, count)
     for k in range(_LARGE):
         scale = scale * where(b_is_small, (b + k) / q / ((count + k) / n), 1)
-    # The error of this difference cancels, as both logarithms have it.
+    # The logarithms of x n / p and of (1 - x) n / q. What is left out of those for large
+    # parameters cancels, if both are large.
     apart = x * q - above * p
-    exponent = a * _log(apart / p, x * (n / p)) + b * _log(-apart / q, above * (n / q))
-    density = scale * exp(exponent + _stirling(n) - _stirling(p) - _stirling(q))
-    # 1 - x + x exp(-y) is at least exp(-x y), so the integrand falls as that of gamma.
-    count, shape = a + b, a + _STEPS
-    end = _falling_end(shape, shape * above - b * x, above * _depth(x)) / above
-    area = _integral(lambda y: -shape * y - (count + _STEPS) * log1p(x * expm1(-y)), end)
-    total = (count + (_STEPS - 1)) * x * area + 1
+    exponent = where(a_is_small, 0, apart) - where(b_is_small, 0, apart)
+    for is_small, parameter, share, ratio in (
+        (a_is_small, a, apart / p, x * (n / p)), (b_is_small, b, -apart / q, above * (n / q)),
+    ):  # fmt: skip
+        less_share = _log_less(share, ratio)
+        exponent = exponent + parameter * where(is_small, _log(share, ratio), less_share)
+    return scale, exponent + _stirling(n) - _stirling(p) - _stirling(q)
+
+
+def _beta_part(a: TensorOp, b: TensorOp, x: TensorOp, above: TensorOp) -> TensorOp:
+    """Return the integral of the density below x, which is about the mean or less.
+
+    It is over the y with t / (1 - t) = x / (1 - x) exp(-y). The exponent of the integrand is
+    written as that with the smaller of two terms that cancel.
+    """
+    scale, exponent = _beta_density(a, b, x, above)
+    shape = a + _STEPS
+    count, is_left, depth = shape + b, less(shape, b), _depth(x)
+    # 1 - x + x exp(-y) is at least exp(-x y), so the integrand falls as that of gamma. From an
+    # end that is too large, steps of iteration lead to one that is not much too large.
+    end = _falling_end(shape, shape * above - b * x, above * depth) / above
+    for _ in range(2):
+        end = minimum(end, log1p(expm1((b * end + depth) / count) / above))
+    part, sign = where(is_left, x, above), where(is_left, -1, 1)
+    slope = where(is_left, -shape, b)
+    area = _integral(lambda y: slope * y - count * log1p(part * expm1(y * sign)), end)
+    total = (a + b + (_STEPS - 1)) * x * area + 1
     for k in range(_STEPS - 1, 0, -1):
-        total = total * (x * (count + (k - 1)) / (a + k)) + 1
-    return density * total / a
+        total = total * (x * (a + b + (k - 1)) / (a + k)) + 1
+    return scale * exp(exponent) * total / a
+
+
+def _small_beta(a: TensorOp, b: TensorOp, y: TensorOp) -> TensorOp:
+    """Return the function of 1 - y for b below 1 and small y, less than `_NEAR_ONE` / (1 + a).
+
+    It is 1 less a power series (DLMF 8.17.8), of which the first term is exp(b rate).
+    """
+    is_small, p = _raised(a)
+    # log(Γ(a + b) / Γ(a) / Γ(1 + b)) / b, of which no part is computed as a difference.
+    share, inverse, other = b / p, 1 / p, 1 / (p + b)
+    rate = (p * _log_less(share, share + 1) - log1p(share) * 0.5) / b - (b - 1) * _LOG_GAMMA(b)
+    series, slope = _divided_difference(_STIRLING, square(other), square(inverse))
+    rate = rate - inverse * other * (series + inverse * (inverse + other) * slope)
+    raised: Any = 0.0
+    for k in range(_LARGE):
+        step = b / (a + k)
+        raised = step * (raised + 1) + raised
+    rate = rate - where(is_small, log1p(raised), 0) / b + log(y * (p + b))
+    term: Any = 1.0
+    total: Any = 0.0
+    for n in range(1, 19 if y.dtype == dtypes.float64 else 9):
+        term = term * ((n - a) * y * (1 / n))
+        total = term / (b + n) + total
+    exponent = b * rate
+    value: TensorOp = -expm1(exponent) - exp(exponent) * b * total
+    return value
