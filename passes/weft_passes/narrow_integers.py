@@ -21,7 +21,7 @@ import numpy as np
 
 from weft.ir import dtypes, scope
 from weft.ir.axes import Axis
-from weft.ir.dtypes import DType
+from weft.ir.dtypes import DType, name_of
 from weft.ir.graph import Graph, on_new_operands
 from weft.ir.op import Op
 from weft.ir.results import ResultOp
@@ -131,7 +131,7 @@ class NarrowIntegers(GraphPass):
     def do_pass(self, graph: Graph, target: Target) -> Graph:
         """Return the graph as it is if the target has 64-bit integers, or it has none."""
         wide = NARROWED.keys() - target.dtypes if target.index_dtype == dtypes.int32 else ()
-        if not any(op.is_tensor and op.dtype.name in wide for op in graph.ops):
+        if not wide or not any(op.is_tensor and name_of(op.dtype) in wide for op in graph.ops):
             return graph
         return _Narrowing(graph, target, wide).run()
 
@@ -207,7 +207,7 @@ class _Narrowing:
 
     def is_wide(self, op: Op) -> bool:
         """Whether an op has a dtype that the target lacks."""
-        return op.is_tensor and op.dtype.name in self.names
+        return op.is_tensor and name_of(op.dtype) in self.names
 
     def number(self, op: Op) -> Number:
         """Return the representation of an operand; what is no integer has no bounds."""

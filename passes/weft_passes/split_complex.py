@@ -116,7 +116,7 @@ class SplitComplex(PeepholeGraphPass):
 
 def is_split(dtype: dtypes.DType, target: Target) -> bool:
     """Whether values of a dtype are computed as two real ones."""
-    return dtype.kind == "c" and dtype.name not in target.dtypes
+    return dtype.kind == "c" and not target.has_dtype(dtype)
 
 
 def parts(z: TensorOp) -> Parts:

@@ -9,7 +9,7 @@ operand's dtype where the kind allows, and a lone one is float32.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -81,6 +81,12 @@ def as_dtype(dtype: DTypeLike) -> DType:
         if isinstance(error, DTypeError):
             raise
         raise DTypeError(f"{dtype!r} is not a dtype") from None
+
+
+@cache
+def name_of(dtype: DType) -> str:
+    """Return the name of a dtype, which NumPy writes anew whenever it is asked."""
+    return dtype.name
 
 
 def is_bool(dtype: DType) -> bool:

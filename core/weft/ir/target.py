@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from weft.errors import ArgumentError
-from weft.ir.dtypes import DType, int64
+from weft.ir.dtypes import DType, int64, name_of
 from weft.ir.op import Op
 from weft.ir.tensor import CompositeOp
 
@@ -161,4 +161,8 @@ class Target:
 
     def tolerance(self, dtype: DType) -> tuple[float, float]:
         """Return the relative and absolute tolerance for a dtype; zero for integers and bool."""
-        return self.tolerances.get(dtype.name, (0.0, 0.0))
+        return self.tolerances.get(name_of(dtype), (0.0, 0.0))
+
+    def has_dtype(self, dtype: DType) -> bool:
+        """Whether the backend computes with a dtype."""
+        return name_of(dtype) in self.dtypes

@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 from weft.ir.axes import Axes
-from weft.ir.dtypes import DType
+from weft.ir.dtypes import DType, name_of
 from weft.ir.op import Op
 from weft.kernels.indexing_maps import VIEWS, IndexingMap
 from weft.ops.products.linalg import ContractionOp
@@ -296,10 +296,17 @@ def title_of(instructions: Iterable[Instruction]) -> str:
 
 def _operand_key(operand: Operand) -> Hashable:
     constant = None if operand.constant is None else operand.constant.tobytes()
-    return (operand.shape, operand.dtype.name, operand.places, constant)
+    return (operand.shape, name_of(operand.dtype), operand.places, constant)
 
 
 def _instruction_key(instruction: Instruction) -> Hashable:
     op = instruction.op
     fields = () if isinstance(op, VIEWS) else op.attribute_key
-    return (type(op), fields, op.axes.shape, op.dtype.name, instruction.args, instruction.places)
+    return (
+        type(op),
+        fields,
+        op.axes.shape,
+        name_of(op.dtype),
+        instruction.args,
+        instruction.places,
+    )

@@ -79,22 +79,25 @@ def has_dtype(op: Op, target: Target) -> bool:
     than views do not read.
     """
     dtype = op.dtype
-    is_moved = op.is_constant or isinstance(op, (*NOT_COMPUTED, ComplexOp)) or may_be_view(op)
-    if dtype.kind == "c" and (is_moved or op.graphs):
-        known = {dtype.name, real_dtype(dtype).name}
-    elif is_words(op, target):
-        return is_moved or op.has_effect
-    else:
-        known = {dtype.name}
-    if known.isdisjoint(target.dtypes):
-        return False
-    return reads_memory(op) or not any(is_words(arg, target) for arg in op.args)
+    if is_words(op, target):
+        return _is_moved(op) or op.has_effect
+    is_known = target.has_dtype(dtype) or (
+        dtype.kind == "c"
+        and target.has_dtype(real_dtype(dtype))
+        and (_is_moved(op) or bool(op.graphs))
+    )
+    return is_known and (not any(is_words(arg, target) for arg in op.args) or reads_memory(op))
+
+
+def _is_moved(op: Op) -> bool:
+    """Whether the values of an op are there, are made by others, or are those of its operands."""
+    return op.is_constant or isinstance(op, (*NOT_COMPUTED, ComplexOp)) or may_be_view(op)
 
 
 def is_words(op: Op, target: Target) -> bool:
     """Whether the values of an op are 64-bit integers that a target has in memory alone."""
-    is_wide = op.is_tensor and op.dtype in WIDE and op.dtype.name not in target.dtypes
-    return is_wide and target.index_dtype not in WIDE
+    has_words = target.index_dtype not in WIDE
+    return has_words and op.is_tensor and op.dtype in WIDE and not target.has_dtype(op.dtype)
 
 
 def reads_memory(op: Op) -> bool:

@@ -332,8 +332,9 @@ def is_within(case: Case, target: Target) -> bool:
     """Whether a target supports every dtype of a case, decompositions included."""
     graph = weft.capture(case.results, case.placeholders)
     for name in ("split-complex", "decompose", "constant-folding", "narrow-integers"):
-        if not Target.dtypes <= target.dtypes or not _are_there(graph, target):
-            graph = plugins.load(plugins.PASSES, name)().do_pass(graph, target)
+        if Target.dtypes <= target.dtypes and _are_there(graph, target):
+            return True
+        graph = plugins.load(plugins.PASSES, name)().do_pass(graph, target)
     return _are_there(graph, target)
 
 
