@@ -100,13 +100,17 @@ _GIVEN = np.array(_WORDS, np.uint32)
 """A key of `weft.random`."""
 
 
-def _keyed(count: int, use: int = 0, key: tuple[int, ...] = _WORDS) -> Any:
-    """Return the middles of 2²³ intervals that a key gives for one of its uses."""
+def _keyed_words(count: int, use: int, key: tuple[int, ...] = _WORDS) -> Any:
+    """Return the integers of 32 bits that a key gives for one of its uses."""
     blocks = -(-count // 4)
     counters = np.zeros((4, blocks), np.uint32)
     counters[0], counters[2], counters[3] = np.arange(blocks), use, SAMPLES
-    words = philox(counters, key).T.reshape(-1)[:count]
-    return (words >> np.uint32(9)) / 2.0**23 + 2.0**-24
+    return philox(counters, key).T.reshape(-1)[:count]
+
+
+def _keyed(count: int, use: int = 0, key: tuple[int, ...] = _WORDS) -> Any:
+    """Return the middles of 2²³ intervals that a key gives for one of its uses."""
+    return (_keyed_words(count, use, key) >> np.uint32(9)) / 2.0**23 + 2.0**-24
 
 
 def _key_of_use(use: int) -> tuple[int, ...]:
@@ -214,7 +218,7 @@ _KEYED_DTYPES = ("float32", "float64")
 
 def _keyed_normal(shape: tuple[int, ...]) -> Any:
     size = int(np.prod(shape))
-    first, second = (_keyed(size, use) for use in range(2))
+    first, second = ((_keyed_words(size, use) >> np.uint32(8)) / 2.0**24 for use in range(2))
     return (np.sqrt(-2 * np.log(1 - first)) * np.cos(2 * np.pi * second)).reshape(shape)
 
 

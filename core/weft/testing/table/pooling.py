@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -184,19 +185,27 @@ def _put(x: Array, index: Array, lengths: Index) -> Any:
     return result.reshape(*x.shape[:2], *lengths)
 
 
+def _adapted_windows(n: int, m: int) -> list[range]:
+    return [range(i * n // m, math.ceil((i + 1) * n / m)) for i in range(m)]
+
+
 def _adapted_maximum(x: Any, m: int, axis: int) -> Any:
     """Return the maxima over the adaptive windows along one axis."""
-    n = x.shape[axis]
-    ends = [(i * n // m, math.ceil((i + 1) * n / m)) for i in range(m)]
-    return np.stack([np.take(x, range(*pair), axis).max(axis) for pair in ends], axis)
+    windows = _adapted_windows(x.shape[axis], m)
+    return np.stack([np.take(x, window, axis).max(axis) for window in windows], axis)
 
 
 def _adapted_index(x: Any, lengths: Index) -> Any:
-    """Return the places of maxima of windows, whose elements differ."""
-    flat = x.reshape(*x.shape[:2], 1, 1, -1)
-    for axis, m in enumerate(lengths, 2):
-        x = _adapted_maximum(x, m, axis)
-    return np.argmax(flat == x[..., None], -1)
+    """Return the flat places of the first maxima of adaptive windows over the last two axes."""
+    places = np.arange(math.prod(x.shape[2:])).reshape(x.shape[2:])
+    found = np.empty((*x.shape[:2], *lengths), np.int64)
+    pairs = zip(x.shape[2:], lengths, strict=True)
+    rows, columns = (list(enumerate(_adapted_windows(*pair))) for pair in pairs)
+    for (i, above), (j, beside) in product(rows, columns):
+        window = np.ix_(above, beside)
+        best = x[:, :, *window].reshape(*x.shape[:2], -1).argmax(-1)
+        found[:, :, i, j] = places[window].ravel()[best]
+    return found
 
 
 _INDEX = weft.constant(np.array([[[[0, 3], [9, 11]], [[5, 2], [8, 10]]]]))
