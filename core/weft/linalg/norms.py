@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from weft.errors import ArgumentError
+from weft.errors import ArgumentError, AxesError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, AxisKeys
 from weft.ir.op import explain
@@ -84,7 +84,7 @@ def matrix_norm(
     Raises
     ------
     AxesError
-        If x has fewer than two axes.
+        If x has fewer than two axes, or matrices without elements have no such norm.
     ArgumentError
         If the order is another one.
 
@@ -101,7 +101,7 @@ def matrix_norm(
     if ord in ("fro", None):
         return norm(x, 2, (-2, -1), keepdims=keepdims)
     if ord in (2, -2, "nuc"):
-        values = svdvals(x)
+        values = svdvals(x) if ord == "nuc" else _some_svdvals("matrix_norm", x)
         chosen = sum(values, -1) if ord == "nuc" else values[..., 0 if ord == 2 else -1]
         return cast_axes(chosen, Axes((*chosen.axes, 1, 1))) if keepdims else chosen
     if ord not in (1, -1, math.inf, -math.inf):
@@ -166,7 +166,8 @@ def cond(x: TensorLike, p: float | str | None = None) -> TensorOp:
     Raises
     ------
     AxesError
-        If x has fewer than two axes, named axes, or is not square where it must be.
+        If x has fewer than two axes, named axes, no elements in a matrix, or is not square where it
+        must be.
     ArgumentError
         If the order is another one.
 
@@ -176,10 +177,19 @@ def cond(x: TensorLike, p: float | str | None = None) -> TensorOp:
     array(2.)
     """
     if p in (None, 2, -2):
-        values = svdvals(x)
+        values = _some_svdvals("cond", as_op(x))
         large, small = values[..., 0], values[..., -1]
         return small / large if p == -2 else large / small
     return matrix_norm(x, ord=p) * matrix_norm(inv(x), ord=p)
+
+
+def _some_svdvals(kind: str, x: TensorOp) -> TensorOp:
+    """Return the singular values of matrices that have some."""
+    values = svdvals(x)
+    if not values.axes[-1].length:
+        problem = f"matrices of {x.axes} have no elements, and so no largest singular value"
+        raise AxesError(explain(kind, problem, (x,)))
+    return values
 
 
 def default_rtol(x: TensorOp) -> float:

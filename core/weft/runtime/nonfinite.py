@@ -48,6 +48,9 @@ class ValueRange(NamedTuple):
         The least and the largest finite element, complex ones by magnitude; None if there is none.
     nans, infinities, size
         The number of elements that are NaN, that are infinite, and of all.
+    place
+        The index of the first element that is NaN, or else infinite: in a stack of matrices it says
+        which matrix is the first of these. None if all are finite.
     """
 
     op: Op
@@ -56,6 +59,7 @@ class ValueRange(NamedTuple):
     nans: int
     infinities: int
     size: int
+    place: tuple[int, ...] | None
 
     def __str__(self) -> str:
         bad = [
@@ -63,6 +67,8 @@ class ValueRange(NamedTuple):
             for count, what in ((self.nans, "NaN"), (self.infinities, "infinite"))
             if count
         ]
+        if self.place and self.size > 1:
+            bad.append(f"the first at {list(self.place)}")
         finite = [] if self.low is None else [f"finite ones from {self.low:.6g} to {self.high:.6g}"]
         return ", ".join([*bad, *finite]) or "no elements"
 
@@ -336,8 +342,12 @@ def _range(op: Op, array: Array) -> ValueRange:
     if finite.dtype.kind == "c":
         finite = np.abs(finite)
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (None, None)
-    nans, infinities = int(np.isnan(wide).sum()), int(np.isinf(wide).sum())
-    return ValueRange(op, low, high, nans, infinities, wide.size)
+    is_nan, is_infinite = np.isnan(wide), np.isinf(wide)
+    nans, infinities = int(is_nan.sum()), int(is_infinite.sum())
+    place = np.argwhere(is_nan if nans else is_infinite)[:1].tolist()
+    return ValueRange(
+        op, low, high, nans, infinities, wide.size, tuple(place[0]) if place else None
+    )
 
 
 def checking(computation: Computation, program: Program) -> Callable[..., None]:

@@ -159,7 +159,8 @@ def test_what_was_given_is_named(transformer: Any) -> None:
     transformer.set_value(w, [np.inf, 1])
     found = str(step.find_nonfinite(np.float32([1, 1])))
     assert found.startswith("state weight")
-    assert "holds an infinity: 1 of 2 elements are infinite, finite ones from 1 to 1" in found
+    held = "1 of 2 elements are infinite, the first at [0], finite ones from 1 to 1"
+    assert f"holds an infinity: {held}" in found
 
 
 def test_states_effects_and_memory_stay_as_they_are(transformer: Any, capsys: Any) -> None:
