@@ -9,13 +9,13 @@ from numpy.typing import ArrayLike
 
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
-from weft.ir.axes import Axes, broadcast_axes, make_axes
+from weft.ir.axes import Axes, AxisKey, broadcast_axes, make_axes
 from weft.ir.dtypes import accumulator_dtype
 from weft.ir.op import explain, explained
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.arguments import checked_integer
-from weft.ops.indexing.gathering import ScatterOp, TakeOp
+from weft.ops.indexing.gathering import ScatterOp, TakeAlongAxisOp, TakeOp, with_length
 from weft.ops.indexing.slicing import SliceOp
 from weft.ops.pointwise.comparison import (
     equal,
@@ -34,8 +34,8 @@ from weft.ops.reductions.sorting import (
     same,
     searchsorted,
 )
-from weft.ops.shape.joining import pad, stack
-from weft.ops.shape.movement import IotaOp, broadcast, cast_axes
+from weft.ops.shape.joining import concat, pad, stack
+from weft.ops.shape.movement import IotaOp, broadcast, cast_axes, transpose, zeros_like
 
 __all__ = [
     "bincount",
@@ -88,12 +88,14 @@ class Unique(NamedTuple):
     number: TensorOp
 
 
-def unique(x: TensorLike, size: int, fill_value: ArrayLike = 0) -> Unique:
+def unique(
+    x: TensorLike, size: int, fill_value: ArrayLike = 0, axis: AxisKey | None = None
+) -> Unique:
     """Return the distinct elements in ascending order, their indices, counts, and their number.
 
     If there are more than `size` distinct elements, the smallest are kept; `inverse` and `number`
     refer to all. All NaNs count as one value, the largest. The gradient of a value goes to its
-    first occurrence.
+    first occurrence. Slices along an axis are compared element by element, the first ones first.
 
     Parameters
     ----------
@@ -103,16 +105,22 @@ def unique(x: TensorLike, size: int, fill_value: ArrayLike = 0) -> Unique:
         The number of values to return.
     fill_value
         What the values are padded with.
+    axis
+        An axis, to return the distinct slices along it: a position, an axis or its name. The other
+        axes must have known lengths.
 
     Returns
     -------
     Unique
-        A named tuple of four tensors: `values`, of length `size`; `inverse`, with the axes of x,
-        the index of each element among the values; `counts`, the occurrences of each value, 0 for
-        padding; and `number`, a scalar. All but the values are int64.
+        A named tuple of four tensors: `values`, of length `size`, or like x with this length along
+        the axis; `inverse`, with the axes of x, or the axis only, the index of each element or
+        slice among the values; `counts`, the occurrences of each value, 0 for padding; and
+        `number`, a scalar. All but the values are int64.
 
     Raises
     ------
+    AxesError
+        If x has no such axis, or another one has no known length.
     ArgumentError
         If `size` is not an integer, or is negative.
     DTypeError
@@ -125,20 +133,76 @@ def unique(x: TensorLike, size: int, fill_value: ArrayLike = 0) -> Unique:
     (array([1, 2, 3, 0]), array([1, 1, 2, 0]), array(3))
     >>> found.inverse
     array([2, 0, 2, 1])
+    >>> found = weft.jit(lambda x: weft.unique(x, 2, axis=0))(np.array([[3, 1], [2, 5], [3, 1]]))
+    >>> found.values
+    array([[2, 5],
+           [3, 1]])
     """
     x = as_op(x)
-    elements = flat(x)
-    order = ArgsortOp(elements, position=0, descending=False)
-    ordered = SortOp(elements, position=0, descending=False)
-    before = SliceOp(pad(ordered, [(1, 0)], 0), bounds=((0, x.axes.size, 1),))
-    is_new = equal(_index(elements.axes), 0) | ~same(before, ordered)
+    if axis is None:
+        elements, position, axes = flat(x), 0, x.axes
+        keys = elements
+    else:
+        position = explained("unique", (x,), x.axes.position, axis)
+        elements, axes = cast_axes(x, make_axes(x.axes.lengths)), x.axes[position : position + 1]
+        keys = _keys_of_slices(elements, position)
+    order = ArgsortOp(keys, position=0, descending=False)
+    is_new = _is_new(SortOp(keys, position=0, descending=False))
     running, firsts, number = _occurrences("unique", is_new, size)
-    values = _taken_or(ordered, firsts, fill_value)
+    widths = [(int(each == position), 0) for each in range(elements.rank)]
+    places = _taken_or(order + 1, firsts, 0)
+    values: TensorOp = TakeOp(pad(elements, widths, fill_value), places, position=position)
+    if axis is not None:
+        values = cast_axes(values, with_length(x.axes, position, firsts.axes[0].length))
     ends = SearchSortedOp(running, add(_index(firsts.axes), 1), side="right")
     # The argsort of a permutation is its inverse.
     back = ArgsortOp(order, position=0, descending=False)
-    inverse = cast_axes(TakeOp(running, back, position=0) - 1, x.axes)
+    inverse = cast_axes(TakeOp(running, back, position=0) - 1, axes)
     return Unique(values, inverse, ends - firsts, number)
+
+
+def _keys_of_slices(x: TensorOp, position: int) -> TensorOp:
+    """Return an integer for each slice along an axis, in the order of the slices.
+
+    Neighboring columns become one, of the ranks of pairs, until there is a single one.
+    """
+    others = x.axes[:position] + x.axes[position + 1 :]
+    if not others.is_static:
+        problem = f"needs known lengths of all axes but that of the slices: {x.axes}"
+        raise AxesError(explain("unique", problem, (x,)))
+    rest = [place for place in range(x.rank) if place != position]
+    columns = cast_axes(
+        transpose(x, (position, *rest)), make_axes((x.axes[position].length, others.size))
+    )
+    if not others.size:
+        return zeros_like(_index(columns.axes[:1]))
+    ranks, number = _column_ranks(columns)
+    while (width := ranks.axes.lengths[1]) > 1:
+        paired = slice(0, width - width % 2)
+        keys = ranks[:, paired][:, ::2] * number[paired][1::2] + ranks[:, paired][:, 1::2]
+        found, count = _column_ranks(keys)
+        if width % 2:
+            found, count = concat([found, ranks[:, -1:]], 1), concat([count, number[-1:]], 0)
+        ranks, number = found, count
+    return ranks[:, 0]
+
+
+def _column_ranks(columns: TensorOp) -> tuple[TensorOp, TensorOp]:
+    """Return how many distinct elements of its column are less than each, and how many it has."""
+    order = ArgsortOp(columns, position=0, descending=False)
+    is_new = _is_new(SortOp(columns, position=0, descending=False))
+    counts = cast(is_new, dtypes.int64)
+    running = CumsumOp(counts, position=0, reverse=False, exclusive=False)
+    back = ArgsortOp(order, position=0, descending=False)
+    return TakeAlongAxisOp(running, back, position=0) - 1, SumOp(counts, positions=(0,))
+
+
+def _is_new(ordered: TensorOp) -> TensorOp:
+    """Return which elements of an ordered vector, or of ordered columns, differ from the last."""
+    widths = [(1, 0), *[(0, 0)] * (ordered.rank - 1)]
+    bounds = tuple((0, axis.length, 1) for axis in ordered.axes)
+    before = SliceOp(pad(ordered, widths, 0), bounds=bounds)
+    return equal(_index(ordered.axes), 0) | ~same(before, ordered)
 
 
 class Nonzero(NamedTuple):

@@ -191,16 +191,16 @@ _SEARCHED = [
 ]  # fmt: skip
 
 
-def _filled(values: Array, size: int, fill: Any = 0) -> Any:
-    """Return the first elements, padded to a size along the last axis."""
-    values = np.asarray(values)[..., :size]
+def _filled(values: Array, size: int, fill: Any = 0, axis: int = -1) -> Any:
+    """Return the first elements, padded to a size along an axis."""
+    values = np.moveaxis(np.asarray(values), axis, -1)[..., :size]
     widths = [(0, 0)] * (values.ndim - 1) + [(0, size - values.shape[-1])]
-    return np.pad(values, widths, constant_values=fill)
+    return np.moveaxis(np.pad(values, widths, constant_values=fill), -1, axis)
 
 
-def _distinct(x: Array, size: int) -> list[Any]:
-    values, inverse, counts = np.unique(x, return_inverse=True, return_counts=True)
-    return [_filled(values, size, 3), inverse, _filled(counts, size), len(values)]
+def _distinct(x: Array, size: int, axis: int | None = None) -> list[Any]:
+    values, inverse, counts = np.unique(x, return_inverse=True, return_counts=True, axis=axis)
+    return [_filled(values, size, 3, axis or 0), inverse, _filled(counts, size), len(counts)]
 
 
 _ANY_SHAPE: Shapes = (((3, 4),), ((5,),), ((1,),), ((0,),), ((2, 0, 3),), ((H, C),))
@@ -218,6 +218,15 @@ _SELECTED = [
             expected=lambda x, s=size: _filled(np.sort(x), s), case=f"slope-{size}", twice=True)
         for size in (9, 3)
     ),
+    *(
+        Row("unique", lambda x, p=part: weft.unique(weft.clip(x, 1, 2), 7, 3, 1)[p],
+            fixed("index"), (((2, 9, 3),), ((2, 5),), ((3, 0),), ((1, 1),), ((H, C),)),
+            NUMBERS, lambda x, p=part: _distinct(np.clip(x, 1, 2), 7, 1)[p],
+            f"axis-{weft.unique(0, 1)._fields[part]}")
+        for part in range(3)
+    ),
+    Row("unique", lambda x: weft.unique(x, 2, axis=1).values, operands("distinct"), (((3, 4),),),
+        expected=lambda x: x[:, np.lexsort(x[::-1])][:, :2], case="axis-slope", twice=True),
     *(
         Row("nonzero", lambda x, s=size: weft.nonzero(x, s, -1).indices, fixed("index"),
             _ANY_SHAPE, ALL, lambda x, s=size: _filled(np.stack(np.nonzero(x)), s, -1),
@@ -322,6 +331,7 @@ _MISTAKES: tuple[tuple[str, str, Callable[[], Any], type[WeftError], str], ...] 
         "size must be a whole",
     ),
     ("unique", "complex", lambda: weft.unique(_x(2, dtype="c8"), 1), DTypeError, "no order"),
+    ("unique", "axis", lambda: weft.unique(_x(2), 1, 0, 1), AxesError, "out of range"),
     ("unique", "fill", lambda: weft.unique(_x(2, dtype="i4"), 1, 0.5), DTypeError, "fractions"),
     ("nonzero", "scalar", lambda: weft.nonzero(_x(), 1), AxesError, "at least one axis"),
     ("nonzero", "size", lambda: weft.nonzero(_x(2), None), ArgumentError, "not None"),
