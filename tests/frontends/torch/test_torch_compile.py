@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch_models import MODELS, compiled, made
 
 import weft
-from weft.errors import ArgumentError
+from weft.errors import ArgumentError, GraphError
 from weft.runtime.computation import Computation
 from weft_torch import calls
 from weft_torch.backend import compile_graph
@@ -433,11 +433,20 @@ def test_what_is_refused(options: dict[str, str], x: Tensor, message: str) -> No
         function(x)
 
 
-def test_double_backward_is_refused_by_torch() -> None:
+def test_double_backward_says_what_to_do_instead() -> None:
     x = torch.randn(3, requires_grad=True)
     (gradient,) = torch.autograd.grad(compiled(torch.sin)(x).sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="double backward"):
+    close(gradient, x.cos())
+    with pytest.raises(GraphError, match=r"no double backward.*not compiled.*weft\.grad"):
         gradient.sum().backward()
+
+
+def test_views_of_inputs_are_differentiated_twice() -> None:
+    x = torch.randn(3, requires_grad=True)
+    found = compiled(lambda x: (x.view(3, 1), x.sin()))(x)[0]
+    (gradient,) = torch.autograd.grad((found**3).sum(), x, create_graph=True)
+    gradient.sum().backward()
+    close(x.grad, 6 * x.detach())
 
 
 def test_a_closed_transformer_says_so() -> None:
