@@ -14,7 +14,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch.fx.passes.split_module import split_module
 
 import weft
-from weft.errors import ArgumentError, WeftError
+from weft.errors import ArgumentError, GraphError, WeftError
 from weft.ir.lengths import Length, evaluate
 from weft.runtime.transformer import Transformer
 from weft.support.spelling import did_you_mean
@@ -268,4 +268,30 @@ def compile_graph(
     autograd = aot_autograd(
         fw_compiler=compiler, bw_compiler=compiler, decompositions=decompositions()
     )
-    return autograd(module, example_inputs)
+    run = autograd(module, example_inputs)
+
+    def call(*args: Any) -> Any:
+        results = run(*args)
+        for each in results:
+            node = each.grad_fn if isinstance(each, torch.Tensor) else None
+            if node is not None and node.name() == "CompiledFunctionBackward":
+                node.register_hook(_advise)
+                break  # it is the node of all
+        return results
+
+    return call
+
+
+def _advise(gradients: Sequence[Any], _: Any) -> None:
+    """Have gradients that are differentiated, which AOTAutograd refuses, say what to do instead."""
+    for each in gradients:
+        if each is not None and each.grad_fn is not None:
+            each.grad_fn.register_prehook(_refuse_double)
+
+
+def _refuse_double(_: Any) -> None:
+    raise GraphError(
+        "AOTAutograd has no double backward: a gradient of what torch.compile compiled cannot be "
+        "differentiated. Call the model that is not compiled where its gradients are, or compute "
+        "them with weft.grad"
+    )

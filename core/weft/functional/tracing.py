@@ -13,6 +13,7 @@ from weft.errors import ArgumentError, WeftError
 from weft.functional import trees
 from weft.functional.trees import Structure
 from weft.ir import dtypes, scope
+from weft.ir.dlpack import from_dlpack
 from weft.ir.dtypes import Array
 from weft.ir.graph import Graph
 from weft.ir.op import Op, next_serial
@@ -300,7 +301,7 @@ def _foreign(leaf: Any, what: str, way: str) -> Array:
     """Return an array of another library as one of NumPy's, sharing its memory if it can."""
     try:
         if hasattr(leaf, "__dlpack__") and not isinstance(leaf, np.ndarray):
-            return np.from_dlpack(leaf)
+            return from_dlpack(leaf)
         if hasattr(leaf, "__array__"):
             return np.asarray(leaf)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:

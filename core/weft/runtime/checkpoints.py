@@ -21,6 +21,7 @@ from weft.communicators.choice import connected
 from weft.communicators.interface import Collective
 from weft.errors import ArgumentError, CheckpointError
 from weft.files import replacing
+from weft.ir.dlpack import from_dlpack
 from weft.ir.dtypes import Array
 from weft.ir.storage import AssignableTensorOp
 from weft.ranks.sharding import shard_axis
@@ -106,7 +107,7 @@ def _arrays_of(source: Mapping[str, Any], wanted: set[str] | None) -> dict[str, 
             continue
         try:
             is_foreign = hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray)
-            found[name] = np.from_dlpack(value) if is_foreign else np.asarray(value)
+            found[name] = from_dlpack(value) if is_foreign else np.asarray(value)
         except (BufferError, RuntimeError, TypeError, ValueError) as error:
             problem = f"{name} cannot be read as an array of the host: {error}"
             raise CheckpointError(problem) from error

@@ -285,17 +285,32 @@ def trilinear(
     return weft.sum(factors[0] * factors[1] * factors[2], axis=tuple(sumdim))
 
 
-@lowers("linalg_householder_product")
-def householder_product(node: Node, x: Tensor, tau: Tensor) -> Tensor:
-    """Return the first columns of a product of reflections, of which each column has a vector.
+def _reflected(x: Tensor, tau: Tensor, y: Tensor) -> Tensor:
+    """Return a product of reflections, of which each column has a vector, with a matrix.
 
     Golub, Van Loan: Matrix Computations, section 5.1.6.
     """
-    rows, columns = x.axes.lengths[-2:]
-    product = weft.broadcast(weft.eye(rows, columns, dtype=node.dtype()), node.shape())
-    vectors = weft.tril(x, -1) + weft.eye(rows, columns, dtype=node.dtype())
+    vectors = weft.tril(x, -1) + weft.eye(*x.axes.lengths[-2:], dtype=x.dtype.name)
     for k in reversed(range(tau.axes.lengths[-1])):
         vector = vectors[..., k : k + 1]
-        row = weft.matmul(weft.conj(weft.matrix_transpose(vector)), product)
-        product = product - weft.unsqueeze(tau[..., k : k + 1], tau.rank) * vector * row
-    return product
+        row = weft.matmul(weft.conj(weft.matrix_transpose(vector)), y)
+        y = y - weft.unsqueeze(tau[..., k : k + 1], tau.rank) * vector * row
+    return y
+
+
+@lowers("linalg_householder_product")
+def householder_product(node: Node, x: Tensor, tau: Tensor) -> Tensor:
+    """Return the first columns of a product of reflections."""
+    columns = weft.eye(*x.axes.lengths[-2:], dtype=node.dtype())
+    return _reflected(x, tau, weft.broadcast(columns, node.shape()))
+
+
+@lowers("ormqr")
+def ormqr(x: Tensor, input2: Tensor, input3: Tensor, left: bool, transpose: bool) -> Tensor:
+    """Multiply a matrix by a product of reflections, or by what undoes it, on either side."""
+    *batch, rows, _ = x.axes.lengths
+    square = weft.broadcast(weft.eye(rows, dtype=x.dtype.name), (*batch, rows, rows))
+    product = _reflected(x, input2, square)
+    if transpose:
+        product = weft.conj(weft.matrix_transpose(product))
+    return weft.matmul(product, input3) if left else weft.matmul(input3, product)

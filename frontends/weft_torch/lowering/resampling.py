@@ -8,37 +8,43 @@ import weft
 from weft_torch.rules import Node, Tensor, lowers
 
 
+def _resized(node: Node, x: Tensor, lengths: Any, align_corners: bool) -> Tensor:
+    antialias = "_aa" in node.name
+    if antialias and align_corners:
+        raise node.refuse("antialias with align_corners")
+    names = ("scales",) if len(lengths) == 1 else ("scales_d", "scales_h", "scales_w")
+    given = node.arguments.get("scale_factors") or [
+        node.arguments[name] for name in names[-len(lengths) :]
+    ]
+    exact = [after / before for after, before in zip(lengths, x.axes.lengths[2:], strict=True)]
+    scales = [one or other for one, other in zip(given, exact, strict=True)]
+    is_exact = all(abs(one - other) < 1e-9 for one, other in zip(scales, exact, strict=True))
+    sizes = {"lengths": list(lengths)} if is_exact or align_corners else {"scales": scales}
+    return weft.resize(
+        x,
+        **sizes,
+        mode="cubic" if "cubic" in node.name else "linear",
+        coordinates="align_corners" if align_corners else "half_pixel",
+        antialias=antialias,
+        cubic_coefficient=-0.5 if antialias else -0.75,
+    )
+
+
 @lowers(
     "upsample_bilinear2d upsample_linear1d upsample_trilinear3d upsample_bicubic2d "
     "_upsample_bilinear2d_aa _upsample_bicubic2d_aa"
 )
-def upsample(
-    node: Node,
-    x: Tensor,
-    align_corners: bool,
-    scales: Any = None,
-    scales_d: Any = None,
-    scales_h: Any = None,
-    scales_w: Any = None,
-    scale_factors: Any = None,
-) -> Tensor:
+def upsample(node: Node, x: Tensor, align_corners: bool) -> Tensor:
     """Interpolate."""
-    lengths = node.shape()[2:]
-    given = scale_factors or [each for each in (scales, scales_d, scales_h, scales_w) if each]
-    exact = [after / before for after, before in zip(lengths, x.axes.lengths[2:], strict=True)]
-    is_exact = all(abs(one - other) < 1e-9 for one, other in zip(given, exact, strict=False))
-    if not is_exact and (node.name.endswith("_aa") or not align_corners):
-        raise node.refuse("a scale that is not the quotient of the lengths")
-    mode = "cubic" if "cubic" in node.name else "linear"
-    coordinates = "align_corners" if align_corners else "half_pixel"
-    return weft.resize(
-        x,
-        list(lengths),
-        mode=mode,
-        coordinates=coordinates,
-        antialias=node.name.endswith("_aa"),
-        cubic_coefficient=-0.5 if node.name.endswith("_aa") else -0.75,
-    )
+    return _resized(node, x, node.shape()[2:], align_corners)
+
+
+@lowers("_upsample_bilinear2d_aa_backward _upsample_bicubic2d_aa_backward")
+def upsample_backward(node: Node, grad_output: Tensor, align_corners: bool) -> Tensor:
+    """Return the gradient of an image, of which interpolation is a linear function."""
+    x = weft.zeros(node.shape(), node.dtype())
+    y = _resized(node, x, grad_output.axes.lengths[2:], align_corners)
+    return weft.deriv(y, x, grad_output)
 
 
 @lowers("upsample_nearest1d upsample_nearest2d upsample_nearest3d")

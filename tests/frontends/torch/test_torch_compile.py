@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch_models import MODELS, compiled, made
 
 import weft
-from weft.errors import ArgumentError
+from weft.errors import ArgumentError, GraphError
 from weft.runtime.computation import Computation
 from weft_torch import calls
 from weft_torch.backend import compile_graph
@@ -316,13 +316,30 @@ def test_an_op_without_a_rule_is_an_error_if_it_is_to_be() -> None:
 
 
 def refused_arguments(x: Tensor) -> Tensor:
-    y = torch.nn.functional.interpolate(x * 2, scale_factor=1.7, mode="bilinear", antialias=True)
+    y = torch.nn.functional.interpolate(
+        x * 2, size=3, mode="bilinear", antialias=True, align_corners=True
+    )
     return y + 1
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("sizes", [{"size": (3, 9)}, {"scale_factor": (1.7, 0.55)}], ids=repr)
+def test_images_are_resized_without_aliases(mode: str, sizes: dict[str, Any]) -> None:
+    def function(x: Tensor) -> Tensor:
+        return torch.nn.functional.interpolate(x, **sizes, mode=mode, antialias=True)
+
+    images = [torch.randn(1, 2, 9, 7, requires_grad=True)]
+    images.append(images[0].detach().clone().requires_grad_())
+    found = [
+        stepped(each, (x,)) for each, x in zip((compiled(function), function), images, strict=True)
+    ]
+    close(*found)
+    close(images[0].grad, images[1].grad)
 
 
 def test_arguments_that_a_rule_does_not_cover_run_in_torch() -> None:
     x = torch.randn(1, 1, 5, 5)
-    with pytest.warns(UserWarning, match="a scale that is not the quotient"):
+    with pytest.warns(UserWarning, match="antialias with align_corners"):
         found = compiled(refused_arguments, strict=False)(x)
     close(found, refused_arguments(x))
 
@@ -433,11 +450,20 @@ def test_what_is_refused(options: dict[str, str], x: Tensor, message: str) -> No
         function(x)
 
 
-def test_double_backward_is_refused_by_torch() -> None:
+def test_double_backward_says_what_to_do_instead() -> None:
     x = torch.randn(3, requires_grad=True)
     (gradient,) = torch.autograd.grad(compiled(torch.sin)(x).sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="double backward"):
+    close(gradient, x.cos())
+    with pytest.raises(GraphError, match=r"no double backward.*not compiled.*weft\.grad"):
         gradient.sum().backward()
+
+
+def test_views_of_inputs_are_differentiated_twice() -> None:
+    x = torch.randn(3, requires_grad=True)
+    found = compiled(lambda x: (x.view(3, 1), x.sin()))(x)[0]
+    (gradient,) = torch.autograd.grad((found**3).sum(), x, create_graph=True)
+    gradient.sum().backward()
+    close(x.grad, 6 * x.detach())
 
 
 def test_a_closed_transformer_says_so() -> None:

@@ -30,6 +30,7 @@ from weft.text.printer import labels
 from weft_torch.errors import ProgramError, UnsupportedOp
 from weft_torch.exported import graph_of
 from weft_torch.importer import ProgramImporter, read_program
+from weft_torch.tensors import as_array, as_tensor
 
 pytestmark = pytest.mark.long
 
@@ -199,6 +200,16 @@ def test_a_state_dict_loads_into_a_program_by_names(tmp_path: Path) -> None:
         run.transformer.load_states(sparse)
     with pytest.raises(weft.errors.CheckpointError, match=r"torch\.load"):
         run.transformer.load_states(tmp_path / "other.pt")
+
+
+def test_a_state_dict_of_bfloat16_loads_into_a_program(tmp_path: Path) -> None:
+    x = torch.randn(2, 3, dtype=torch.bfloat16)
+    run = weft.load(saved(tmp_path, nn.Linear(3, 4).bfloat16(), x), "numpy")
+    other = nn.Linear(3, 4).bfloat16()
+    run.transformer.load_states(other.state_dict())
+    (found,) = run(as_array(x))
+    expected = other(x).detach()
+    torch.testing.assert_close(as_tensor(found), expected, rtol=2e-2, atol=2e-2)
 
 
 def rewritten(path: Path, change: Callable[[str, bytes], bytes], **options: Any) -> Path:

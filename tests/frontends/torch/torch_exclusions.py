@@ -15,7 +15,7 @@ VALUES = """
 NO_RULE = """
     geqrf nn.functional.linear_cross_entropy.chunked nn.functional.linear_cross_entropy.chunked_none
     _upsample_bilinear2d_aa nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d
-    ormqr histogram histogramdd resize_as_ to_sparse nonzero_static nn.functional.embedding
+    histogram histogramdd resize_as_ to_sparse nonzero_static nn.functional.embedding
     hash_tensor _segment_reduce.lengths _segment_reduce.offsets linalg.ldl_factor
     linalg.ldl_factor_ex linalg.ldl_solve chalf
 """

@@ -1,18 +1,19 @@
 """Samples of torch's operator database, computed by weft and by torch.
 
-`Judge` says of an entry whether weft computes what eager torch computes, or what it lacks.
+`verdicts` says of an entry whether weft computes what eager torch computes, or what it lacks.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
 from functorch.compile import aot_function, make_boxed_func
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+from torch.testing._internal import common_methods_invocations
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
@@ -25,12 +26,14 @@ SAMPLES = 4
 
 MOST_SAMPLES = 40
 
-RANDOM = (
-    "bernoulli", "cauchy", "empty", "exponential", "geometric", "log_normal", "multinomial",
-    "normal", "rand", "uniform", "dropout", "rrelu", "fractional_max_pool",
-    "lowrank", "multi_head_attention",
-)  # fmt: skip
-"""Words in the names of entries whose results are random or left over: only shapes are compared."""
+SEEDS = 3
+"""How many times eager torch computes a sample, to see whether it is random."""
+
+common_methods_invocations.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
+"""Entries that draw random numbers have no seed of their own."""
+
+TOLERANCES = {torch.float16: 5e-3, torch.bfloat16: 4e-2}
+"""How far results may be from torch's, relative to the largest, in dtypes other than float32."""
 
 IMPOSSIBLE = (DataDependentOutputException, DynamicOutputShapeException)
 """What torch says where shapes depend on values: dynamo breaks the graph there by itself."""
@@ -49,11 +52,6 @@ def title(entry: Any) -> str:
 
 
 ENTRIES = {title(entry): entry for entry in op_db}
-
-
-def is_random(entry: Any) -> bool:
-    """Return whether results of an entry are not determined by its arguments."""
-    return any(word in entry.name.split("like")[0] for word in RANDOM)
 
 
 def chosen(entry: Any, dtype: torch.dtype, requires_grad: bool) -> list[Any]:
@@ -92,81 +90,124 @@ class Sample:
         return [leaf for leaf in tree_flatten(result)[0] if isinstance(leaf, torch.Tensor)]
 
 
+class Known(NamedTuple):
+    """What eager torch computes of a sample.
+
+    Attributes
+    ----------
+    results
+        The results, and the gradients of inputs after them.
+    is_random
+        Whether another seed gives others, or they are left over in memory: only shapes count.
+    """
+
+    results: list[Any]
+    is_random: bool
+
+
 def gradients(results: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[Any]:
     """Return the gradients of the sum of results with other weights for each."""
     wanted = [x for x in inputs if x.requires_grad]
     usable = [y for y in results if y.requires_grad]
     if not wanted or not usable:
-        return []
+        return [None] * len(wanted)
     errors = [torch.linspace(0.5, 1.5, y.numel()).reshape(y.shape).to(y.dtype) for y in usable]
     return list(torch.autograd.grad(usable, wanted, errors, allow_unused=True))
 
 
-def _compared(found: Sequence[Any], expected: Sequence[Any], tolerance: float) -> Verdict:
-    for one, other in zip(found, expected, strict=True):
-        if one is None or other is None:
-            present = one if other is None else other
-            if present is not None and present.abs().max() > 0:
-                return Verdict("wrong", "a gradient that the other lacks")
-            continue
-        try:
-            finite = (
-                other[other.isfinite()].abs() if other.dtype.is_floating_point else torch.empty(0)
-            )
-            largest = float(finite.max()) if finite.numel() else 0.0
-            torch.testing.assert_close(
-                one,
-                other,
-                rtol=tolerance,
-                atol=tolerance * max(1.0, largest),
-                equal_nan=True,
-                check_stride=False,
-            )
-        except AssertionError as error:
-            return Verdict("wrong", str(error).replace("\n", " ")[:300])
-    return Verdict("right")
+def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.shape == other.shape and bool(((one == other) | (one != one)).all())
 
 
-def judged(
-    entry: Any, sample: Any, backend: str, with_gradients: bool, tolerance: float = 2e-4
-) -> Verdict:
-    """Return what becomes of a sample of an entry."""
-    function = Sample(entry, sample)
+def known(sample: Sample, with_gradients: bool) -> Known | Verdict:
+    """Return what eager torch computes, or why it does not."""
+    inputs = sample.tensors()
     try:
-        inputs = function.tensors()
         torch.manual_seed(0)
-        expected = function(*inputs)
-        expected_gradients = gradients(expected, inputs) if with_gradients else []
+        results = sample(*inputs)
+        if any(each.layout is not torch.strided for each in [*inputs, *results]):
+            return Verdict("sparse")
+        found = [*results, *(gradients(results, inputs) if with_gradients else [])]
+        others = []
+        for seed in range(1, SEEDS):
+            torch.manual_seed(seed)
+            others += sample(*sample.tensors())
     except Exception as error:
         return Verdict("eager", f"{type(error).__name__}: {error}"[:200])
-    if any(each.layout is not torch.strided for each in [*inputs, *expected]):
-        return Verdict("sparse")
+    is_random = "empty" in sample.entry.name or not all(
+        map(_is_same, results * (SEEDS - 1), others)
+    )
+    return Known(found, is_random)
+
+
+def computed(samples: Sequence[Sample], backend: str, with_gradients: bool) -> Any:
+    """Return what one graph of samples gives for each of them, or one verdict on all."""
 
     def compiler(module: Any, _: Any) -> Any:
         return make_boxed_func(compile_aten(module, backend, strict=True))
 
-    ours = function.tensors()
+    def together(inputs: Sequence[Sequence[torch.Tensor]]) -> list[Any]:
+        return [sample(*each) for sample, each in zip(samples, inputs, strict=True)]
+
+    inputs = [sample.tensors() for sample in samples]
     try:
-        compiled = aot_function(function, compiler, compiler, decompositions=decompositions())
-        found = compiled(*ours)
-        found_gradients = gradients(found, ours) if with_gradients else []
+        compiled = aot_function(together, compiler, compiler, decompositions=decompositions())
+        found = compiled(inputs)
+        if with_gradients:
+            every = [x for each in inputs for x in each if x.requires_grad]
+            of_inputs = iter(gradients([y for each in found for y in each], every))
+            for results, each in zip(found, inputs, strict=True):
+                results += [next(of_inputs) for x in each if x.requires_grad]
     except IMPOSSIBLE as error:
         return Verdict("data", str(error).split("\n")[0][:200])
     except UnsupportedOp as error:
         return Verdict("lacks", ", ".join(error.ops) or str(error))
     except Exception as error:
         return Verdict("error", f"{type(error).__name__}: {error}".replace("\n", " ")[:500])
-    if is_random(entry):
-        shapes = [(y.shape, y.dtype) for y in found] == [(y.shape, y.dtype) for y in expected]
-        return Verdict("right" if shapes else "wrong")
-    return _compared([*found, *found_gradients], [*expected, *expected_gradients], tolerance)
+    return found
+
+
+def _compared(found: Sequence[Any], known: Known, tolerance: float) -> Verdict:
+    for one, other in zip(found, known.results, strict=True):
+        if one is None or other is None:
+            present = one if other is None else other
+            if present is not None and present.abs().max() > 0:
+                return Verdict("wrong", "a gradient that the other lacks")
+            continue
+        if known.is_random:
+            if (one.shape, one.dtype) != (other.shape, other.dtype):
+                return Verdict("wrong", f"{one.dtype} {one.shape}: {other.dtype} {other.shape}")
+            continue
+        is_inexact = other.dtype.is_floating_point or other.dtype.is_complex
+        finite = other[other.isfinite()].abs() if is_inexact else other.new_zeros(0)
+        largest = max(1.0, float(finite.max())) if finite.numel() else 1.0
+        rtol = tolerance * is_inexact
+        try:
+            torch.testing.assert_close(
+                one, other, rtol=rtol, atol=rtol * largest, equal_nan=True, check_stride=False
+            )
+        except AssertionError as error:
+            return Verdict("wrong", str(error).replace("\n", " ")[:300])
+    return Verdict("right")
 
 
 def verdicts(
     entry: Any, backend: str, dtype: torch.dtype, with_gradients: bool, tolerance: float = 2e-4
-) -> Iterator[Verdict]:
-    """Yield what becomes of some samples of an entry."""
+) -> list[Verdict]:
+    """Return what becomes of some samples of an entry, which are one graph if all is right."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for sample in chosen(entry, dtype, with_gradients):
-            yield judged(entry, sample, backend, with_gradients, tolerance)
+        samples = [Sample(entry, each) for each in chosen(entry, dtype, with_gradients)]
+        expected = [known(sample, with_gradients) for sample in samples]
+        pairs = list(zip(samples, expected, strict=True))
+        usable = [(one, other) for one, other in pairs if isinstance(other, Known)]
+        found = computed([sample for sample, _ in usable], backend, with_gradients)
+        if not isinstance(found, Verdict):
+            alone = [[results] for results in found]
+        else:
+            alone = [computed([sample], backend, with_gradients) for sample, _ in usable]
+        judged = iter(
+            each if isinstance(each, Verdict) else _compared(each[0], other, tolerance)
+            for each, (_, other) in zip(alone, usable, strict=True)
+        )
+        return [other if isinstance(other, Verdict) else next(judged) for other in expected]
