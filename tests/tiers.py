@@ -55,7 +55,7 @@ DURATIONS = Path(__file__).with_name("durations.json")
 """Seconds of the processor: of each case that takes `LEAST` of them or more, by its name, and of
 the mean case of each function whose cases take `MOST_TOGETHER` or more, by the function."""
 LEAST = 0.2
-MOST = {FAST: 0.2, TEST: 0.4}
+MOST = {FAST: 0.2, TEST: 0.3}
 """The seconds from which a case is in a later tier; but the second has a case of each file."""
 MOST_TOGETHER = 2.0
 """The seconds of the cases of a function in the second tier; the op table has its own rule."""
