@@ -31,7 +31,10 @@ def elementwise_rule(op: Op, lowering: Lowering) -> None:
 
 
 def fused_rule(op: Any, lowering: Lowering) -> None:
-    """Lower a fused kernel."""
+    """Lower a fused kernel, or a product with what comes before and after it."""
+    if op.kernel.product is not None:
+        products.fused_product(op.kernel, lowering)
+        return
     Writer(lowering, Sweep.of_kernel(op.kernel), op.kernel.title).write()
 
 
@@ -93,11 +96,17 @@ for _rule, _kinds in _RULES.items():
 
 def fusible(op: Op) -> bool:
     """Whether an op can be an instruction of a fused kernel."""
+    if isinstance(op, ops.MatmulOp):
+        return products.has_product(op)
     return isinstance(op, VIEWS) or (has_sweep(op) and not isinstance(op, ops.ArgmaxOp))
 
 
 def scratch_bytes(op: Op, processor: Processor) -> int:
     """Return the bytes of scratch memory that the rule of an op needs."""
+    if isinstance(op, FusedOp) and op.kernel.product is not None:
+        return products.scratch_of_product(op.kernel.product.op, processor)
+    if isinstance(op, ops.MatmulOp):
+        return products.scratch_of_product(op, processor)
     if isinstance(op, FusedOp):
         return scratch_of_parts(Sweep.of_kernel(op.kernel), processor)
     if isinstance(op, REDUCTIONS):

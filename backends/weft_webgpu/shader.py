@@ -26,6 +26,11 @@ ERROR_WORD = "error"
 """The name of the parameter that is a word for errors."""
 
 
+def whole_groups(count: int, group: int) -> int:
+    """Return the work groups that have so many invocations."""
+    return -(-count // group)
+
+
 class Lowering:
     """The lowering of one step: a rule appends launches and host calls to `work`."""
 

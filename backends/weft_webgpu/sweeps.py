@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from weft import ElementwiseOp, Op, ops
+from weft.ir.description import TensorDescription
 from weft.kernels import VIEWS, Kernel
 from weft_c.processor import Processor
 from weft_c.reductions.split import count_splits
@@ -69,6 +70,15 @@ class Sweep:
         ]
         return cls(kernel.domain, kernel.reduced, (*operands, *body), kernel.outputs)
 
+    def everywhere(self, number: int) -> Sweep:
+        """Return the sweep of a value whose operands have its axes, or none."""
+        value = self.values[number]
+        op = value.op
+        assert op is not None
+        whole = tuple(range(len(op.axes)))
+        values = [replace(each, places=whole if each.places else ()) for each in self.values]
+        return Sweep(op.axes.shape, (), tuple(values), (number,))
+
     @classmethod
     def of_op(cls, op: Any, shapes: Sequence[tuple[int, ...]]) -> Sweep:
         """Return that of an elementwise op or a reduction."""
@@ -124,11 +134,67 @@ def scratch_of_parts(sweep: Sweep, processor: Processor) -> int:
     return sum(-(-rows * splits * each.dtype.itemsize // 256) * 256 for each in totals)
 
 
+class Values:
+    """The values of a sweep as lines of shaders: `v3` is number 3.
+
+    Attributes
+    ----------
+    sweep, args
+        The sweep, and the layouts of its operands.
+    """
+
+    def __init__(self, sweep: Sweep, args: Sequence[TensorDescription]) -> None:
+        self.sweep, self.args = sweep, args
+
+    def coordinates(self, number: int, at: Sequence[str]) -> list[str]:
+        """Return the place of an element of a value at a point of the domain."""
+        domain, places = self.sweep.domain, self.sweep.values[number].places
+        return ["0" if dim is None or domain[dim] == 1 else at[dim] for dim in places]
+
+    def required(self, targets: Sequence[int], known: Collection[int]) -> list[int]:
+        """Return the values that targets need, in order, but for those that are known."""
+        found: set[int] = set()
+        waiting = list(targets)
+        while waiting:
+            number = waiting.pop()
+            if number not in found and number not in known:
+                found.add(number)
+                waiting += self.sweep.values[number].args
+        return sorted(found)
+
+    def compute(
+        self, shader: Shader, numbers: Sequence[int], known: set[int], at: Sequence[str]
+    ) -> None:
+        """Add lines for those values, in order, whose operands are known, but for reductions."""
+        for number in numbers:
+            value = self.sweep.values[number]
+            ready = all(arg in known for arg in value.args)
+            if number in known or value.is_reduction or not ready:
+                continue
+            shader.line(f"let v{number} = {self._expression(shader, number, at)};")
+            known.add(number)
+
+    def _expression(self, shader: Shader, number: int, at: Sequence[str]) -> str:
+        value = self.sweep.values[number]
+        if value.op is None:
+            if value.constant is not None:
+                return wgsl.literal(value.constant, value.dtype)
+            return shader.element(self.args[number], self.coordinates(number, at)).value
+        args = [f"v{arg}" for arg in value.args]
+        if isinstance(value.op, VIEWS):
+            return args[0]
+        write = wgsl.find_expression(value.op)
+        assert write is not None
+        return write(value.op, args)
+
+
 class Writer:
     """Writes the shader of a sweep."""
 
     def __init__(self, lowering: Lowering, sweep: Sweep, title: str) -> None:
         self.sweep, self.step, self.lowering = sweep, lowering.step, lowering
+        self.values = Values(sweep, lowering.step.args)
+        self.point = [f"d{dim}" for dim in range(len(sweep.domain))]
         self.kept = [dim for dim in range(len(sweep.domain)) if dim not in sweep.reduced]
         self.rows = math.prod(sweep.domain[dim] for dim in self.kept)
         self.length = math.prod(sweep.domain[dim] for dim in sweep.reduced)
@@ -175,37 +241,7 @@ class Writer:
 
     def _compute(self, numbers: Sequence[int], known: set[int]) -> None:
         """Compute those values, in order, whose operands are known; reductions are not computed."""
-        for number in numbers:
-            value = self.sweep.values[number]
-            ready = all(arg in known for arg in value.args)
-            if number in known or value.is_reduction or not ready:
-                continue
-            self.line(f"let v{number} = {self._expression(number, value)};")
-            known.add(number)
-
-    def _expression(self, number: int, value: Value) -> str:
-        if value.op is None:
-            if value.constant is not None:
-                return wgsl.literal(value.constant, value.dtype)
-            place = self.step.args[number]
-            return self.shader.element(place, self._coordinates(number)).value
-        args = [f"v{arg}" for arg in value.args]
-        if isinstance(value.op, VIEWS):
-            return args[0]
-        write = wgsl.find_expression(value.op)
-        assert write is not None
-        return write(value.op, args)
-
-    def _required(self, targets: Sequence[int], known: set[int]) -> list[int]:
-        """Return the values that targets need, in order, but for those that are known."""
-        found: set[int] = set()
-        waiting = list(targets)
-        while waiting:
-            number = waiting.pop()
-            if number not in found and number not in known:
-                found.add(number)
-                waiting += self.sweep.values[number].args
-        return sorted(found)
+        self.values.compute(self.shader, numbers, known, self.point)
 
     def _write_split(self, splits: int) -> None:
         """Append the launch that reduces parts of each row, and the one that combines them."""
@@ -272,7 +308,7 @@ class Writer:
         lengths = [self.sweep.domain[dim] for dim in reduced]
         self.shader.coordinates("j", lengths, [f"d{dim}" for dim in reduced])
         inside = set(known)
-        self._compute(self._required(targets, known), inside)
+        self._compute(self.values.required(targets, known), inside)
         return inside
 
     def _stages(self, known: set[int]) -> None:
@@ -296,16 +332,10 @@ class Writer:
             self._loop([self.sweep.outputs[n] for n in self.point_outs], known)
             for n in self.point_outs:
                 number = self.sweep.outputs[n]
-                where = self._coordinates(number)
+                where = self.values.coordinates(number, self.point)
                 element = self.shader.element(self.step.outs[n], where, written=True)
                 self.line(element.store(f"v{number}"))
             self.line("}")
-
-    def _coordinates(self, number: int) -> list[str]:
-        return [
-            "0" if dim is None or self.sweep.domain[dim] == 1 else f"d{dim}"
-            for dim in self.sweep.values[number].places
-        ]
 
     def _rows_end(self, known: set[int], stores: Stores) -> None:
         """Store what there is once for each row."""
@@ -315,7 +345,7 @@ class Writer:
         for slot, n in enumerate(self.row_outs):
             number = self.sweep.outputs[n]
             assert number in known
-            at = self._coordinates(number)
+            at = self.values.coordinates(number, self.point)
             if self.shares_rows or self._is_permuted(number):
                 element = self.shader.element(self.step.outs[n], at, written=True)
                 self.line(element.store(f"v{number}"))
@@ -427,13 +457,15 @@ class Total:
             join = (
                 f"if ({other_at} >= 0 && ({better})) {{ {own} = {other}; {own_at} = {other_at}; }}"
             )
-        return [
-            put,
-            "workgroupBarrier();",
-            f"for (var half = {ROW_GROUP // 2}; half > 0; half = half / 2) {{",
-            f"if (lane < half) {{ {join} }}",
-            "workgroupBarrier();",
-            "}",
-            got,
-            "workgroupBarrier();",
-        ]
+        return [put, *tree(join), got, "workgroupBarrier();"]
+
+
+def tree(join: str) -> list[str]:
+    """Return lines that combine what the lanes put into shared memory, by what joins two of it."""
+    return [
+        "workgroupBarrier();",
+        f"for (var half = {ROW_GROUP // 2}; half > 0; half = half / 2) {{",
+        f"if (lane < half) {{ {join} }}",
+        "workgroupBarrier();",
+        "}",
+    ]
