@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,11 +12,20 @@ from weft import ops, ranks
 from weft.ir.op import Op
 from weft.ir.rules import RuleTable
 from weft.kernels import VIEWS, FusedOp
+from weft.nn.spatial.convolutions import (
+    BilinearConvolutionOp,
+    ConvolutionFilterOp,
+    ConvolutionInputOp,
+    ConvolutionOp,
+)
+from weft.nn.spatial.pooling import AvgPoolOp, MaxPoolIndexOp, MaxPoolInputOp, MaxPoolOp
+from weft.nn.spatial.windows import WindowsOp
+from weft.ops.indexing.dynamic_slices import DynamicSliceOp, DynamicUpdateSliceOp
 from weft.ops.random.philox import RandomBitsOp
 from weft.plan.plan import Step
 from weft_c.processor import Processor
 from weft_c.source.functions import GPUKernel, HostCall
-from weft_webgpu import movement, products, random, wgsl
+from weft_webgpu import movement, products, random, spatial, wgsl
 from weft_webgpu.shader import Lowering
 from weft_webgpu.sweeps import REDUCTIONS, Sweep, Writer, has_sweep, scratch_of_parts
 
@@ -71,7 +81,7 @@ def _compute(reference: Any, *arrays: Any) -> None:
 _RULES: dict[Any, tuple[type[Op], ...]] = {
     elementwise_rule: (*wgsl.EXPRESSIONS, *REDUCTIONS),
     view_rule: (
-        ops.BitcastOp, ops.BroadcastOp, ops.IdentityOp, ops.SliceOp, ops.TransposeOp,
+        ops.BitcastOp, ops.BroadcastOp, ops.IdentityOp, ops.SliceOp, ops.TransposeOp, WindowsOp,
     ),
     reference_rule: (ops.CholeskyOp, ops.DeterminantOp, ops.SolveOp),
     communication_rule: (ranks.CommunicationOp,),
@@ -80,18 +90,33 @@ _RULES: dict[Any, tuple[type[Op], ...]] = {
     movement.argsort_rule: (ops.ArgsortOp,),
     movement.concat_rule: (ops.ConcatOp,),
     movement.copy_rule: (ops.ContiguousOp,),
+    movement.dynamic_slice_rule: (DynamicSliceOp,),
+    movement.dynamic_update_slice_rule: (DynamicUpdateSliceOp,),
     movement.iota_rule: (ops.IotaOp,),
+    movement.pad_rule: (ops.PadOp,),
     movement.reshape_rule: (ops.ReshapeOp,),
     movement.take_rule: (ops.TakeOp,),
     movement.take_along_axis_rule: (ops.TakeAlongAxisOp,),
     movement.update_slice_rule: (ops.UpdateSliceOp,),
     products.product_rule: (ops.MatmulOp,),
+    spatial.convolution_rule: (ConvolutionOp, ConvolutionInputOp, ConvolutionFilterOp),
+    spatial.max_pool_index_rule: (MaxPoolIndexOp,),
+    spatial.max_pool_input_rule: (MaxPoolInputOp,),
+    spatial.max_pool_rule: (MaxPoolOp,),
+    spatial.mean_pool_rule: (AvgPoolOp,),
     random.random_bits_rule: (RandomBitsOp,),
 }  # fmt: skip
 
 for _rule, _kinds in _RULES.items():
     for _kind in _kinds:
         rules.add(_kind, _rule)
+
+
+_SCRATCH: tuple[tuple[type[Op], Callable[[Any, Processor], int]], ...] = (
+    (BilinearConvolutionOp, spatial.convolution_bytes),
+    (MaxPoolInputOp, spatial.max_pool_input_bytes),
+)
+"""The scratch memory of other ops."""
 
 
 def fusible(op: Op) -> bool:
@@ -103,15 +128,14 @@ def fusible(op: Op) -> bool:
 
 def scratch_bytes(op: Op, processor: Processor) -> int:
     """Return the bytes of scratch memory that the rule of an op needs."""
-    if isinstance(op, FusedOp) and op.kernel.product is not None:
-        return products.scratch_of_product(op.kernel.product.op, processor)
-    if isinstance(op, ops.MatmulOp):
-        return products.scratch_of_product(op, processor)
-    if isinstance(op, FusedOp):
+    if isinstance(op, FusedOp) and op.kernel.product is None:
         return scratch_of_parts(Sweep.of_kernel(op.kernel), processor)
+    if isinstance(op, FusedOp | ops.MatmulOp):
+        product = op if isinstance(op, ops.MatmulOp) else op.kernel.product.op
+        return products.scratch_of_product(product, processor)
     if isinstance(op, REDUCTIONS):
         return scratch_of_parts(Sweep.of_op(op, [op.args[0].axes.shape]), processor)
-    return 0
+    return next((find(op, processor) for kind, find in _SCRATCH if isinstance(op, kind)), 0)
 
 
 def lower(step: Step, processor: Processor) -> list[GPUKernel | HostCall]:

@@ -21,7 +21,7 @@ from weft_c.matmul.products import MAX_UNTILED_WORK, column_splits
 from weft_c.matmul.shared_tiles import SLICE, split_k, tile_shape
 from weft_c.processor import Processor
 from weft_webgpu import wgsl
-from weft_webgpu.shader import Lowering, Shader, whole_groups
+from weft_webgpu.shader import Lowering, Shader, each_point
 from weft_webgpu.sweeps import ROW_GROUP, Sweep, Values, tree
 
 Place = Sequence[str]
@@ -251,17 +251,16 @@ def multiply(lowering: Lowering, factors: Factors) -> None:
 
 
 def _each_sum(
-    lowering: Lowering, f: Factors, shape: tuple[int, ...], add: Callable[[Shader, Place], None]
+    lowering: Lowering, f: Factors, shape: Sequence[int], add: Callable[[Shader, Place], None]
 ) -> None:
     """Append the launch in which an invocation adds the terms of a sum to `total`."""
-    shader = Shader(lowering, f.title)
-    place = [f"q{axis}" for axis in range(len(shape))]
-    shader.line(f"if (thread >= {math.prod(shape)}) {{ return; }}")
-    shader.coordinates("thread", shape, place)
-    shader.line(f"var total = {f.kind}(0);")
-    add(shader, place)
-    f.finish(shader, place, "total")
-    shader.launch(whole_groups(math.prod(shape), shader.group))
+
+    def write(shader: Shader, place: Place) -> None:
+        shader.line(f"var total = {f.kind}(0);")
+        add(shader, place)
+        f.finish(shader, place, "total")
+
+    each_point(lowering, f.title, shape, write)
 
 
 def _columns(lowering: Lowering, f: Factors, parts: int) -> None:
@@ -272,7 +271,7 @@ def _columns(lowering: Lowering, f: Factors, parts: int) -> None:
         *batch, i, j = place[1:] if parts > 1 else place
         first, last = "0", str(f.k)
         if parts > 1:
-            first, last = f"q0 * {length}", f"min((q0 + 1) * {length}, {f.k})"
+            first, last = f"d0 * {length}", f"min((d0 + 1) * {length}, {f.k})"
         shader.line(f"for (var t = {first}; t < {last}; t++) {{")
         x, y = f.first(shader, [*batch, i, "t"]), f.second(shader, [*batch, "t", j])
         shader.line(f"total += {x} * {y};")

@@ -26,11 +26,6 @@ ERROR_WORD = "error"
 """The name of the parameter that is a word for errors."""
 
 
-def whole_groups(count: int, group: int) -> int:
-    """Return the work groups that have so many invocations."""
-    return -(-count // group)
-
-
 class Lowering:
     """The lowering of one step: a rule appends launches and host calls to `work`."""
 
@@ -239,3 +234,21 @@ def pointwise(
     stores.store(0, names, value(shader, names))
     stores.end()
     shader.launch(stores.groups)
+
+
+def each_point(
+    lowering: Lowering,
+    title: str,
+    shape: Sequence[int],
+    write: Callable[[Shader, list[str]], None],
+) -> None:
+    """Append the launch in which an invocation runs lines for each point of a shape."""
+    count = math.prod(shape)
+    if not count:
+        return
+    shader = Shader(lowering, title)
+    names = [f"d{axis}" for axis in range(len(shape))]
+    shader.line(f"if (thread >= {count}) {{ return; }}")
+    shader.coordinates("thread", shape, names)
+    write(shader, names)
+    shader.launch(-(-count // shader.group))

@@ -393,7 +393,7 @@ class Total:
         """Return the statement that adds an element."""
         name = self.name
         if self.is_argmax:
-            better = f"{name}_at < 0 || {self._before(value, name)}"
+            better = f"{name}_at < 0 || {wgsl.larger(self.dtype, value, name)}"
             return f"if ({better}) {{ {name} = {value}; {name}_at = j; }}"
         value = wgsl.cast(value, dtype, self.dtype)
         if self.is_compensated:
@@ -401,26 +401,14 @@ class Total:
         return f"{name} = {self._combined(name, value)};"
 
     def _compensated(self) -> str:
-        """Return statements that add or multiply x and keep the rounding error.
-
-        What is opaque is not simplified: WGSL lets compilers take (a + b) - a for b.
-        """
+        """Return statements that add or multiply x and keep the rounding error."""
         name = self.name
         if isinstance(self.op, ops.ProdOp):
             return (
                 f"let t = opaque({name} * x); "
                 f"{name}_error = {name}_error * x + product_error({name}, x, t); {name} = t;"
             )
-        return (
-            f"let t = opaque({name} + x); let z = opaque(t - {name}); "
-            f"{name}_error += ({name} - (t - z)) + (x - z); {name} = t;"
-        )
-
-    def _before(self, x: str, y: str) -> str:
-        """Whether a candidate for argmax is better, wherever it is."""
-        if self.kind == "f32":
-            return f"(!is_nan({y}) & (is_nan({x}) | ({x} > {y})))"
-        return f"({x} & !{y})" if self.kind == "bool" else f"({x} > {y})"
+        return two_sum(name)
 
     def _combined(self, x: str, y: str) -> str:
         if isinstance(self.op, ops.MaxOp):
@@ -432,9 +420,7 @@ class Total:
         """Return the lines that make the value; lanes that share the row combine theirs."""
         name, lines = self.name, []
         if self.is_compensated:
-            lines.append(
-                f"if (!is_nan({name}_error) & !is_inf({name}_error)) {{ {name} += {name}_error; }}"
-            )
+            lines.append(add_error(name))
         if shared is not None:
             lines += self._combine(shared)
         value = f"{wgsl.type_of(self.op.dtype)}({name}_at)" if self.is_argmax else name
@@ -452,12 +438,28 @@ class Total:
             own_at, other_at = f"{at}[lane]", f"{at}[lane + half]"
             put += f" {own_at} = {name}_at;"
             got += f" {name}_at = {at}[0];"
-            tie = f"(!{self._before(own, other)} & ({other_at} < {own_at}))"
-            better = f"{own_at} < 0 || {self._before(other, own)} || {tie}"
+            tie = f"(!{wgsl.larger(self.dtype, own, other)} & ({other_at} < {own_at}))"
+            better = f"{own_at} < 0 || {wgsl.larger(self.dtype, other, own)} || {tie}"
             join = (
                 f"if ({other_at} >= 0 && ({better})) {{ {own} = {other}; {own_at} = {other_at}; }}"
             )
         return [put, *tree(join), got, "workgroupBarrier();"]
+
+
+def two_sum(name: str) -> str:
+    """Return statements that add x to a variable, and the rounding error to another.
+
+    What is opaque is not simplified: WGSL lets compilers take (a + b) - a for b.
+    """
+    return (
+        f"let t = opaque({name} + x); let z = opaque(t - {name}); "
+        f"{name}_error += ({name} - (t - z)) + (x - z); {name} = t;"
+    )
+
+
+def add_error(name: str) -> str:
+    """Return the statement that adds its rounding error to a variable, if that is finite."""
+    return f"if (!is_nan({name}_error) & !is_inf({name}_error)) {{ {name} += {name}_error; }}"
 
 
 def tree(join: str) -> list[str]:

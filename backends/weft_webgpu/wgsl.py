@@ -175,10 +175,17 @@ def _bitwise(sign: str) -> Expression:
     return write
 
 
-def _equal(op: Any, args: Sequence[str]) -> str:
+def equal(dtype: Any, x: str, y: str) -> str:
     """Compare; by the bits of NaN too, since compilers of WGSL may take x == x for true."""
-    name = "equal_f32" if type_of(op.args[0].dtype) == "f32" else ""
-    return f"{name}({', '.join(args)})" if name else f"({args[0]} == {args[1]})"
+    return f"equal_f32({x}, {y})" if type_of(dtype) == "f32" else f"({x} == {y})"
+
+
+def larger(dtype: Any, x: str, y: str) -> str:
+    """Return whether a value is larger than another; NaN is larger than any number."""
+    kind = type_of(dtype)
+    if kind == "f32":
+        return f"(!is_nan({y}) & (is_nan({x}) | ({x} > {y})))"
+    return f"({x} & !{y})" if kind == "bool" else f"({x} > {y})"
 
 
 def _less(op: Any, args: Sequence[str]) -> str:
@@ -221,7 +228,7 @@ EXPRESSIONS: dict[type[Op], Expression] = {
     ops.CastOp: lambda op, args: cast(args[0], op.args[0].dtype, op.dtype),
     ops.CosOp: _called("cosine"),
     ops.DivideOp: _arithmetic("/"),
-    ops.EqualOp: _equal,
+    ops.EqualOp: lambda op, args: equal(op.args[0].dtype, *args),
     ops.ExpOp: _called("exponential"),
     ops.FloorDivideOp: _called("floor_divide"),
     ops.FloorOp: lambda op, args: f"floor({args[0]})" if op.dtype.kind == "f" else args[0],
