@@ -44,12 +44,17 @@ class Value:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a kernel computes at each point of its domain."""
+    """What a kernel computes at each point of its domain, once or `count` times in a row.
+
+    Each pair in `carried` is an operand and the value that it has in the next repetition.
+    """
 
     domain: tuple[int, ...]
     reduced: tuple[int, ...]
     values: tuple[Value, ...]
     outputs: tuple[int, ...]
+    count: int = 1
+    carried: tuple[tuple[int, int], ...] = ()
 
     def varies(self, number: int) -> bool:
         """Whether a value varies along a row."""
@@ -68,7 +73,8 @@ class Sweep:
             Value(each.op.dtype, each.places, each.op, each.args, each.stage)
             for each in kernel.body
         ]
-        return cls(kernel.domain, kernel.reduced, (*operands, *body), kernel.outputs)
+        values, repeats = (*operands, *body), (kernel.count, kernel.carried)
+        return cls(kernel.domain, kernel.reduced, values, kernel.outputs, *repeats)
 
     def everywhere(self, number: int) -> Sweep:
         """Return the sweep of a value whose operands have its axes, or none."""
@@ -236,8 +242,31 @@ class Writer:
             "i", [self.sweep.domain[dim] for dim in self.kept], [f"d{dim}" for dim in self.kept]
         )
         known: set[int] = set()
-        self._compute([n for n in range(len(self.sweep.values)) if not self._in_loop(n)], known)
+        numbers = [n for n in range(len(self.sweep.values)) if not self._in_loop(n)]
+        if self.sweep.count == 1:
+            self._compute(numbers, known)
+            return known
+        self._compute([n for n in numbers if self.sweep.values[n].op is None], known)
+        self._repeat(numbers, known)
         return known
+
+    def _repeat(self, numbers: Sequence[int], known: set[int]) -> None:
+        """Add the loop that computes values again and again; `w3` is `v3` of the last time."""
+        sweep = self.sweep
+        for number in (operand for operand, _ in sweep.carried):
+            self.line(f"var w{number} = v{number};")
+        for number in sweep.outputs:
+            self.line(f"var w{number} = {wgsl.literal(0, sweep.values[number].dtype)};")
+        self.line(f"for (var turn = 0; turn < {sweep.count}; turn++) {{")
+        for number in (operand for operand, _ in sweep.carried):
+            self.line(f"let v{number} = w{number};")
+        self._compute(numbers, set(known))
+        for name, number in (*sweep.carried, *((each, each) for each in sweep.outputs)):
+            self.line(f"w{name} = v{number};")
+        self.line("}")
+        for number in sweep.outputs:
+            self.line(f"let v{number} = w{number};")
+        known.update(sweep.outputs)
 
     def _compute(self, numbers: Sequence[int], known: set[int]) -> None:
         """Compute those values, in order, whose operands are known; reductions are not computed."""

@@ -63,6 +63,8 @@ class WebGPUTransformer(DeviceTransformer):
             max_product_row=0,
             takes_prologue=partial(products.takes_prologue, processor=self.processor),
             dtypes=names if self.has_int64 else names - WIDE,
+            repeats_kernels=True,
+            writes_arguments=True,
             index_dtype=dtypes.int64 if self.has_int64 else dtypes.int32,
             word_bytes=WORD,
             max_kernel_buffers=self.device.limits["max-storage-buffers-per-shader-stage"],
