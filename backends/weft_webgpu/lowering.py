@@ -22,10 +22,16 @@ from weft.nn.spatial.pooling import AvgPoolOp, MaxPoolIndexOp, MaxPoolInputOp, M
 from weft.nn.spatial.windows import WindowsOp
 from weft.ops.indexing.dynamic_slices import DynamicSliceOp, DynamicUpdateSliceOp
 from weft.ops.random.philox import RandomBitsOp
+from weft.ops.reductions.cumulative import RunningOp
+from weft.ops.reductions.reduction import ArgExtremumOp
+from weft.ops.reductions.sorting import SearchSortedOp, SortingOp, SortOp, TopKIndicesOp
 from weft.plan.plan import Step
+from weft_c.ops.scans import scan_scratch
+from weft_c.ops.scattering import scatter_scratch
+from weft_c.ops.sorting import sorting_scratch
 from weft_c.processor import Processor
 from weft_c.source.functions import GPUKernel, HostCall
-from weft_webgpu import movement, products, random, spatial, wgsl
+from weft_webgpu import lines, movement, products, random, scattering, spatial, wgsl
 from weft_webgpu.shader import Lowering
 from weft_webgpu.sweeps import REDUCTIONS, Sweep, Writer, has_sweep, scratch_of_parts
 
@@ -87,7 +93,9 @@ _RULES: dict[Any, tuple[type[Op], ...]] = {
     communication_rule: (ranks.CommunicationOp,),
     effect_rule: (ops.EffectOp,),
     fused_rule: (FusedOp,),
-    movement.argsort_rule: (ops.ArgsortOp,),
+    lines.scan_rule: (RunningOp,),
+    lines.search_rule: (SearchSortedOp,),
+    lines.sorting_rule: (ops.ArgsortOp, SortOp, TopKIndicesOp),
     movement.concat_rule: (ops.ConcatOp,),
     movement.copy_rule: (ops.ContiguousOp,),
     movement.dynamic_slice_rule: (DynamicSliceOp,),
@@ -99,6 +107,7 @@ _RULES: dict[Any, tuple[type[Op], ...]] = {
     movement.take_along_axis_rule: (ops.TakeAlongAxisOp,),
     movement.update_slice_rule: (ops.UpdateSliceOp,),
     products.product_rule: (ops.MatmulOp,),
+    scattering.scatter_rule: (ops.ScatterOp,),
     spatial.convolution_rule: (ConvolutionOp, ConvolutionInputOp, ConvolutionFilterOp),
     spatial.max_pool_index_rule: (MaxPoolIndexOp,),
     spatial.max_pool_input_rule: (MaxPoolInputOp,),
@@ -114,6 +123,9 @@ for _rule, _kinds in _RULES.items():
 
 _SCRATCH: tuple[tuple[type[Op], Callable[[Any, Processor], int]], ...] = (
     (BilinearConvolutionOp, spatial.convolution_bytes),
+    (ops.ScatterOp, scatter_scratch),
+    (RunningOp, scan_scratch),
+    (SortingOp, sorting_scratch),
     (MaxPoolInputOp, spatial.max_pool_input_bytes),
 )
 """The scratch memory of other ops."""
@@ -123,7 +135,7 @@ def fusible(op: Op) -> bool:
     """Whether an op can be an instruction of a fused kernel."""
     if isinstance(op, ops.MatmulOp):
         return products.has_product(op)
-    return isinstance(op, VIEWS) or (has_sweep(op) and not isinstance(op, ops.ArgmaxOp))
+    return isinstance(op, VIEWS) or (has_sweep(op) and not isinstance(op, ArgExtremumOp))
 
 
 def scratch_bytes(op: Op, processor: Processor) -> int:

@@ -212,7 +212,10 @@ def take_along_axis_rule(op: Any, lowering: Lowering) -> None:
 
 
 def write_index(shader: Shader, found: Element, length: int, is_known: bool) -> None:
-    """Add lines that normalize an index to `index`; one out of range is reported and becomes 0."""
+    """Add lines that name an index `index`, not negative, and whether it `is_inside`.
+
+    One out of range is reported and becomes 0.
+    """
     kind = wgsl.type_of(found.dtype)
     shader.line(f"var wide = {found.value};")
     if found.dtype.kind == "i":
@@ -221,45 +224,7 @@ def write_index(shader: Shader, found: Element, length: int, is_known: bool) -> 
             shader.line(f"if (wide < {kind}(0)) {{ wide = wide + {count}; }}")
         else:
             shader.line(f"if (wide < 0) {{ wide = wide + {length}; }}")
+    shader.line(f"let is_inside = wide >= {kind}(0) && wide < {kind}({length});")
     if not is_known:
-        outside = f"wide < {kind}(0) || wide >= {kind}({length})"
-        shader.line(f"if ({outside}) {{ {shader.report()} wide = {kind}(0); }}")
+        shader.line(f"if (!is_inside) {{ {shader.report()} wide = {kind}(0); }}")
     shader.line("let index = i32(wide);")
-
-
-def argsort_rule(op: Any, lowering: Lowering) -> None:
-    """Sort by counting, for each element, those before it: `ArgsortOp`.
-
-    That takes n comparisons an element, which is good for short lines.
-    """
-    step = lowering.step
-    source, out = step.args[0], step.out
-    count = math.prod(out.shape)
-    if not count:
-        return
-    shader = Shader(lowering, "argsort")
-    names = [f"d{axis}" for axis in range(len(out.shape))]
-    line, axis = shader.line, op.position
-    line("let i = thread;")
-    line(f"if (i >= {count}) {{ return; }}")
-    shader.coordinates("i", out.shape, names)
-    line(f"let x = {shader.element(source, names).value};")
-    line("var rank = 0;")
-    line(f"for (var j = 0; j < {source.shape[axis]}; j++) {{")
-    line(f"let y = {shader.element(source, [*names[:axis], 'j', *names[axis + 1 :]]).value};")
-    kind = wgsl.type_of(source.dtype)
-    above, below = {
-        "bool": ("(y & !x)", "(!y & x)"),
-        "f32": (
-            "((is_nan(y) & !is_nan(x)) | (y > x))",
-            "((is_nan(x) & !is_nan(y)) | (y < x))",
-        ),
-    }.get(kind, ("(y > x)", "(y < x)"))
-    first, last = (above, below) if op.descending else (below, above)
-    line(f"if ({first} || (!{last} && j < {names[axis]})) {{ rank++; }}")
-    line("}")
-    where = [*names[:axis], "rank", *names[axis + 1 :]]
-    line(
-        shader.element(out, where, written=True).store(f"{wgsl.type_of(out.dtype)}({names[axis]})")
-    )
-    shader.launch(-(-count // shader.group))

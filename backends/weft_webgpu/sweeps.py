@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from weft import ElementwiseOp, Op, ops
+from weft.ir import dtypes
 from weft.ir.description import TensorDescription
 from weft.kernels import VIEWS, Kernel
+from weft.ops.reductions.reduction import ArgExtremumOp
 from weft_c.processor import Processor
 from weft_c.reductions.split import count_splits
 from weft_webgpu import wgsl
@@ -22,7 +24,9 @@ ROW_GROUP = 128
 SHORT_ROW = 32
 """The longest row that one invocation reduces alone."""
 
-REDUCTIONS = (ops.SumOp, ops.ProdOp, ops.MaxOp, ops.ArgmaxOp)
+REDUCTIONS = (ops.SumOp, ops.ProdOp, ops.MaxOp, ops.MinOp, ops.ArgmaxOp, ops.ArgminOp)
+
+COMBINERS = {ops.SumOp: "add", ops.ProdOp: "mul", ops.MaxOp: "max", ops.MinOp: "min"}
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,7 @@ def count_parts(sweep: Sweep, processor: Processor) -> int:
     """
     reductions = [each for each in sweep.values if each.is_reduction]
     if not reductions or any(
-        each.stage or isinstance(each.op, ops.ArgmaxOp) for each in reductions
+        each.stage or isinstance(each.op, ArgExtremumOp) for each in reductions
     ):
         return 1
     if any(map(sweep.varies, sweep.outputs)):
@@ -393,36 +397,39 @@ class Total:
     def __init__(self, number: int, op: Any) -> None:
         self.op, self.name = op, f"t{number}"
         self.number = number
-        self.is_argmax = isinstance(op, ops.ArgmaxOp)
-        self.dtype = op.args[0].dtype if self.is_argmax else op.dtype
+        self.is_place = isinstance(op, ArgExtremumOp)
+        self.dtype = op.args[0].dtype if self.is_place else op.dtype
         self.kind = wgsl.type_of(self.dtype)
         self.is_compensated = isinstance(op, (ops.SumOp, ops.ProdOp)) and self.kind == "f32"
 
     def begin(self) -> list[str]:
         """Return the declaration of the total."""
         lines = [f"var {self.name} = {self._identity()};"]
-        if self.is_argmax:
+        if self.is_place:
             lines.append(f"var {self.name}_at = -1;")
         if self.is_compensated:
             lines.append(f"var {self.name}_error = 0.0;")
         return lines
 
     def _identity(self) -> str:
-        if isinstance(self.op, ops.SumOp):
-            return wgsl.literal(0, self.dtype)
-        if isinstance(self.op, ops.ProdOp):
-            return wgsl.literal(1, self.dtype)
+        if isinstance(self.op, ops.SumOp | ops.ProdOp):
+            return wgsl.literal(int(isinstance(self.op, ops.ProdOp)), self.dtype)
+        bound = dtypes.greatest if isinstance(self.op, ops.MinOp) else dtypes.least
+        return wgsl.literal(bound(self.dtype), self.dtype)
+
+    def _is_better(self, x: str, y: str) -> str:
+        """Whether a value is better than another, wherever it is; NaN is the best."""
+        if isinstance(self.op, ops.ArgmaxOp):
+            return wgsl.larger(self.dtype, x, y)
         if self.kind == "f32":
-            return wgsl.literal(-math.inf, self.dtype)
-        if self.kind == "bool" or self.dtype.kind == "u":
-            return wgsl.literal(0, self.dtype)
-        return wgsl.literal(-(2 ** (8 * self.dtype.itemsize - 1)), self.dtype)
+            return wgsl.larger(self.dtype, f"(-{x})", f"(-{y})")
+        return wgsl.larger(self.dtype, y, x)
 
     def add(self, value: str, dtype: Any) -> str:
         """Return the statement that adds an element."""
         name = self.name
-        if self.is_argmax:
-            better = f"{name}_at < 0 || {wgsl.larger(self.dtype, value, name)}"
+        if self.is_place:
+            better = f"{name}_at < 0 || {self._is_better(value, name)}"
             return f"if ({better}) {{ {name} = {value}; {name}_at = j; }}"
         value = wgsl.cast(value, dtype, self.dtype)
         if self.is_compensated:
@@ -440,10 +447,8 @@ class Total:
         return two_sum(name)
 
     def _combined(self, x: str, y: str) -> str:
-        if isinstance(self.op, ops.MaxOp):
-            return wgsl.maximum(self.dtype, x, y)
-        sign = "+" if isinstance(self.op, ops.SumOp) else "*"
-        return wgsl.wrapped(self.dtype, f"({x} {sign} {y})")
+        name = next(name for kind, name in COMBINERS.items() if isinstance(self.op, kind))
+        return wgsl.combined(name, self.dtype, x, y)
 
     def end(self, shared: Shader | None) -> list[str]:
         """Return the lines that make the value; lanes that share the row combine theirs."""
@@ -452,7 +457,7 @@ class Total:
             lines.append(add_error(name))
         if shared is not None:
             lines += self._combine(shared)
-        value = f"{wgsl.type_of(self.op.dtype)}({name}_at)" if self.is_argmax else name
+        value = f"{wgsl.type_of(self.op.dtype)}({name}_at)" if self.is_place else name
         return [*lines, f"let v{self.number} = {value};"]
 
     def _combine(self, shader: Shader) -> list[str]:
@@ -461,14 +466,15 @@ class Total:
         shader.declarations.append(f"var<workgroup> {memory}: array<{self.kind}, {ROW_GROUP}>;")
         own, other = f"{memory}[lane]", f"{memory}[lane + half]"
         put, got = f"{own} = {name};", f"{name} = {memory}[0];"
-        join = f"{own} = {self._combined(own, other)};"
-        if self.is_argmax:
+        if not self.is_place:
+            join = f"{own} = {self._combined(own, other)};"
+        else:
             shader.declarations.append(f"var<workgroup> {at}: array<i32, {ROW_GROUP}>;")
             own_at, other_at = f"{at}[lane]", f"{at}[lane + half]"
             put += f" {own_at} = {name}_at;"
             got += f" {name}_at = {at}[0];"
-            tie = f"(!{wgsl.larger(self.dtype, own, other)} & ({other_at} < {own_at}))"
-            better = f"{own_at} < 0 || {wgsl.larger(self.dtype, other, own)} || {tie}"
+            tie = f"(!{self._is_better(own, other)} & ({other_at} < {own_at}))"
+            better = f"{own_at} < 0 || {self._is_better(other, own)} || {tie}"
             join = (
                 f"if ({other_at} >= 0 && ({better})) {{ {own} = {other}; {own_at} = {other_at}; }}"
             )

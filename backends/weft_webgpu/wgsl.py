@@ -201,6 +201,25 @@ def maximum(dtype: Any, x: str, y: str) -> str:
     return f"maximum_f32({x}, {y})" if kind == "f32" else f"max({x}, {y})"
 
 
+def combined(reduction: str, dtype: Any, x: str, y: str) -> str:
+    """Return two values combined: ``add``, ``mul``, ``max``, ``min`` or ``logaddexp``."""
+    if reduction == "max":
+        return maximum(dtype, x, y)
+    if reduction == "min":
+        return minimum(dtype, x, y)
+    if reduction == "logaddexp":
+        return f"logaddexp_f32({x}, {y})"
+    return wrapped(dtype, f"({x} {'+' if reduction == 'add' else '*'} {y})")
+
+
+def minimum(dtype: Any, x: str, y: str) -> str:
+    """Return the smaller of two values; NaN if either is."""
+    kind = type_of(dtype)
+    if kind == "bool":
+        return f"({x} & {y})"
+    return f"minimum_f32({x}, {y})" if kind == "f32" else f"min({x}, {y})"
+
+
 def _absolute(op: Any, args: Sequence[str]) -> str:
     return args[0] if op.dtype.kind == "u" else wrapped(op.dtype, f"abs({args[0]})")
 
@@ -291,6 +310,8 @@ fn power_T(x: T, y: T) -> T {
 WIDE_HELPERS = """\
 fn u64_of(low: u32, high: u32) -> u64 { return (u64(high) << 32u) | u64(low); }
 fn i64_of(low: u32, high: u32) -> i64 { return i64(u64_of(low, high)); }
+fn rank_u64(x: u64) -> u64 { return x; }
+fn rank_i64(x: i64) -> u64 { return u64(x) ^ u64_of(0u, 0x80000000u); }
 """
 
 VARIABLES = """\
@@ -361,6 +382,28 @@ fn maximum_f32(x: f32, y: f32) -> f32 {
   if (is_nan(y)) { return y; }
   return select(y, x, x > y);
 }
+fn minimum_f32(x: f32, y: f32) -> f32 {
+  if (is_nan(x)) { return x; }
+  if (is_nan(y)) { return y; }
+  return select(y, x, x < y);
+}
+fn logaddexp_f32(x: f32, y: f32) -> f32 {
+  let most = maximum_f32(x, y);
+  if (is_nan(most) | is_inf(most)) { return most; }
+  let e = exponential_f32(minimum_f32(x, y) - most);
+  let u = opaque(1.0 + e);
+  if (u == 1.0) { return most + e; }
+  return most + (logarithm_f32(u) - (opaque(u - 1.0) - e) / u);
+}
+fn rank_f32(x: f32) -> u32 {
+  if (is_nan(x)) { return 0xffffffffu; }
+  if (x == 0.0) { return 0x80000000u; }
+  let b = bitcast<u32>(x);
+  return select(b | 0x80000000u, ~b, b >> 31u == 1u);
+}
+fn rank_bool(x: bool) -> u32 { return select(0u, 1u, x); }
+fn rank_u32(x: u32) -> u32 { return x; }
+fn rank_i32(x: i32) -> u32 { return bitcast<u32>(x) ^ 0x80000000u; }
 fn square_root(x: f32) -> f32 {
   if (x < 0.0) { return bitcast<f32>(NAN_BITS); }
   if ((x == 0.0) | is_inf(x) | is_nan(x)) { return x; }
