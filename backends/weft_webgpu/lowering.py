@@ -11,7 +11,7 @@ import numpy as np
 from weft import ops, ranks
 from weft.ir.op import Op
 from weft.ir.rules import RuleTable
-from weft.kernels import VIEWS, FusedOp
+from weft.kernels import VIEWS, FusedOp, PiecewiseOp
 from weft.nn.spatial.convolutions import (
     BilinearConvolutionOp,
     ConvolutionFilterOp,
@@ -31,6 +31,7 @@ from weft_c.ops.scattering import scatter_scratch
 from weft_c.ops.sorting import sorting_scratch
 from weft_c.processor import Processor
 from weft_c.source.functions import GPUKernel, HostCall
+from weft_c.spatial.pooling import share_bytes
 from weft_webgpu import lines, movement, products, random, scattering, spatial, wgsl
 from weft_webgpu.shader import Lowering
 from weft_webgpu.sweeps import REDUCTIONS, Sweep, Writer, has_sweep, scratch_of_parts
@@ -40,7 +41,7 @@ rules = RuleTable("webgpu")
 
 
 def elementwise_rule(op: Op, lowering: Lowering) -> None:
-    """Lower an elementwise op or a reduction by itself."""
+    """Lower an elementwise op, a reduction or a joining of pieces by itself."""
     Writer(
         lowering, Sweep.of_op(op, [each.shape for each in lowering.step.args]), type(op).__name__
     ).write()
@@ -85,7 +86,7 @@ def _compute(reference: Any, *arrays: Any) -> None:
 
 
 _RULES: dict[Any, tuple[type[Op], ...]] = {
-    elementwise_rule: (*wgsl.EXPRESSIONS, *REDUCTIONS),
+    elementwise_rule: (*wgsl.EXPRESSIONS, *REDUCTIONS, PiecewiseOp),
     view_rule: (
         ops.BitcastOp, ops.BroadcastOp, ops.IdentityOp, ops.SliceOp, ops.TransposeOp, WindowsOp,
     ),
@@ -126,7 +127,7 @@ _SCRATCH: tuple[tuple[type[Op], Callable[[Any, Processor], int]], ...] = (
     (ops.ScatterOp, scatter_scratch),
     (RunningOp, scan_scratch),
     (SortingOp, sorting_scratch),
-    (MaxPoolInputOp, spatial.max_pool_input_bytes),
+    (MaxPoolInputOp, share_bytes),
 )
 """The scratch memory of other ops."""
 
@@ -140,11 +141,13 @@ def fusible(op: Op) -> bool:
 
 def scratch_bytes(op: Op, processor: Processor) -> int:
     """Return the bytes of scratch memory that the rule of an op needs."""
-    if isinstance(op, FusedOp) and op.kernel.product is None:
+    if isinstance(op, FusedOp):
+        product = op.kernel.product
+        if product is not None:
+            return products.scratch_of_product(product.op, processor)
         return scratch_of_parts(Sweep.of_kernel(op.kernel), processor)
-    if isinstance(op, FusedOp | ops.MatmulOp):
-        product = op if isinstance(op, ops.MatmulOp) else op.kernel.product.op
-        return products.scratch_of_product(product, processor)
+    if isinstance(op, ops.MatmulOp):
+        return products.scratch_of_product(op, processor)
     if isinstance(op, REDUCTIONS):
         return scratch_of_parts(Sweep.of_op(op, [op.args[0].axes.shape]), processor)
     return next((find(op, processor) for kind, find in _SCRATCH if isinstance(op, kind)), 0)

@@ -49,8 +49,8 @@ class Factors:
         the lines that this needs.
     finish
         A function that writes the lines that process a sum, given its place.
-    by_rows
-        Whether each matrix is contiguous along its second dimension.
+    by_terms
+        Whether the terms of a sum are next to each other in each matrix.
     """
 
     title: str
@@ -62,7 +62,7 @@ class Factors:
     first: Callable[[Shader, Place], str]
     second: Callable[[Shader, Place], str]
     finish: Callable[[Shader, Place, str], None]
-    by_rows: tuple[bool, bool] = (True, True)
+    by_terms: tuple[bool, bool]
 
     @property
     def kind(self) -> str:
@@ -106,7 +106,7 @@ class Factors:
             first=lambda shader, place: self.second(shader, swapped(place)),
             second=lambda shader, place: self.first(shader, swapped(place)),
             finish=lambda shader, place, total: self.finish(shader, swapped(place), total),
-            by_rows=(not self.by_rows[1], not self.by_rows[0]),
+            by_terms=(self.by_terms[1], self.by_terms[0]),
         )
 
 
@@ -141,9 +141,9 @@ def fused_product(kernel: Kernel, lowering: Lowering) -> None:
             shader.line(shader.element(out, where, written=True).store(f"v{result}"))
 
     first, second = product.args
+    y = step.args[second]
     if not kernel.prologue:
-        args = step.args[first], step.args[second]
-        multiply(lowering, _factors(product.op, args, finish, kernel.title))
+        multiply(lowering, _factors(product.op, (step.args[first], y), finish, kernel.title))
         return
     before = Values(after.sweep.everywhere(first), step.args)
 
@@ -151,8 +151,7 @@ def fused_product(kernel: Kernel, lowering: Lowering) -> None:
         before.compute(shader, before.required([first], ()), set(), place)
         return f"v{first}"
 
-    args = None, step.args[second]
-    multiply(lowering, _factors(product.op, args, finish, kernel.title, computed))
+    multiply(lowering, _factors(product.op, (None, y), finish, kernel.title, computed))
 
 
 def _factors(
@@ -166,16 +165,12 @@ def _factors(
     x, y = args
     *batch, m, n = op.axes.shape
     first = computed or _loaded(x)
-    by_rows = x is None or _is_by_rows(x), _is_by_rows(y)
+    by_terms = x is None or x.strides[-1] <= x.strides[-2], y.strides[-2] <= y.strides[-1]
     k = op.args[0].axes.shape[-1]
-    factors = Factors(title, tuple(batch), m, n, k, op.dtype, first, _loaded(y), finish, by_rows)
+    factors = Factors(title, tuple(batch), m, n, k, op.dtype, first, _loaded(y), finish, by_terms)
     strides = zip(batch, y.strides, strict=False)
     is_shared = bool(batch) and not any(step and length > 1 for length, step in strides)
     return factors.with_folded_batch() if is_shared else factors
-
-
-def _is_by_rows(layout: TensorDescription) -> bool:
-    return layout.strides[-1] <= layout.strides[-2]
 
 
 def _loaded(layout: TensorDescription | None) -> Callable[[Shader, Place], str]:
@@ -227,7 +222,7 @@ def multiply(lowering: Lowering, factors: Factors) -> None:
     f, processor = factors, lowering.processor
     if f.n == 1 and f.m > 1:
         f = f.transposed()
-    if f.m == 1 and f.by_rows == (True, False) and f.k > 1:
+    if f.m == 1 and all(f.by_terms) and f.k > 1:
         _rows(lowering, f)
         return
     batch, parts, write = math.prod(f.batch), 1, _columns
@@ -319,13 +314,10 @@ def _tiles(lowering: Lowering, f: Factors, parts: int) -> None:
     line(f"var sums: array<{f.kind}, {block * block}>;")
     line(f"for (var start = {part} * {length}; start < end; start += {SLICE}) {{")
     copies = (
-        ("left", shape.rows, f.by_rows[0], "row", f.m, lambda o: f.first(shader, [*batch, o, "t"])),
-        (
-            "right", shape.columns, not f.by_rows[1], "column", f.n,
-            lambda o: f.second(shader, [*batch, "t", o]),
-        ),
-    )  # fmt: skip
-    for name, count, is_along, origin, bound, load in copies:
+        ("left", shape.rows, f.by_terms[0], "row", f.m),
+        ("right", shape.columns, f.by_terms[1], "column", f.n),
+    )
+    for name, count, is_along, origin, bound in copies:
         shader.declarations.append(
             f"var<workgroup> {name}: array<{f.kind}, {SLICE * (count + 1)}>;"
         )
@@ -337,7 +329,9 @@ def _tiles(lowering: Lowering, f: Factors, parts: int) -> None:
         line(f"let o = {origin} + {other};")
         line(f"var found = {f.kind}(0);")
         line(f"if (t < end && o < {bound}) {{")
-        line(f"found = {load('o')};")
+        load, place = (f.first, ("o", "t")) if name == "left" else (f.second, ("t", "o"))
+        value = load(shader, [*batch, *place])
+        line(f"found = {value};")
         line("}")
         line(f"{name}[({within}) * {count + 1} + {other}] = found;")
         line("}")

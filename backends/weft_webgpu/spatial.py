@@ -17,7 +17,7 @@ from weft.nn.spatial.pooling import MaxPoolInputOp, PoolingOp
 from weft_c.processor import Processor
 from weft_c.spatial.geometry import geometry_of
 from weft_c.spatial.implicit_gemm import product_lengths, result_of_product
-from weft_c.spatial.pooling import are_tiles, share_bytes
+from weft_c.spatial.pooling import are_tiles
 from weft_webgpu import wgsl
 from weft_webgpu.products import Factors, Place, multiply, scratch_of_sums, stored
 from weft_webgpu.shader import Element, Lowering, Shader, each_point, pointwise
@@ -31,14 +31,15 @@ def convolution_rule(op: BilinearConvolutionOp, lowering: Lowering) -> None:
         return
     batch, m, n, k = product_lengths(op, g)
     lookup = _Lookup(op, lowering)
-    first, second, by_rows = lookup.filters, lookup.seen, (True, True)
+    first, second, is_by_terms = lookup.filters, lookup.seen, False
     if isinstance(op, ConvolutionInputOp):
         first, second = lookup.turned_filters, lookup.laid_out
     elif not isinstance(op, ConvolutionOp):
-        first, second, by_rows = lookup.outputs, lookup.seen_by_filters, (True, False)
+        first, second, is_by_terms = lookup.outputs, lookup.seen_by_filters, True
+    by_terms = True, is_by_terms
     finish = stored(result_of_product(op, g, out))
     multiply(
-        lowering, Factors("convolution", batch, m, n, k, op.dtype, first, second, finish, by_rows)
+        lowering, Factors("convolution", batch, m, n, k, op.dtype, first, second, finish, by_terms)
     )
 
 
@@ -251,11 +252,6 @@ def max_pool_input_rule(op: MaxPoolInputOp, lowering: Lowering) -> None:
 def is_same(element: Element, value: str) -> str:
     """Return 1 if an element is a value, else 0, as a number that makes NaN of infinities."""
     return f"opaque(select(0.0, 1.0, {wgsl.equal(element.dtype, element.value, value)}))"
-
-
-def max_pool_input_bytes(op: MaxPoolInputOp, processor: Processor) -> int:
-    """Return the bytes of the shares of overlapping windows."""
-    return share_bytes(op, processor)
 
 
 def with_taps(

@@ -10,7 +10,7 @@ from typing import Any
 from weft import ElementwiseOp, Op, ops
 from weft.ir import dtypes
 from weft.ir.description import TensorDescription
-from weft.kernels import VIEWS, Kernel
+from weft.kernels import VIEWS, Kernel, PiecewiseOp
 from weft.ops.reductions.reduction import ArgExtremumOp
 from weft_c.processor import Processor
 from weft_c.reductions.split import count_splits
@@ -39,6 +39,11 @@ class Value:
     args: tuple[int, ...] = ()
     stage: int = 0
     constant: Any = None
+
+    @property
+    def is_piecewise(self) -> bool:
+        """Whether its operands are read at other places than its own."""
+        return isinstance(self.op, PiecewiseOp)
 
     @property
     def is_reduction(self) -> bool:
@@ -112,7 +117,7 @@ def has_sweep(op: Op) -> bool:
     values = [op, *op.args]
     if any(each.dtype.name not in wgsl.COMPUTED for each in values):
         return False
-    if isinstance(op, REDUCTIONS):
+    if isinstance(op, (*REDUCTIONS, ops.PadOp, ops.ConcatOp)):
         return True
     return isinstance(op, ElementwiseOp) and wgsl.find_expression(op) is not None
 
@@ -155,6 +160,7 @@ class Values:
 
     def __init__(self, sweep: Sweep, args: Sequence[TensorDescription]) -> None:
         self.sweep, self.args = sweep, args
+        self._read = {arg for each in sweep.values if not each.is_piecewise for arg in each.args}
 
     def coordinates(self, number: int, at: Sequence[str]) -> list[str]:
         """Return the place of an element of a value at a point of the domain."""
@@ -169,7 +175,8 @@ class Values:
             number = waiting.pop()
             if number not in found and number not in known:
                 found.add(number)
-                waiting += self.sweep.values[number].args
+                value = self.sweep.values[number]
+                waiting += () if value.is_piecewise else value.args
         return sorted(found)
 
     def compute(
@@ -178,11 +185,32 @@ class Values:
         """Add lines for those values, in order, whose operands are known, but for reductions."""
         for number in numbers:
             value = self.sweep.values[number]
-            ready = all(arg in known for arg in value.args)
-            if number in known or value.is_reduction or not ready:
+            if number in known or value.is_reduction:
                 continue
-            shader.line(f"let v{number} = {self._expression(shader, number, at)};")
+            if value.is_piecewise:
+                self._write_pieces(shader, number, at)
+            elif value.op is None and number not in self._read:
+                continue
+            elif all(arg in known for arg in value.args):
+                shader.line(f"let v{number} = {self._expression(shader, number, at)};")
+            else:
+                continue
             known.add(number)
+
+    def _write_pieces(self, shader: Shader, number: int, at: Sequence[str]) -> None:
+        """Add the lines that load the element of the operand that has a point, or a constant."""
+        value = self.sweep.values[number]
+        op: Any = value.op
+        shader.line(f"var v{number} = {wgsl.literal(op.fill or 0, value.dtype)};")
+        for operand, box, origin in op.pieces:
+            tests = [
+                f"{name} >= {low} && {name} < {high}"
+                for name, (low, high), length in zip(at, box, op.axes.shape, strict=True)
+                if (low, high) != (0, length)
+            ]
+            where = [f"{name} - ({first})" for name, first in zip(at, origin, strict=True)]
+            found = shader.element(self.args[value.args[operand]], where).value
+            shader.line(f"if ({' && '.join(tests) or 'true'}) {{ v{number} = {found}; }}")
 
     def _expression(self, shader: Shader, number: int, at: Sequence[str]) -> str:
         value = self.sweep.values[number]
