@@ -60,12 +60,18 @@ class CallMemory:
 
 
 class WebGPUHostIO(HostIO):
-    """Transfers of a call: one upload of all inputs, and one readback of all results."""
+    """Transfers of a call: one upload of all inputs, and one readback of all results.
+
+    A donated input is uploaded to the place of the result that takes it over.
+    """
 
     def __init__(self, group: WebGPUKernelGroup) -> None:
         super().__init__(group.program)
         self.group, self.device = group, group.device
         sizes = [op.axes.size * op.dtype.itemsize for op in self.ops]
+        self._taken_by = {number: result for result, number in self.taken.items()}
+        for number in self._taken_by:
+            sizes[number] = 0
         alignment = group.processor.alignment
         self.memories = {
             INPUT: CallMemory(sizes[: self.inputs], alignment),
@@ -86,11 +92,13 @@ class WebGPUHostIO(HostIO):
     def begin(self, arrays: Arrays) -> Any:
         """Copy the inputs to the device."""
         memory = self.memories[INPUT]
-        if not memory.nbytes:
-            return None
         for start, size, array in zip(memory.offsets, memory.sizes, arrays, strict=False):
-            self._packed[start : start + size] = bytes_of(array)
-        self.device.handle.queue.write_buffer(self.buffer(INPUT), 0, self._packed)
+            if size:
+                self._packed[start : start + size] = bytes_of(array)
+        if memory.nbytes:
+            self.device.handle.queue.write_buffer(self.buffer(INPUT), 0, self._packed)
+        for result, number in self.taken.items():
+            self.write(result, 0, bytes_of(arrays[number]))
         return None
 
     def copy_results(self, encoder: Any) -> None:
@@ -115,7 +123,9 @@ class WebGPUHostIO(HostIO):
         finally:
             self._staging.unmap()
 
-    def _place(self, number: int) -> tuple[Any, int, int]:
+    def place(self, number: int) -> tuple[Any, int, int]:
+        """Return the buffer that holds an array on the device, the array's first byte, and size."""
+        number = self._taken_by.get(number, number)
         kind, index = (INPUT, number) if number < self.inputs else (RESULT, number - self.inputs)
         memory = self.memories[kind]
         return self.buffer(kind), memory.offsets[index], memory.sizes[index]
@@ -124,11 +134,11 @@ class WebGPUHostIO(HostIO):
         """Return the bytes of an array as kernels see them."""
         if number < self.inputs:
             return bytes_of(arrays[number])
-        return self.device.download(*self._place(number))
+        return self.device.download(*self.place(number))
 
     def write(self, number: int, start: int, bytes_: Bytes) -> None:
         """Write bytes to an array from byte `start` on."""
-        buffer, offset, _ = self._place(number)
+        buffer, offset, _ = self.place(number)
         self.device.upload(buffer, offset + start, bytes_)
 
     @override
@@ -233,9 +243,8 @@ class WebGPUKernelGroup(GPUKernelGroup):
         """Return the buffer of a tensor, and the byte of its first element there."""
         base = layout.base
         if base.kind in (INPUT, RESULT):
-            return self.host_io.buffer(base.kind), (
-                self.host_io.memories[base.kind].offsets[base.owner] + layout.offset
-            )
+            buffer, start, _ = self.host_io.place(self.array_number(layout))
+            return buffer, start + layout.offset
         return self.memory_of(layout).buffer, layout.offset
 
     def _require_limits(self, launch: GPUKernel, count: int) -> None:

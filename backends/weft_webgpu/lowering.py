@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,12 +11,28 @@ import numpy as np
 from weft import ops, ranks
 from weft.ir.op import Op
 from weft.ir.rules import RuleTable
-from weft.kernels import VIEWS, FusedOp
+from weft.kernels import VIEWS, FusedOp, PiecewiseOp
+from weft.nn.spatial.convolutions import (
+    BilinearConvolutionOp,
+    ConvolutionFilterOp,
+    ConvolutionInputOp,
+    ConvolutionOp,
+)
+from weft.nn.spatial.pooling import AvgPoolOp, MaxPoolIndexOp, MaxPoolInputOp, MaxPoolOp
+from weft.nn.spatial.windows import WindowsOp
+from weft.ops.indexing.dynamic_slices import DynamicSliceOp, DynamicUpdateSliceOp
 from weft.ops.random.philox import RandomBitsOp
+from weft.ops.reductions.cumulative import RunningOp
+from weft.ops.reductions.reduction import ArgExtremumOp
+from weft.ops.reductions.sorting import SearchSortedOp, SortingOp, SortOp, TopKIndicesOp
 from weft.plan.plan import Step
+from weft_c.ops.scans import scan_scratch
+from weft_c.ops.scattering import scatter_scratch
+from weft_c.ops.sorting import sorting_scratch
 from weft_c.processor import Processor
 from weft_c.source.functions import GPUKernel, HostCall
-from weft_webgpu import movement, products, random, wgsl
+from weft_c.spatial.pooling import share_bytes
+from weft_webgpu import lines, movement, products, random, scattering, spatial, wgsl
 from weft_webgpu.shader import Lowering
 from weft_webgpu.sweeps import REDUCTIONS, Sweep, Writer, has_sweep, scratch_of_parts
 
@@ -24,14 +41,17 @@ rules = RuleTable("webgpu")
 
 
 def elementwise_rule(op: Op, lowering: Lowering) -> None:
-    """Lower an elementwise op or a reduction by itself."""
+    """Lower an elementwise op, a reduction or a joining of pieces by itself."""
     Writer(
         lowering, Sweep.of_op(op, [each.shape for each in lowering.step.args]), type(op).__name__
     ).write()
 
 
 def fused_rule(op: Any, lowering: Lowering) -> None:
-    """Lower a fused kernel."""
+    """Lower a fused kernel, or a product with what comes before and after it."""
+    if op.kernel.product is not None:
+        products.fused_product(op.kernel, lowering)
+        return
     Writer(lowering, Sweep.of_kernel(op.kernel), op.kernel.title).write()
 
 
@@ -66,23 +86,34 @@ def _compute(reference: Any, *arrays: Any) -> None:
 
 
 _RULES: dict[Any, tuple[type[Op], ...]] = {
-    elementwise_rule: (*wgsl.EXPRESSIONS, *REDUCTIONS),
+    elementwise_rule: (*wgsl.EXPRESSIONS, *REDUCTIONS, PiecewiseOp),
     view_rule: (
-        ops.BitcastOp, ops.BroadcastOp, ops.IdentityOp, ops.SliceOp, ops.TransposeOp,
+        ops.BitcastOp, ops.BroadcastOp, ops.IdentityOp, ops.SliceOp, ops.TransposeOp, WindowsOp,
     ),
     reference_rule: (ops.CholeskyOp, ops.DeterminantOp, ops.SolveOp),
     communication_rule: (ranks.CommunicationOp,),
     effect_rule: (ops.EffectOp,),
     fused_rule: (FusedOp,),
-    movement.argsort_rule: (ops.ArgsortOp,),
+    lines.scan_rule: (RunningOp,),
+    lines.search_rule: (SearchSortedOp,),
+    lines.sorting_rule: (ops.ArgsortOp, SortOp, TopKIndicesOp),
     movement.concat_rule: (ops.ConcatOp,),
     movement.copy_rule: (ops.ContiguousOp,),
+    movement.dynamic_slice_rule: (DynamicSliceOp,),
+    movement.dynamic_update_slice_rule: (DynamicUpdateSliceOp,),
     movement.iota_rule: (ops.IotaOp,),
+    movement.pad_rule: (ops.PadOp,),
     movement.reshape_rule: (ops.ReshapeOp,),
     movement.take_rule: (ops.TakeOp,),
     movement.take_along_axis_rule: (ops.TakeAlongAxisOp,),
     movement.update_slice_rule: (ops.UpdateSliceOp,),
     products.product_rule: (ops.MatmulOp,),
+    scattering.scatter_rule: (ops.ScatterOp,),
+    spatial.convolution_rule: (ConvolutionOp, ConvolutionInputOp, ConvolutionFilterOp),
+    spatial.max_pool_index_rule: (MaxPoolIndexOp,),
+    spatial.max_pool_input_rule: (MaxPoolInputOp,),
+    spatial.max_pool_rule: (MaxPoolOp,),
+    spatial.mean_pool_rule: (AvgPoolOp,),
     random.random_bits_rule: (RandomBitsOp,),
 }  # fmt: skip
 
@@ -91,18 +122,35 @@ for _rule, _kinds in _RULES.items():
         rules.add(_kind, _rule)
 
 
+_SCRATCH: tuple[tuple[type[Op], Callable[[Any, Processor], int]], ...] = (
+    (BilinearConvolutionOp, spatial.convolution_bytes),
+    (ops.ScatterOp, scatter_scratch),
+    (RunningOp, scan_scratch),
+    (SortingOp, sorting_scratch),
+    (MaxPoolInputOp, share_bytes),
+)
+"""The scratch memory of other ops."""
+
+
 def fusible(op: Op) -> bool:
     """Whether an op can be an instruction of a fused kernel."""
-    return isinstance(op, VIEWS) or (has_sweep(op) and not isinstance(op, ops.ArgmaxOp))
+    if isinstance(op, ops.MatmulOp):
+        return products.has_product(op)
+    return isinstance(op, VIEWS) or (has_sweep(op) and not isinstance(op, ArgExtremumOp))
 
 
 def scratch_bytes(op: Op, processor: Processor) -> int:
     """Return the bytes of scratch memory that the rule of an op needs."""
     if isinstance(op, FusedOp):
+        product = op.kernel.product
+        if product is not None:
+            return products.scratch_of_product(product.op, processor)
         return scratch_of_parts(Sweep.of_kernel(op.kernel), processor)
+    if isinstance(op, ops.MatmulOp):
+        return products.scratch_of_product(op, processor)
     if isinstance(op, REDUCTIONS):
         return scratch_of_parts(Sweep.of_op(op, [op.args[0].axes.shape]), processor)
-    return 0
+    return next((find(op, processor) for kind, find in _SCRATCH if isinstance(op, kind)), 0)
 
 
 def lower(step: Step, processor: Processor) -> list[GPUKernel | HostCall]:

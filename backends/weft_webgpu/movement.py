@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from weft.ir import dtypes
 from weft.ir.description import TensorDescription
 from weft_webgpu import wgsl
 from weft_webgpu.device import WORD
-from weft_webgpu.shader import Element, Lowering, Shader, pointwise
+from weft_webgpu.shader import Element, Lowering, Shader, each_point, pointwise
 
 
 def copy_rule(op: Any, lowering: Lowering) -> None:
@@ -51,6 +52,26 @@ def iota_rule(op: Any, lowering: Lowering) -> None:
     pointwise(lowering, "iota", step.out, value)
 
 
+def pad_rule(op: Any, lowering: Lowering) -> None:
+    """Copy to the inside of a result, and fill what is around: `PadOp`."""
+    x, out = lowering.step.args[0], lowering.step.out
+
+    def value(shader: Shader, at: list[str]) -> str:
+        shader.line(f"var found = {wgsl.literal(op.fill, op.dtype)};")
+        if not math.prod(x.shape):
+            return "found"
+        tests, where = [], []
+        for axis, (start, length, _) in enumerate(op.inner_bounds(op.args[0].axes)):
+            shader.line(f"let u{axis} = {at[axis]} - {start};")
+            tests.append(f"u{axis} >= 0 && u{axis} < {length}")
+            where.append(f"u{axis}")
+        element = shader.element(x, where).value
+        shader.line(f"if ({' && '.join(tests) or 'true'}) {{ found = {element}; }}")
+        return "found"
+
+    pointwise(lowering, "pad", out, value)
+
+
 def concat_rule(op: Any, lowering: Lowering) -> None:
     """Put operands one after the other: `ConcatOp`."""
     step = lowering.step
@@ -74,27 +95,91 @@ def concat_rule(op: Any, lowering: Lowering) -> None:
 
 
 def update_slice_rule(op: Any, lowering: Lowering) -> None:
-    """Replace a slice: `UpdateSliceOp`."""
-    step = lowering.step
-    whole, part = step.args
+    """Replace a slice: `UpdateSliceOp`; only that is written where the update is in place."""
+    whole, part = map(as_words, lowering.step.args)
+    out = as_words(lowering.step.out)
+    bounds = [(start, length, step) for start, length, step in op.bounds]
+    _update(lowering, "update slice", (whole, part, out), lambda shader: bounds)
+
+
+def dynamic_update_slice_rule(op: Any, lowering: Lowering) -> None:
+    """Replace a block at a place that is known on the device: `DynamicUpdateSliceOp`."""
+    whole, part = map(as_words, lowering.step.args[:2])
+    out = as_words(lowering.step.out)
+
+    def bounds(shader: Shader) -> list[Span]:
+        starts = block_starts(op, lowering, shader)
+        return [(start, length, 1) for start, length in zip(starts, part.shape, strict=False)]
+
+    _update(lowering, "dynamic update slice", (whole, part, out), bounds)
+
+
+def dynamic_slice_rule(op: Any, lowering: Lowering) -> None:
+    """Copy a block at a place that is known on the device: `DynamicSliceOp`."""
+    x, out = as_words(lowering.step.args[0]), as_words(lowering.step.out)
+
+    def value(shader: Shader, at: list[str]) -> str:
+        starts = block_starts(op, lowering, shader)
+        where = [f"{start} + {i}" for start, i in zip(starts, at, strict=False)]
+        return shader.element(x, [*where, *at[len(where) :]]).value
+
+    pointwise(lowering, "dynamic slice", out, value)
+
+
+def block_starts(op: Any, lowering: Lowering, shader: Shader) -> list[str]:
+    """Add lines that name where a block begins along each axis, moved to be inside."""
+    args = lowering.step.args
+    shape = args[0].shape
+    given, names = args[len(args) - len(shape) :], []
+    for axis, (start, size, length) in enumerate(zip(given, shape, op.lengths(), strict=True)):
+        names.append(f"start{axis}" if size > length else "0")
+        if size > length:
+            value = shader.element(start, []).value
+            low, high = wgsl.literal(0, start.dtype), wgsl.literal(size - length, start.dtype)
+            shader.line(f"let start{axis} = i32(max(min({value}, {high}), {low}));")
+    return names
+
+
+Span = tuple[str | int, int, int]
+"""Start, length and step of a slice along an axis."""
+
+
+def _update(
+    lowering: Lowering,
+    title: str,
+    layouts: tuple[TensorDescription, TensorDescription, TensorDescription],
+    find_bounds: Callable[[Shader], Sequence[Span]],
+) -> None:
+    """Append the launch that replaces a slice; the rest is copied unless it is in place."""
+    whole, part, out = layouts
+
+    def put(shader: Shader, at: list[str]) -> None:
+        where = [*at]
+        for axis, (start, _, step) in enumerate(find_bounds(shader)):
+            where[axis] = f"{start} + {at[axis]} * {step}"
+        value = shader.element(part, at).value
+        shader.line(shader.element(out, where, written=True).store(value))
 
     def value(shader: Shader, at: list[str]) -> str:
         shader.line(f"var found = {shader.element(whole, at).value};")
         if not math.prod(part.shape):
             return "found"
-        tests, where = [], []
-        for axis, (start, length, step_) in enumerate(op.bounds):
-            sign = 1 if step_ > 0 else -1
+        tests, where = [], [*at]
+        for axis, (start, length, step) in enumerate(find_bounds(shader)):
+            sign = 1 if step > 0 else -1
             shader.line(f"let u{axis} = ({at[axis]} - {start}) * {sign};")
             tests.append(
-                f"u{axis} >= 0 && u{axis} % {abs(step_)} == 0 && u{axis} / {abs(step_)} < {length}"
+                f"u{axis} >= 0 && u{axis} % {abs(step)} == 0 && u{axis} / {abs(step)} < {length}"
             )
-            where.append(f"u{axis} / {abs(step_)}")
+            where[axis] = f"u{axis} / {abs(step)}"
         element = shader.element(part, where).value
         shader.line(f"if ({' && '.join(tests) or 'true'}) {{ found = {element}; }}")
         return "found"
 
-    pointwise(lowering, "update_slice", step.out, value)
+    if whole == out:
+        each_point(lowering, title, part.shape, put)
+    else:
+        pointwise(lowering, title, out, value)
 
 
 def take_rule(op: Any, lowering: Lowering) -> None:
@@ -127,7 +212,10 @@ def take_along_axis_rule(op: Any, lowering: Lowering) -> None:
 
 
 def write_index(shader: Shader, found: Element, length: int, is_known: bool) -> None:
-    """Add lines that normalize an index to `index`; one out of range is reported and becomes 0."""
+    """Add lines that name an index `index`, not negative, and whether it `is_inside`.
+
+    One out of range is reported and becomes 0.
+    """
     kind = wgsl.type_of(found.dtype)
     shader.line(f"var wide = {found.value};")
     if found.dtype.kind == "i":
@@ -136,45 +224,7 @@ def write_index(shader: Shader, found: Element, length: int, is_known: bool) -> 
             shader.line(f"if (wide < {kind}(0)) {{ wide = wide + {count}; }}")
         else:
             shader.line(f"if (wide < 0) {{ wide = wide + {length}; }}")
+    shader.line(f"let is_inside = wide >= {kind}(0) && wide < {kind}({length});")
     if not is_known:
-        outside = f"wide < {kind}(0) || wide >= {kind}({length})"
-        shader.line(f"if ({outside}) {{ {shader.report()} wide = {kind}(0); }}")
+        shader.line(f"if (!is_inside) {{ {shader.report()} wide = {kind}(0); }}")
     shader.line("let index = i32(wide);")
-
-
-def argsort_rule(op: Any, lowering: Lowering) -> None:
-    """Sort by counting, for each element, those before it: `ArgsortOp`.
-
-    That takes n comparisons an element, which is good for short lines.
-    """
-    step = lowering.step
-    source, out = step.args[0], step.out
-    count = math.prod(out.shape)
-    if not count:
-        return
-    shader = Shader(lowering, "argsort")
-    names = [f"d{axis}" for axis in range(len(out.shape))]
-    line, axis = shader.line, op.position
-    line("let i = thread;")
-    line(f"if (i >= {count}) {{ return; }}")
-    shader.coordinates("i", out.shape, names)
-    line(f"let x = {shader.element(source, names).value};")
-    line("var rank = 0;")
-    line(f"for (var j = 0; j < {source.shape[axis]}; j++) {{")
-    line(f"let y = {shader.element(source, [*names[:axis], 'j', *names[axis + 1 :]]).value};")
-    kind = wgsl.type_of(source.dtype)
-    above, below = {
-        "bool": ("(y & !x)", "(!y & x)"),
-        "f32": (
-            "((is_nan(y) & !is_nan(x)) | (y > x))",
-            "((is_nan(x) & !is_nan(y)) | (y < x))",
-        ),
-    }.get(kind, ("(y > x)", "(y < x)"))
-    first, last = (above, below) if op.descending else (below, above)
-    line(f"if ({first} || (!{last} && j < {names[axis]})) {{ rank++; }}")
-    line("}")
-    where = [*names[:axis], "rank", *names[axis + 1 :]]
-    line(
-        shader.element(out, where, written=True).store(f"{wgsl.type_of(out.dtype)}({names[axis]})")
-    )
-    shader.launch(-(-count // shader.group))

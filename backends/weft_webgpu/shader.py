@@ -25,6 +25,16 @@ GROUPS_ACROSS = 32768
 ERROR_WORD = "error"
 """The name of the parameter that is a word for errors."""
 
+RAISE = """\
+fn raise_NAME(i: i32, v: i32) {
+  loop {
+    let old = atomicLoad(&WORD);
+    if (bitcast<i32>(old) >= v) { break; }
+    if (atomicCompareExchangeWeak(&WORD, old, bitcast<u32>(v)).exchanged) { break; }
+  }
+}"""
+"""A function that makes a signed word at least as large as a value."""
+
 
 class Lowering:
     """The lowering of one step: a rule appends launches and host calls to `work`."""
@@ -130,9 +140,13 @@ class Shader:
 def module_text(function: Function, numbers: Sequence[int]) -> str:
     """Return the module of a kernel, given the number of the buffer of each parameter."""
     text = "\n".join([*function.helpers, function.body])
-    called = set(re.findall(r"\b(?:set_|put_)?\w+(?=\()", text))
+    called = set(re.findall(r"\b\w+(?=\()", text))
     names = [each.name for each in function.parameters]
-    shared = {n for name, n in zip(names, numbers, strict=True) if f"put_{name}" in called}
+    shared = {
+        number
+        for name, number in zip(names, numbers, strict=True)
+        if called & {f"put_{name}", f"swap_{name}", f"raise_{name}"}
+    }
     lines = [
         "@group(0) @binding(0) var<uniform> places: array<vec4<i32>, "
         f"{max(-(-len(names) // 4), 1)}>;"
@@ -155,6 +169,13 @@ def module_text(function: Function, numbers: Sequence[int]) -> str:
                 f"fn put_{name}(i: i32, mask: u32, v: u32) "
                 f"{{ atomicAnd(&{word}, ~mask); atomicOr(&{word}, v); }}"
             )
+        if f"swap_{name}" in called:
+            lines.append(
+                f"fn swap_{name}(i: i32, old: u32, wanted: u32) -> bool "
+                f"{{ return atomicCompareExchangeWeak(&{word}, old, wanted).exchanged; }}"
+            )
+        if f"raise_{name}" in called:
+            lines.append(RAISE.replace("NAME", name).replace("WORD", word))
     begin = [f"  let {name}_at = places[{n // 4}].{'xyzw'[n % 4]};" for n, name in enumerate(names)]
     main = [
         f"@compute @workgroup_size({function.group})",
@@ -234,3 +255,21 @@ def pointwise(
     stores.store(0, names, value(shader, names))
     stores.end()
     shader.launch(stores.groups)
+
+
+def each_point(
+    lowering: Lowering,
+    title: str,
+    shape: Sequence[int],
+    write: Callable[[Shader, list[str]], None],
+) -> None:
+    """Append the launch in which an invocation runs lines for each point of a shape."""
+    count = math.prod(shape)
+    if not count:
+        return
+    shader = Shader(lowering, title)
+    names = [f"d{axis}" for axis in range(len(shape))]
+    shader.line(f"if (thread >= {count}) {{ return; }}")
+    shader.coordinates("thread", shape, names)
+    write(shader, names)
+    shader.launch(-(-count // shader.group))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from weft import ElementwiseOp, Op, ops
-from weft.kernels import VIEWS, Kernel
+from weft.ir import dtypes
+from weft.ir.description import TensorDescription
+from weft.kernels import VIEWS, Kernel, PiecewiseOp
+from weft.ops.reductions.reduction import ArgExtremumOp
 from weft_c.processor import Processor
 from weft_c.reductions.split import count_splits
 from weft_webgpu import wgsl
@@ -21,7 +24,9 @@ ROW_GROUP = 128
 SHORT_ROW = 32
 """The longest row that one invocation reduces alone."""
 
-REDUCTIONS = (ops.SumOp, ops.ProdOp, ops.MaxOp, ops.ArgmaxOp)
+REDUCTIONS = (ops.SumOp, ops.ProdOp, ops.MaxOp, ops.MinOp, ops.ArgmaxOp, ops.ArgminOp)
+
+COMBINERS = {ops.SumOp: "add", ops.ProdOp: "mul", ops.MaxOp: "max", ops.MinOp: "min"}
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,11 @@ class Value:
     constant: Any = None
 
     @property
+    def is_piecewise(self) -> bool:
+        """Whether its operands are read at other places than its own."""
+        return isinstance(self.op, PiecewiseOp)
+
+    @property
     def is_reduction(self) -> bool:
         """Whether it takes a whole row."""
         return isinstance(self.op, REDUCTIONS)
@@ -43,12 +53,17 @@ class Value:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a kernel computes at each point of its domain."""
+    """What a kernel computes at each point of its domain, once or `count` times in a row.
+
+    Each pair in `carried` is an operand and the value that it has in the next repetition.
+    """
 
     domain: tuple[int, ...]
     reduced: tuple[int, ...]
     values: tuple[Value, ...]
     outputs: tuple[int, ...]
+    count: int = 1
+    carried: tuple[tuple[int, int], ...] = ()
 
     def varies(self, number: int) -> bool:
         """Whether a value varies along a row."""
@@ -67,7 +82,17 @@ class Sweep:
             Value(each.op.dtype, each.places, each.op, each.args, each.stage)
             for each in kernel.body
         ]
-        return cls(kernel.domain, kernel.reduced, (*operands, *body), kernel.outputs)
+        values, repeats = (*operands, *body), (kernel.count, kernel.carried)
+        return cls(kernel.domain, kernel.reduced, values, kernel.outputs, *repeats)
+
+    def everywhere(self, number: int) -> Sweep:
+        """Return the sweep of a value whose operands have its axes, or none."""
+        value = self.values[number]
+        op = value.op
+        assert op is not None
+        whole = tuple(range(len(op.axes)))
+        values = [replace(each, places=whole if each.places else ()) for each in self.values]
+        return Sweep(op.axes.shape, (), tuple(values), (number,))
 
     @classmethod
     def of_op(cls, op: Any, shapes: Sequence[tuple[int, ...]]) -> Sweep:
@@ -92,7 +117,7 @@ def has_sweep(op: Op) -> bool:
     values = [op, *op.args]
     if any(each.dtype.name not in wgsl.COMPUTED for each in values):
         return False
-    if isinstance(op, REDUCTIONS):
+    if isinstance(op, (*REDUCTIONS, ops.PadOp, ops.ConcatOp)):
         return True
     return isinstance(op, ElementwiseOp) and wgsl.find_expression(op) is not None
 
@@ -104,7 +129,7 @@ def count_parts(sweep: Sweep, processor: Processor) -> int:
     """
     reductions = [each for each in sweep.values if each.is_reduction]
     if not reductions or any(
-        each.stage or isinstance(each.op, ops.ArgmaxOp) for each in reductions
+        each.stage or isinstance(each.op, ArgExtremumOp) for each in reductions
     ):
         return 1
     if any(map(sweep.varies, sweep.outputs)):
@@ -124,11 +149,90 @@ def scratch_of_parts(sweep: Sweep, processor: Processor) -> int:
     return sum(-(-rows * splits * each.dtype.itemsize // 256) * 256 for each in totals)
 
 
+class Values:
+    """The values of a sweep as lines of shaders: `v3` is number 3.
+
+    Attributes
+    ----------
+    sweep, args
+        The sweep, and the layouts of its operands.
+    """
+
+    def __init__(self, sweep: Sweep, args: Sequence[TensorDescription]) -> None:
+        self.sweep, self.args = sweep, args
+        self._read = {arg for each in sweep.values if not each.is_piecewise for arg in each.args}
+
+    def coordinates(self, number: int, at: Sequence[str]) -> list[str]:
+        """Return the place of an element of a value at a point of the domain."""
+        domain, places = self.sweep.domain, self.sweep.values[number].places
+        return ["0" if dim is None or domain[dim] == 1 else at[dim] for dim in places]
+
+    def required(self, targets: Sequence[int], known: Collection[int]) -> list[int]:
+        """Return the values that targets need, in order, but for those that are known."""
+        found: set[int] = set()
+        waiting = list(targets)
+        while waiting:
+            number = waiting.pop()
+            if number not in found and number not in known:
+                found.add(number)
+                value = self.sweep.values[number]
+                waiting += () if value.is_piecewise else value.args
+        return sorted(found)
+
+    def compute(
+        self, shader: Shader, numbers: Sequence[int], known: set[int], at: Sequence[str]
+    ) -> None:
+        """Add lines for those values, in order, whose operands are known, but for reductions."""
+        for number in numbers:
+            value = self.sweep.values[number]
+            if number in known or value.is_reduction:
+                continue
+            if value.is_piecewise:
+                self._write_pieces(shader, number, at)
+            elif value.op is None and number not in self._read:
+                continue
+            elif all(arg in known for arg in value.args):
+                shader.line(f"let v{number} = {self._expression(shader, number, at)};")
+            else:
+                continue
+            known.add(number)
+
+    def _write_pieces(self, shader: Shader, number: int, at: Sequence[str]) -> None:
+        """Add the lines that load the element of the operand that has a point, or a constant."""
+        value = self.sweep.values[number]
+        op: Any = value.op
+        shader.line(f"var v{number} = {wgsl.literal(op.fill or 0, value.dtype)};")
+        for operand, box, origin in op.pieces:
+            tests = [
+                f"{name} >= {low} && {name} < {high}"
+                for name, (low, high), length in zip(at, box, op.axes.shape, strict=True)
+                if (low, high) != (0, length)
+            ]
+            where = [f"{name} - ({first})" for name, first in zip(at, origin, strict=True)]
+            found = shader.element(self.args[value.args[operand]], where).value
+            shader.line(f"if ({' && '.join(tests) or 'true'}) {{ v{number} = {found}; }}")
+
+    def _expression(self, shader: Shader, number: int, at: Sequence[str]) -> str:
+        value = self.sweep.values[number]
+        if value.op is None:
+            if value.constant is not None:
+                return wgsl.literal(value.constant, value.dtype)
+            return shader.element(self.args[number], self.coordinates(number, at)).value
+        args = [f"v{arg}" for arg in value.args]
+        if isinstance(value.op, VIEWS):
+            return args[0]
+        write = wgsl.find_expression(value.op)
+        assert write is not None
+        return write(value.op, args)
+
+
 class Writer:
     """Writes the shader of a sweep."""
 
     def __init__(self, lowering: Lowering, sweep: Sweep, title: str) -> None:
         self.sweep, self.step, self.lowering = sweep, lowering.step, lowering
+        self.values = Values(sweep, lowering.step.args)
+        self.point = [f"d{dim}" for dim in range(len(sweep.domain))]
         self.kept = [dim for dim in range(len(sweep.domain)) if dim not in sweep.reduced]
         self.rows = math.prod(sweep.domain[dim] for dim in self.kept)
         self.length = math.prod(sweep.domain[dim] for dim in sweep.reduced)
@@ -170,42 +274,35 @@ class Writer:
             "i", [self.sweep.domain[dim] for dim in self.kept], [f"d{dim}" for dim in self.kept]
         )
         known: set[int] = set()
-        self._compute([n for n in range(len(self.sweep.values)) if not self._in_loop(n)], known)
+        numbers = [n for n in range(len(self.sweep.values)) if not self._in_loop(n)]
+        if self.sweep.count == 1:
+            self._compute(numbers, known)
+            return known
+        self._compute([n for n in numbers if self.sweep.values[n].op is None], known)
+        self._repeat(numbers, known)
         return known
+
+    def _repeat(self, numbers: Sequence[int], known: set[int]) -> None:
+        """Add the loop that computes values again and again; `w3` is `v3` of the last time."""
+        sweep = self.sweep
+        for number in (operand for operand, _ in sweep.carried):
+            self.line(f"var w{number} = v{number};")
+        for number in sweep.outputs:
+            self.line(f"var w{number} = {wgsl.literal(0, sweep.values[number].dtype)};")
+        self.line(f"for (var turn = 0; turn < {sweep.count}; turn++) {{")
+        for number in (operand for operand, _ in sweep.carried):
+            self.line(f"let v{number} = w{number};")
+        self._compute(numbers, set(known))
+        for name, number in (*sweep.carried, *((each, each) for each in sweep.outputs)):
+            self.line(f"w{name} = v{number};")
+        self.line("}")
+        for number in sweep.outputs:
+            self.line(f"let v{number} = w{number};")
+        known.update(sweep.outputs)
 
     def _compute(self, numbers: Sequence[int], known: set[int]) -> None:
         """Compute those values, in order, whose operands are known; reductions are not computed."""
-        for number in numbers:
-            value = self.sweep.values[number]
-            ready = all(arg in known for arg in value.args)
-            if number in known or value.is_reduction or not ready:
-                continue
-            self.line(f"let v{number} = {self._expression(number, value)};")
-            known.add(number)
-
-    def _expression(self, number: int, value: Value) -> str:
-        if value.op is None:
-            if value.constant is not None:
-                return wgsl.literal(value.constant, value.dtype)
-            place = self.step.args[number]
-            return self.shader.element(place, self._coordinates(number)).value
-        args = [f"v{arg}" for arg in value.args]
-        if isinstance(value.op, VIEWS):
-            return args[0]
-        write = wgsl.find_expression(value.op)
-        assert write is not None
-        return write(value.op, args)
-
-    def _required(self, targets: Sequence[int], known: set[int]) -> list[int]:
-        """Return the values that targets need, in order, but for those that are known."""
-        found: set[int] = set()
-        waiting = list(targets)
-        while waiting:
-            number = waiting.pop()
-            if number not in found and number not in known:
-                found.add(number)
-                waiting += self.sweep.values[number].args
-        return sorted(found)
+        self.values.compute(self.shader, numbers, known, self.point)
 
     def _write_split(self, splits: int) -> None:
         """Append the launch that reduces parts of each row, and the one that combines them."""
@@ -272,7 +369,7 @@ class Writer:
         lengths = [self.sweep.domain[dim] for dim in reduced]
         self.shader.coordinates("j", lengths, [f"d{dim}" for dim in reduced])
         inside = set(known)
-        self._compute(self._required(targets, known), inside)
+        self._compute(self.values.required(targets, known), inside)
         return inside
 
     def _stages(self, known: set[int]) -> None:
@@ -296,16 +393,10 @@ class Writer:
             self._loop([self.sweep.outputs[n] for n in self.point_outs], known)
             for n in self.point_outs:
                 number = self.sweep.outputs[n]
-                where = self._coordinates(number)
+                where = self.values.coordinates(number, self.point)
                 element = self.shader.element(self.step.outs[n], where, written=True)
                 self.line(element.store(f"v{number}"))
             self.line("}")
-
-    def _coordinates(self, number: int) -> list[str]:
-        return [
-            "0" if dim is None or self.sweep.domain[dim] == 1 else f"d{dim}"
-            for dim in self.sweep.values[number].places
-        ]
 
     def _rows_end(self, known: set[int], stores: Stores) -> None:
         """Store what there is once for each row."""
@@ -315,7 +406,7 @@ class Writer:
         for slot, n in enumerate(self.row_outs):
             number = self.sweep.outputs[n]
             assert number in known
-            at = self._coordinates(number)
+            at = self.values.coordinates(number, self.point)
             if self.shares_rows or self._is_permuted(number):
                 element = self.shader.element(self.step.outs[n], at, written=True)
                 self.line(element.store(f"v{number}"))
@@ -334,36 +425,39 @@ class Total:
     def __init__(self, number: int, op: Any) -> None:
         self.op, self.name = op, f"t{number}"
         self.number = number
-        self.is_argmax = isinstance(op, ops.ArgmaxOp)
-        self.dtype = op.args[0].dtype if self.is_argmax else op.dtype
+        self.is_place = isinstance(op, ArgExtremumOp)
+        self.dtype = op.args[0].dtype if self.is_place else op.dtype
         self.kind = wgsl.type_of(self.dtype)
         self.is_compensated = isinstance(op, (ops.SumOp, ops.ProdOp)) and self.kind == "f32"
 
     def begin(self) -> list[str]:
         """Return the declaration of the total."""
         lines = [f"var {self.name} = {self._identity()};"]
-        if self.is_argmax:
+        if self.is_place:
             lines.append(f"var {self.name}_at = -1;")
         if self.is_compensated:
             lines.append(f"var {self.name}_error = 0.0;")
         return lines
 
     def _identity(self) -> str:
-        if isinstance(self.op, ops.SumOp):
-            return wgsl.literal(0, self.dtype)
-        if isinstance(self.op, ops.ProdOp):
-            return wgsl.literal(1, self.dtype)
+        if isinstance(self.op, ops.SumOp | ops.ProdOp):
+            return wgsl.literal(int(isinstance(self.op, ops.ProdOp)), self.dtype)
+        bound = dtypes.greatest if isinstance(self.op, ops.MinOp) else dtypes.least
+        return wgsl.literal(bound(self.dtype), self.dtype)
+
+    def _is_better(self, x: str, y: str) -> str:
+        """Whether a value is better than another, wherever it is; NaN is the best."""
+        if isinstance(self.op, ops.ArgmaxOp):
+            return wgsl.larger(self.dtype, x, y)
         if self.kind == "f32":
-            return wgsl.literal(-math.inf, self.dtype)
-        if self.kind == "bool" or self.dtype.kind == "u":
-            return wgsl.literal(0, self.dtype)
-        return wgsl.literal(-(2 ** (8 * self.dtype.itemsize - 1)), self.dtype)
+            return wgsl.larger(self.dtype, f"(-{x})", f"(-{y})")
+        return wgsl.larger(self.dtype, y, x)
 
     def add(self, value: str, dtype: Any) -> str:
         """Return the statement that adds an element."""
         name = self.name
-        if self.is_argmax:
-            better = f"{name}_at < 0 || {self._before(value, name)}"
+        if self.is_place:
+            better = f"{name}_at < 0 || {self._is_better(value, name)}"
             return f"if ({better}) {{ {name} = {value}; {name}_at = j; }}"
         value = wgsl.cast(value, dtype, self.dtype)
         if self.is_compensated:
@@ -371,43 +465,27 @@ class Total:
         return f"{name} = {self._combined(name, value)};"
 
     def _compensated(self) -> str:
-        """Return statements that add or multiply x and keep the rounding error.
-
-        What is opaque is not simplified: WGSL lets compilers take (a + b) - a for b.
-        """
+        """Return statements that add or multiply x and keep the rounding error."""
         name = self.name
         if isinstance(self.op, ops.ProdOp):
             return (
                 f"let t = opaque({name} * x); "
                 f"{name}_error = {name}_error * x + product_error({name}, x, t); {name} = t;"
             )
-        return (
-            f"let t = opaque({name} + x); let z = opaque(t - {name}); "
-            f"{name}_error += ({name} - (t - z)) + (x - z); {name} = t;"
-        )
-
-    def _before(self, x: str, y: str) -> str:
-        """Whether a candidate for argmax is better, wherever it is."""
-        if self.kind == "f32":
-            return f"(!is_nan({y}) & (is_nan({x}) | ({x} > {y})))"
-        return f"({x} & !{y})" if self.kind == "bool" else f"({x} > {y})"
+        return two_sum(name)
 
     def _combined(self, x: str, y: str) -> str:
-        if isinstance(self.op, ops.MaxOp):
-            return wgsl.maximum(self.dtype, x, y)
-        sign = "+" if isinstance(self.op, ops.SumOp) else "*"
-        return wgsl.wrapped(self.dtype, f"({x} {sign} {y})")
+        name = next(name for kind, name in COMBINERS.items() if isinstance(self.op, kind))
+        return wgsl.combined(name, self.dtype, x, y)
 
     def end(self, shared: Shader | None) -> list[str]:
         """Return the lines that make the value; lanes that share the row combine theirs."""
         name, lines = self.name, []
         if self.is_compensated:
-            lines.append(
-                f"if (!is_nan({name}_error) & !is_inf({name}_error)) {{ {name} += {name}_error; }}"
-            )
+            lines.append(add_error(name))
         if shared is not None:
             lines += self._combine(shared)
-        value = f"{wgsl.type_of(self.op.dtype)}({name}_at)" if self.is_argmax else name
+        value = f"{wgsl.type_of(self.op.dtype)}({name}_at)" if self.is_place else name
         return [*lines, f"let v{self.number} = {value};"]
 
     def _combine(self, shader: Shader) -> list[str]:
@@ -416,24 +494,43 @@ class Total:
         shader.declarations.append(f"var<workgroup> {memory}: array<{self.kind}, {ROW_GROUP}>;")
         own, other = f"{memory}[lane]", f"{memory}[lane + half]"
         put, got = f"{own} = {name};", f"{name} = {memory}[0];"
-        join = f"{own} = {self._combined(own, other)};"
-        if self.is_argmax:
+        if not self.is_place:
+            join = f"{own} = {self._combined(own, other)};"
+        else:
             shader.declarations.append(f"var<workgroup> {at}: array<i32, {ROW_GROUP}>;")
             own_at, other_at = f"{at}[lane]", f"{at}[lane + half]"
             put += f" {own_at} = {name}_at;"
             got += f" {name}_at = {at}[0];"
-            tie = f"(!{self._before(own, other)} & ({other_at} < {own_at}))"
-            better = f"{own_at} < 0 || {self._before(other, own)} || {tie}"
+            tie = f"(!{self._is_better(own, other)} & ({other_at} < {own_at}))"
+            better = f"{own_at} < 0 || {self._is_better(other, own)} || {tie}"
             join = (
                 f"if ({other_at} >= 0 && ({better})) {{ {own} = {other}; {own_at} = {other_at}; }}"
             )
-        return [
-            put,
-            "workgroupBarrier();",
-            f"for (var half = {ROW_GROUP // 2}; half > 0; half = half / 2) {{",
-            f"if (lane < half) {{ {join} }}",
-            "workgroupBarrier();",
-            "}",
-            got,
-            "workgroupBarrier();",
-        ]
+        return [put, *tree(join), got, "workgroupBarrier();"]
+
+
+def two_sum(name: str) -> str:
+    """Return statements that add x to a variable, and the rounding error to another.
+
+    What is opaque is not simplified: WGSL lets compilers take (a + b) - a for b.
+    """
+    return (
+        f"let t = opaque({name} + x); let z = opaque(t - {name}); "
+        f"{name}_error += ({name} - (t - z)) + (x - z); {name} = t;"
+    )
+
+
+def add_error(name: str) -> str:
+    """Return the statement that adds its rounding error to a variable, if that is finite."""
+    return f"if (!is_nan({name}_error) & !is_inf({name}_error)) {{ {name} += {name}_error; }}"
+
+
+def tree(join: str) -> list[str]:
+    """Return lines that combine what the lanes put into shared memory, by what joins two of it."""
+    return [
+        "workgroupBarrier();",
+        f"for (var half = {ROW_GROUP // 2}; half > 0; half = half / 2) {{",
+        f"if (lane < half) {{ {join} }}",
+        "workgroupBarrier();",
+        "}",
+    ]

@@ -11,7 +11,7 @@ from weft.runtime.program import Program
 from weft.support.backports import override
 from weft.support.locks import cached_property
 from weft_c.runtime.transformer import DeviceTransformer
-from weft_webgpu import lowering
+from weft_webgpu import lowering, products
 from weft_webgpu.device import WORD, Device, Memory
 from weft_webgpu.devices import choose, summary
 from weft_webgpu.executor import WebGPUKernelGroup
@@ -60,7 +60,11 @@ class WebGPUTransformer(DeviceTransformer):
             supports=lowering.rules.supports,
             rules="weft_webgpu.lowering.rules",
             fusible=lowering.fusible,
+            max_product_row=0,
+            takes_prologue=partial(products.takes_prologue, processor=self.processor),
             dtypes=names if self.has_int64 else names - WIDE,
+            repeats_kernels=True,
+            writes_arguments=True,
             index_dtype=dtypes.int64 if self.has_int64 else dtypes.int32,
             word_bytes=WORD,
             max_kernel_buffers=self.device.limits["max-storage-buffers-per-shader-stage"],

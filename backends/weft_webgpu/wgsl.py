@@ -175,10 +175,17 @@ def _bitwise(sign: str) -> Expression:
     return write
 
 
-def _equal(op: Any, args: Sequence[str]) -> str:
+def equal(dtype: Any, x: str, y: str) -> str:
     """Compare; by the bits of NaN too, since compilers of WGSL may take x == x for true."""
-    name = "equal_f32" if type_of(op.args[0].dtype) == "f32" else ""
-    return f"{name}({', '.join(args)})" if name else f"({args[0]} == {args[1]})"
+    return f"equal_f32({x}, {y})" if type_of(dtype) == "f32" else f"({x} == {y})"
+
+
+def larger(dtype: Any, x: str, y: str) -> str:
+    """Return whether a value is larger than another; NaN is larger than any number."""
+    kind = type_of(dtype)
+    if kind == "f32":
+        return f"(!is_nan({y}) & (is_nan({x}) | ({x} > {y})))"
+    return f"({x} & !{y})" if kind == "bool" else f"({x} > {y})"
 
 
 def _less(op: Any, args: Sequence[str]) -> str:
@@ -192,6 +199,25 @@ def maximum(dtype: Any, x: str, y: str) -> str:
     if kind == "bool":
         return f"({x} | {y})"
     return f"maximum_f32({x}, {y})" if kind == "f32" else f"max({x}, {y})"
+
+
+def combined(reduction: str, dtype: Any, x: str, y: str) -> str:
+    """Return two values combined: ``add``, ``mul``, ``max``, ``min`` or ``logaddexp``."""
+    if reduction == "max":
+        return maximum(dtype, x, y)
+    if reduction == "min":
+        return minimum(dtype, x, y)
+    if reduction == "logaddexp":
+        return f"logaddexp_f32({x}, {y})"
+    return wrapped(dtype, f"({x} {'+' if reduction == 'add' else '*'} {y})")
+
+
+def minimum(dtype: Any, x: str, y: str) -> str:
+    """Return the smaller of two values; NaN if either is."""
+    kind = type_of(dtype)
+    if kind == "bool":
+        return f"({x} & {y})"
+    return f"minimum_f32({x}, {y})" if kind == "f32" else f"min({x}, {y})"
 
 
 def _absolute(op: Any, args: Sequence[str]) -> str:
@@ -221,7 +247,7 @@ EXPRESSIONS: dict[type[Op], Expression] = {
     ops.CastOp: lambda op, args: cast(args[0], op.args[0].dtype, op.dtype),
     ops.CosOp: _called("cosine"),
     ops.DivideOp: _arithmetic("/"),
-    ops.EqualOp: _equal,
+    ops.EqualOp: lambda op, args: equal(op.args[0].dtype, *args),
     ops.ExpOp: _called("exponential"),
     ops.FloorDivideOp: _called("floor_divide"),
     ops.FloorOp: lambda op, args: f"floor({args[0]})" if op.dtype.kind == "f" else args[0],
@@ -284,6 +310,8 @@ fn power_T(x: T, y: T) -> T {
 WIDE_HELPERS = """\
 fn u64_of(low: u32, high: u32) -> u64 { return (u64(high) << 32u) | u64(low); }
 fn i64_of(low: u32, high: u32) -> i64 { return i64(u64_of(low, high)); }
+fn rank_u64(x: u64) -> u64 { return x; }
+fn rank_i64(x: i64) -> u64 { return u64(x) ^ u64_of(0u, 0x80000000u); }
 """
 
 VARIABLES = """\
@@ -354,6 +382,28 @@ fn maximum_f32(x: f32, y: f32) -> f32 {
   if (is_nan(y)) { return y; }
   return select(y, x, x > y);
 }
+fn minimum_f32(x: f32, y: f32) -> f32 {
+  if (is_nan(x)) { return x; }
+  if (is_nan(y)) { return y; }
+  return select(y, x, x < y);
+}
+fn logaddexp_f32(x: f32, y: f32) -> f32 {
+  let most = maximum_f32(x, y);
+  if (is_nan(most) | is_inf(most)) { return most; }
+  let e = exponential_f32(minimum_f32(x, y) - most);
+  let u = opaque(1.0 + e);
+  if (u == 1.0) { return most + e; }
+  return most + (logarithm_f32(u) - (opaque(u - 1.0) - e) / u);
+}
+fn rank_f32(x: f32) -> u32 {
+  if (is_nan(x)) { return 0xffffffffu; }
+  if (x == 0.0) { return 0x80000000u; }
+  let b = bitcast<u32>(x);
+  return select(b | 0x80000000u, ~b, b >> 31u == 1u);
+}
+fn rank_bool(x: bool) -> u32 { return select(0u, 1u, x); }
+fn rank_u32(x: u32) -> u32 { return x; }
+fn rank_i32(x: i32) -> u32 { return bitcast<u32>(x) ^ 0x80000000u; }
 fn square_root(x: f32) -> f32 {
   if (x < 0.0) { return bitcast<f32>(NAN_BITS); }
   if ((x == 0.0) | is_inf(x) | is_nan(x)) { return x; }

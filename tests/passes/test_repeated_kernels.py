@@ -92,7 +92,7 @@ def test_a_target_that_does_not_repeat_kernels_runs_the_loop():
     assert any(isinstance(op, LoopOp) for op in found.ops)
 
 
-@pytest.mark.parametrize("backend", ["native", "opencl", "cupy"])
+@pytest.mark.parametrize("backend", ["native", "opencl", "webgpu", "cupy"])
 def test_backends_compute_the_same(backend: str):
     results = [each for found in REPEATED.values() for each in found]
     inputs = (A, B, ROW, COUNTS)

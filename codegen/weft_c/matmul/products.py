@@ -466,13 +466,14 @@ def _vector_sums(
     return str(whole)
 
 
-def _column_splits(batch: int, columns: int, k: int, processor: Processor) -> int:
+def column_splits(batch: int, columns: int, k: int, processor: Processor) -> int:
+    """Return the parts that the sums of columns are split in, on a device that is not serial."""
     wanted = processor.units * processor.group * 2 // max(batch * columns, 1)
     return max(1, min(wanted, k // MIN_SPLIT_TERMS))
 
 
 def _column_bytes(batch: int, columns: int, k: int, acc: Accumulator, processor: Processor) -> int:
-    splits = 1 if processor.is_serial else _column_splits(batch, columns, k, processor)
+    splits = 1 if processor.is_serial else column_splits(batch, columns, k, processor)
     return 0 if splits == 1 else splits * batch * columns * acc.sum_dtype.itemsize
 
 
@@ -480,7 +481,7 @@ def _column_products(lowering: Lowering, product: Product) -> None:
     """Write a vector-matrix product with a work item for each column, or split of a column."""
     x, y, acc = product.x, product.y, product.epilogue.acc
     shape, k = product.epilogue.shape, x.shape[-1]
-    splits = _column_splits(prod(shape[:-1]), shape[-1], k, lowering.processor)
+    splits = column_splits(prod(shape[:-1]), shape[-1], k, lowering.processor)
     partial = lowering.scratch((splits, *shape), acc.sum_dtype) if splits > 1 else None
     epilogue = product.epilogue if partial is None else StoreEpilogue(partial, acc)
     builder = epilogue.begin(lowering, "matvec")

@@ -60,7 +60,7 @@ class MatmulOperands:
 
 
 @dataclass(frozen=True)
-class _TileShape:
+class TileShape:
     """The tile of a work group: a grid of work items, each with a square block of sums."""
 
     down: int
@@ -69,30 +69,33 @@ class _TileShape:
 
     @property
     def rows(self) -> int:
+        """The rows of a tile."""
         return self.down * self.block
 
     @property
     def columns(self) -> int:
+        """The columns of a tile."""
         return self.across * self.block
 
 
-def _shape(m: int, n: int, processor: Processor) -> _TileShape:
+def tile_shape(m: int, n: int, processor: Processor) -> TileShape:
+    """Return the tile of a work group for products of so many rows and columns."""
     group = processor.group
     across = 1 << (group.bit_length() // 2)
     down = group // across
     shared = SLICE * (down + across + 1) * 8 * 8
     is_large = m * n >= processor.units * (8 * down) * (8 * across)
-    return _TileShape(down, across, 8 if is_large and shared <= processor.local_bytes else 4)
+    return TileShape(down, across, 8 if is_large and shared <= processor.local_bytes else 4)
 
 
 def tile_columns(m: int, n: int, processor: Processor) -> int:
     """Return the columns of a tile."""
-    return _shape(m, n, processor).columns
+    return tile_shape(m, n, processor).columns
 
 
 def split_k(batch: int, m: int, n: int, k: int, processor: Processor) -> int:
     """Return the number of splits of the sums."""
-    shape = _shape(m, n, processor)
+    shape = tile_shape(m, n, processor)
     tiles = batch * -(-m // shape.rows) * -(-n // shape.columns)
     return max(1, min(2 * processor.units // max(tiles, 1), k // MIN_SPLIT_TERMS))
 
@@ -148,7 +151,7 @@ class _SharedTileKernel:
         self.code, self.processor = self.builder.code, self.builder.processor
         self.operands, self.epilogue, self.splits = operands, epilogue, splits
         self.acc = epilogue.acc
-        self.shape = _shape(operands.m, operands.n, self.processor)
+        self.shape = tile_shape(operands.m, operands.n, self.processor)
 
     def write(self) -> None:
         """Write the loop over tiles."""

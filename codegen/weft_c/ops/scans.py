@@ -72,7 +72,7 @@ def split_count(lines: int, length: int, processor: Processor) -> int:
     return max(1, min(MAX_SPLITS, 2 * processor.units // lines, length // min_length))
 
 
-def _part_length(length: int, splits: int, group: int) -> int:
+def part_length(length: int, splits: int, group: int) -> int:
     """Return the length of a split, a multiple of a chunk."""
     chunk = group * ELEMENTS_PER_ITEM
     return -(-length // splits // chunk) * chunk if splits > 1 else length
@@ -222,7 +222,7 @@ class _Scan:
                     self._assign(
                         carry, self.combined(carry, self._variables("part", totals_before))
                     )
-            length = _part_length(self.length, splits, group)
+            length = part_length(self.length, splits, group)
             last = f"({part} + 1) * {length}"
             end = f"{last} < {self.length} ? {last} : {self.length}"
             code.line(f"const i64 end = {end if splits > 1 else self.length};")

@@ -28,14 +28,14 @@ from weft_c.source.values import ValueEmitter, register_type
 _WIDER = {"b": dtypes.int32, "i": dtypes.int32, "u": dtypes.uint32, "f": dtypes.float32}
 
 
-def _total_dtype(op: gathering.ScatterOp, processor: Processor) -> DType:
+def total_dtype(op: gathering.ScatterOp, processor: Processor) -> DType:
     """Return the dtype of the accumulators: atomics need 32 or 64 bits."""
     if processor.is_serial or op.reduction == "set" or op.dtype.itemsize >= 4:
         return op.accumulator_dtype
     return _WIDER.get(op.dtype.kind, dtypes.float32)
 
 
-def _number_dtype(op: gathering.ScatterOp, processor: Processor) -> DType | None:
+def number_dtype(op: gathering.ScatterOp, processor: Processor) -> DType | None:
     """Return the dtype of update numbers for ``set`` on parallel devices.
 
     None where no kernel compares them: there is a single update, or one work item applies all.
@@ -51,10 +51,10 @@ def _number_dtype(op: gathering.ScatterOp, processor: Processor) -> DType | None
 @needs_scratch(gathering.ScatterOp)
 def scatter_scratch(op: gathering.ScatterOp, processor: Processor) -> int:
     """Return the bytes of wider accumulators, or of the last update's number for each index."""
-    number = _number_dtype(op, processor)
+    number = number_dtype(op, processor)
     if number is not None:
         return op.axes.shape[op.position] * number.itemsize
-    dtype = _total_dtype(op, processor)
+    dtype = total_dtype(op, processor)
     return 0 if dtype == op.dtype else op.axes.size * dtype.itemsize
 
 
@@ -62,7 +62,7 @@ def scatter_scratch(op: gathering.ScatterOp, processor: Processor) -> int:
 def scatter_rule(op: gathering.ScatterOp, lowering: Lowering) -> None:
     """Copy the first operand unless the scatter is in place, then apply the updates."""
     x, out = lowering.args[0], lowering.out
-    dtype = _total_dtype(op, lowering.processor)
+    dtype = total_dtype(op, lowering.processor)
     if not out.size:
         if x.shape[op.position] == 0 and lowering.args[1].size:
             report_out_of_range(lowering, "scatter")
@@ -113,7 +113,7 @@ class _ScatterKernel:
 
     def _write_set(self) -> None:
         """Write the kernel of ``set``, which stores the last update of each index."""
-        dtype = _number_dtype(self.op, self.builder.processor)
+        dtype = number_dtype(self.op, self.builder.processor)
         if dtype is not None:
             self._write_last(dtype)
         elif self.op.args[1].axes.size == 1:

@@ -38,24 +38,25 @@ _COST = 16
 """The weight of a sorted element in points of a parallel loop."""
 
 
-def _next_power_of_two(length: int) -> int:
+def next_power_of_two(length: int) -> int:
     """Return the least power of two that is at least `length`."""
     return 1 << (length - 1).bit_length()
 
 
-def _place_dtype(length: int, processor: Processor) -> DType:
+def place_dtype(length: int, processor: Processor) -> DType:
     """Return the dtype of positions along a line, and of a network's counters.
 
     The counters go up to twice the number of slots of the network.
     """
     return index_dtype(
-        needs_wide_counter(length if processor.is_serial else 2 * _next_power_of_two(length))
+        needs_wide_counter(length if processor.is_serial else 2 * next_power_of_two(length))
     )
 
 
-def _fits_group(length: int, dtype: DType, processor: Processor) -> bool:
-    each = sort_key_dtype(dtype).itemsize + _place_dtype(length, processor).itemsize
-    return _next_power_of_two(length) * each <= processor.local_bytes
+def fits_group(length: int, dtype: DType, processor: Processor) -> bool:
+    """Return whether the keys and places of a line fit in local memory."""
+    each = sort_key_dtype(dtype).itemsize + place_dtype(length, processor).itemsize
+    return next_power_of_two(length) * each <= processor.local_bytes
 
 
 def _uses_insertion(op: sorting.SortingOp, processor: Processor) -> bool:
@@ -66,10 +67,10 @@ def _uses_selection(op: sorting.SortingOp, processor: Processor) -> bool:
     if processor.is_serial or not isinstance(op, sorting.TopKIndicesOp) or op.k > MAX_SELECTED:
         return False
     x = op.args[0]
-    return not _fits_group(x.axes.shape[op.position], x.dtype, processor)
+    return not fits_group(x.axes.shape[op.position], x.dtype, processor)
 
 
-def _concurrent_lines(count: int, length: int, processor: Processor) -> int:
+def concurrent_lines(count: int, length: int, processor: Processor) -> int:
     """Return how many lines are sorted concurrently."""
     if processor.is_serial:
         return min(count, serial_items(count * length * _COST, processor))
@@ -83,11 +84,11 @@ def sorting_scratch(op: sorting.SortingOp, processor: Processor) -> int:
     length = x.axes.shape[op.position]
     if not x.axes.size or _uses_insertion(op, processor) or _uses_selection(op, processor):
         return 0
-    if not processor.is_serial and _fits_group(length, x.dtype, processor):
+    if not processor.is_serial and fits_group(length, x.dtype, processor):
         return 0
-    each = sort_key_dtype(x.dtype).itemsize + _place_dtype(length, processor).itemsize
-    slots = 2 * length if processor.is_serial else _next_power_of_two(length)
-    return _concurrent_lines(x.axes.size // length, length, processor) * slots * each + 4 * 256
+    each = sort_key_dtype(x.dtype).itemsize + place_dtype(length, processor).itemsize
+    slots = 2 * length if processor.is_serial else next_power_of_two(length)
+    return concurrent_lines(x.axes.size // length, length, processor) * slots * each + 4 * 256
 
 
 @rules.on_type(sorting.ArgsortOp, sorting.SortOp, sorting.TopKIndicesOp)
@@ -124,9 +125,9 @@ class _SortKernel:
         self.lines = x.shape[:-1]
         self.sort_key_type = sort_key_type(x.dtype)
         self.wide = is_wide(x, out)
-        self.place_dtype = _place_dtype(self.length, self.builder.processor)
+        self.place_dtype = place_dtype(self.length, self.builder.processor)
         self.place_type = register_type(self.place_dtype)
-        self.concurrent_lines = _concurrent_lines(self.count, self.length, self.builder.processor)
+        self.concurrent_lines = concurrent_lines(self.count, self.length, self.builder.processor)
 
     def rank(self, *at: str) -> str:
         """Return the sort key of an element."""
@@ -218,10 +219,10 @@ class _SortKernel:
 
     def write_network(self) -> None:
         """Write a bitonic sort of each line by a work group, padded to a power of two."""
-        code, kind, slots = self.code, self.place_type, _next_power_of_two(self.length)
+        code, kind, slots = self.code, self.place_type, next_power_of_two(self.length)
         dtype = self.x.dtype
         groups = None
-        if _fits_group(self.length, dtype, self.builder.processor):
+        if fits_group(self.length, dtype, self.builder.processor):
             code.declare(f"LOCAL {self.sort_key_type} ranks[{slots}];")
             code.declare(f"LOCAL {kind} places[{slots}];")
         else:

@@ -18,6 +18,7 @@ BACKENDS: dict[str, dict[str, Any]] = {
     "numpy": {"backend": "numpy"},
     "native": {"backend": "native"},
     "opencl": {"backend": "opencl"},
+    "webgpu": {"backend": "webgpu"},
     "opencl, on the device": {"backend": "opencl", "device": True},
 }
 
