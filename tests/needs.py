@@ -28,6 +28,8 @@ from tiers import LOST
 from weft import plugins
 
 VARIABLE = "WEFT_TEST_REQUIRE"
+PYODIDE = os.environ.get("WEFT_TEST_PYODIDE", "")
+"""The folder of a release of Pyodide."""
 
 
 class Need(NamedTuple):
@@ -169,6 +171,12 @@ NEEDS = {
         "Chromium and its driver",
         "apt-get install chromium chromium-driver",
         lambda: _commands("chromium", "chromedriver"),
+    ),
+    "node": Need("Node.js", "apt-get install nodejs", lambda: _commands("node")),
+    "pyodide": Need(
+        "Pyodide with NumPy",
+        "WEFT_TEST_PYODIDE=FOLDER with a release of it, in which is numpy-*.whl",
+        lambda: "" if [*Path(PYODIDE).glob("numpy-*.whl")] else f"there is no NumPy in {PYODIDE!r}",
     ),
     "mpi": Need("MPI", "pip install 'weftc[mpi]'", _mpi),
     "gpu": Need(

@@ -24,8 +24,8 @@ _FORKED = (
 )
 _KINDS = ("DiscreteGPU", "IntegratedGPU", "Unknown", "CPU")
 """The types of adapters, the best first."""
-_APIS = ("Vulkan", "Metal", "D3D12")
-"""The native interfaces that have compute shaders as WebGPU defines them."""
+_APIS = ("Vulkan", "Metal", "D3D12", "browser")
+"""The interfaces that have compute shaders as WebGPU defines them."""
 
 _opened: dict[str, Device] = {}
 _choosing = threading.RLock()

@@ -122,6 +122,9 @@ def write_reduction(
 
 @rules.on_type(reduction.ArgmaxOp, reduction.ArgminOp)
 def arg_rule(op: reduction.ArgmaxOp | reduction.ArgminOp, emit: Emitter) -> None:
-    """Call the array's own method."""
+    """Call the array's own method, which writes indices of the machine's width."""
     method = "argmax" if isinstance(op, reduction.ArgmaxOp) else "argmin"
-    emit.line(f"{emit.args[0]}.{method}({op.positions[0]}, {emit.out})")
+    if op.dtype == np.intp:
+        emit.line(f"{emit.args[0]}.{method}({op.positions[0]}, {emit.out})")
+    else:  # where pointers have 32 bits
+        emit.line(f"copyto({emit.out}, {emit.args[0]}.{method}({op.positions[0]}))")

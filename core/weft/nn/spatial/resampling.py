@@ -265,7 +265,9 @@ def resize(
         target[position] = m
         coordinate = COORDINATES[coordinates]
         places = _places(coordinate, n, m, scale)
-        if m == n and np.array_equal(places.numerators, places.denominator * np.arange(n)):
+        if m == n and np.array_equal(
+            places.numerators, places.denominator * np.arange(n, dtype=np.int64)
+        ):
             continue
         if mode == "nearest":
             nearest = np.clip(ROUNDINGS[rounding](*places), 0, n - 1).astype(np.int64)

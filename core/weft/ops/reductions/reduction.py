@@ -230,7 +230,7 @@ class ArgmaxOp(ArgExtremumOp):
 
     @override
     def reference(self, x: Array) -> Any:
-        return np.argmax(x, axis=self.positions[0])
+        return np.argmax(x, axis=self.positions[0]).astype(np.int64)
 
 
 class ArgminOp(ArgExtremumOp, CompositeOp):
@@ -242,7 +242,7 @@ class ArgminOp(ArgExtremumOp, CompositeOp):
 
     @override
     def reference(self, x: Array) -> Any:
-        return np.argmin(x, axis=self.positions[0])
+        return np.argmin(x, axis=self.positions[0]).astype(np.int64)
 
 
 class AnyOp(ReductionOp, CompositeOp):
