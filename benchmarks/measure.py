@@ -148,6 +148,7 @@ def interleaved(
     candidates: Mapping[str, str | Callable[[], Any]],
     rounds: int,
     names: Mapping[str, Any] | None = None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Samples:
     """Time callables, or statements that see `names`, in turns.
 
@@ -156,7 +157,7 @@ def interleaved(
     for another.
     """
     timers = {
-        name: Timer(work, globals=None if names is None else dict(names))
+        name: Timer(work, timer=clock, globals=None if names is None else dict(names))
         for name, work in candidates.items()
     }
     loops = {name: _loops(timer) for name, timer in timers.items()}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from functorch.compile import make_boxed_func
+from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
 from torch.fx.passes.split_module import split_module
 
@@ -30,7 +30,6 @@ from weft_torch.graphs import (
     symbols_of,
 )
 from weft_torch.rules import rule_of
-from weft_torch.tensors import as_tensor
 
 OPTIONS = ("backend", "strict")
 
@@ -103,19 +102,27 @@ class _Executable:
         fakes = [
             fx.meta.get("val") if isinstance(fx, torch.fx.Node) else fx for fx in _flat(output)
         ]
-        self.takers: list[Callable[[Any, Sequence[Any], Mapping[Any, int]], Any]] = []
-        computed = []
-        for result, fake in zip(lowering.results, fakes, strict=True):
+        inputs = len(lowering.module.graph.find_nodes(op="placeholder"))
+        # Of None, what is computed, and the arguments, which are counted from the end.
+        self.picks: list[int] = []
+        self.others: list[tuple[int, Callable[[Any, Mapping[Any, int]], Any]]] = []
+        computed: list[Any] = []
+        for at, (result, fake) in enumerate(zip(lowering.results, fakes, strict=True)):
             if isinstance(result, Passed):
-                self.takers.append(_argument(result.number))
+                pick = result.number - inputs
             elif id(result) in given:
-                self.takers.append(_argument(given[id(result)]))
+                pick = given[id(result)] - inputs
             elif isinstance(result, weft.TensorOp):
                 order = memory_order(fake)  # torch replays views of results by strides
-                computed.append(weft.transpose(result, order) if order else result)
-                self.takers.append(_computed(order))
+                if order:
+                    result = weft.transpose(result, order)
+                    self.others.append((at, _permuted(inverse(order))))
+                computed.append(result)
+                pick = len(computed)
             else:
-                self.takers.append(_number(result))
+                self.others.append((at, _number(result)))
+                pick = 0
+            self.picks.append(pick)
         self.run: Calls | None = None
         if computed:
             run = transformer_of(backend).computation(computed, *lowering.parameters)
@@ -125,10 +132,12 @@ class _Executable:
             self.run = Calls(run, taken, draws=lowering.key is not None)
 
     def __call__(self, args: Sequence[Any], lengths: Mapping[Any, int]) -> list[Any]:
-        values: Any = iter(())
-        if self.run is not None:
-            values = iter(self.run(args))
-        return [take(values, args, lengths) for take in self.takers]
+        computed = [] if self.run is None else self.run(args)
+        pool = [None, *computed, *args]
+        found = [pool[pick] for pick in self.picks]
+        for at, take in self.others:
+            found[at] = take(found[at], lengths)
+        return found
 
 
 def _flat(output: torch.fx.Node) -> Sequence[Any]:
@@ -136,24 +145,16 @@ def _flat(output: torch.fx.Node) -> Sequence[Any]:
     return returned if isinstance(returned, tuple | list) else (returned,)
 
 
-def _argument(number: int) -> Callable[..., Any]:
-    """Take an argument, which the graph returns as it is: values saved for the gradient."""
-    return lambda values, args, lengths: args[number]
-
-
-def _computed(order: Sequence[int]) -> Callable[..., Any]:
-    """Take the next result, whose axes are in the order of memory."""
-    if not order:
-        return lambda values, args, lengths: as_tensor(next(values))
-    back = inverse(order)
-    return lambda values, args, lengths: as_tensor(next(values)).permute(back)
+def _permuted(order: Sequence[int]) -> Callable[..., Any]:
+    """Take a result whose axes are in the order of memory."""
+    return lambda result, lengths: result.permute(order)
 
 
 def _number(result: Any) -> Callable[..., Any]:
     """Take None, a number, or what a length is in a call."""
     if not isinstance(result, Length):
-        return lambda values, args, lengths: result
-    return lambda values, args, lengths: evaluate(result, lengths)
+        return lambda _, lengths: result
+    return lambda _, lengths: evaluate(result, lengths)
 
 
 def compile_aten(module: torch.fx.GraphModule, backend: Backend, strict: bool) -> Any:
@@ -266,7 +267,11 @@ def compile_graph(
         return make_boxed_func(compile_aten(graph, backend, strict))
 
     autograd = aot_autograd(
-        fw_compiler=compiler, bw_compiler=compiler, decompositions=decompositions()
+        fw_compiler=compiler,
+        bw_compiler=compiler,
+        # It saves inputs rather than views of them, and little that is quickly computed again.
+        partition_fn=min_cut_rematerialization_partition,
+        decompositions=decompositions(),
     )
     run = autograd(module, example_inputs)
 

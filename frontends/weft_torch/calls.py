@@ -11,7 +11,7 @@ import torch
 import weft
 from weft.ir.dtypes import Array
 from weft.runtime.computation import Computation
-from weft_torch.tensors import as_array
+from weft_torch.tensors import as_array, maker
 
 MOST_BINDINGS = 8
 """How often parameters are bound before a call takes them as it takes other arguments."""
@@ -71,10 +71,11 @@ class Calls:
         self.computation = computation
         self.taken = taken
         self.draws = draws
+        self._makers = [maker(op.dtype) for op in computation.results]
         self._rest = MOST_BINDINGS
         self._bound: _Bound | None = None
 
-    def __call__(self, args: Sequence[Any]) -> Any:
+    def __call__(self, args: Sequence[Any]) -> list[torch.Tensor]:
         """Return the results for the arguments of a graph."""
         bound = self._bound
         if bound is None or not bound.fits(args):
@@ -83,7 +84,8 @@ class Calls:
         if self.draws:
             seed = torch.randint(2**63 - 1, (), dtype=torch.int64)
             arrays.append(weft.random.key(int(seed)))
-        return bound.run(*arrays)
+        found = bound.run(*arrays)
+        return [make(array) for make, array in zip(self._makers, found, strict=True)]
 
     def _bind(self, args: Sequence[Any]) -> _Bound:
         """Bind the parameters of the model among arguments, unless that was done too often."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import torch
@@ -59,14 +62,22 @@ def as_array(tensor: torch.Tensor) -> Array:
     if tensor.dtype is torch.bfloat16:
         bits: Array = tensor.view(torch.int16).numpy()
         return bits.view(_BFLOAT16)
-    if tensor.is_conj() or tensor.is_neg():
-        tensor = tensor.resolve_conj().resolve_neg()
-    array: Array = tensor.numpy()
+    try:
+        array: Array = tensor.numpy()
+    except RuntimeError:  # quicker than to ask each tensor whether it is conjugated or negated
+        array = tensor.resolve_conj().resolve_neg().numpy()
     return array
 
 
 def as_tensor(array: Array) -> torch.Tensor:
     """Return the memory of an array as a tensor, which keeps the array."""
-    if array.dtype == _BFLOAT16:
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
+    return maker(array.dtype)(array)
+
+
+def maker(dtype: np.dtype[Any]) -> Callable[[Array], torch.Tensor]:
+    """Return the function that gives the memory of an array of a dtype as a tensor."""
+    return _as_bfloat16 if dtype == _BFLOAT16 else torch.from_numpy
+
+
+def _as_bfloat16(array: Array) -> torch.Tensor:
+    return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)

@@ -259,23 +259,49 @@ class _DirectConvolutionKernel(KernelBuilder):
         *outer, j = indices
         pitch = task.planes.pitches[-2] if len(indices) > 1 else 0
         head = (at[0], f"{at[1]} * {task.results} + {o} + r")
-        is_run = output_phase.step[-1] == 1 and self.acc.is_plain and self.out.strides[-1] == 1
+
+        def place(row: str, column: str) -> tuple[str, ...]:
+            inner = [*outer[:-1], f"({outer[-1]} + {row})"] if outer else []
+            last = _places([f"({j} + {column})"], output_phase, last=True)
+            return (*head, *_places(inner, output_phase), *last)
+
+        if output_phase.step[-1] != 1 or not self.acc.is_plain or self.out.strides[-1] != 1:
+            lanes = self.lanes_in_memory(window)
+            with (
+                code.block(f"for (i32 r = 0; r < {window.filters}; r++)"),
+                code.block(f"for (i32 row = 0; row < {window.rows}; row++)"),
+                code.block(f"for (i32 column = 0; column < {window.columns}; column++)"),
+            ):
+                value = f"{lanes}[r * {window.vectors * self.lanes} + row * {pitch} + column]"
+                code.line(self.acc.store(self.out, value, *place("row", "column")))
+            return
         code.line(UNROLL)
         with code.block(f"for (i32 r = 0; r < {window.filters}; r++)"):
             for row in range(window.rows):
-                output_indices = [*outer[:-1], f"({outer[-1]} + {row})"] if outer else []
-                rows = _places(output_indices, output_phase)
                 lane = row * pitch
-                for first, count in _runs(lane, lane + window.columns, self.lanes, is_run):
-                    column = _places([f"({j} + {first - lane})"], output_phase, last=True)
+                for first, count in _runs(lane, lane + window.columns, self.lanes):
                     value = _lanes(self.acc, f"c[r][{first // self.lanes}]", first, count)
-                    where = (*head, *rows, *column)
+                    where = place(str(row), str(first - lane))
                     if count > 1:
                         address = self.out.at(*where)
                         text = self.acc.store_vector(code, count, address, value, self.out.dtype)
                         code.line(text)
                     else:
                         code.line(self.acc.store(self.out, value, *where))
+
+    def lanes_in_memory(self, window: OutputTile) -> str:
+        """Write a copy of the sums, and return the pointer to its lanes.
+
+        To take lanes out of registers one by one is slow to run, and slow to compile.
+        """
+        code, acc = self.code, self.acc
+        code.line(f"{acc.type(self.lanes)} held[{window.filters}][{window.vectors}];")
+        code.line(UNROLL)
+        with code.block(f"for (i32 r = 0; r < {window.filters}; r++)"):
+            code.line(UNROLL)
+            code.line(f"for (i32 v = 0; v < {window.vectors}; v++) held[r][v] = c[r][v];")
+        pointer = f"const {acc.scalar_type} *const"
+        return code.define(pointer, "lanes", f"(const {acc.scalar_type} *)held")
 
 
 def _places(indices: list[str], output_phase: OutputPhase, last: bool = False) -> list[str]:
@@ -288,13 +314,13 @@ def _places(indices: list[str], output_phase: OutputPhase, last: bool = False) -
     ]
 
 
-def _runs(first: int, end: int, lanes: int, is_run: bool) -> list[tuple[int, int]]:
+def _runs(first: int, end: int, lanes: int) -> list[tuple[int, int]]:
     """Return lanes in runs that one instruction stores, none across two vectors."""
     runs = []
     while first < end:
         room = min(lanes - first % lanes, end - first)
         size = 1
-        while is_run and 2 * size <= room:
+        while 2 * size <= room:
             size *= 2
         runs.append((first, size))
         first += size

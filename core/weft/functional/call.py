@@ -27,12 +27,38 @@ MISS = object()
 _CONTAINERS = (tuple, list, dict, type(None))
 
 
+SMALLEST_ORDERED = 2**18
+"""The bytes from which a copy takes long enough to compile for the order of axes in memory."""
+
+
 class LeafType(NamedTuple):
-    """The type of a leaf, with dtype and shape of an array; unknown lengths may vary."""
+    """The type of a leaf, with dtype and shape of an array; unknown lengths may vary.
+
+    The shape is that of the axes in the order of memory, if that is another one; see `order_of`.
+    Where the order is None, arrays are copied if they are not C-contiguous.
+    """
 
     kind: type[Any]
     dtype: Any
     shape: Sequence[int | Length]
+    order: Order | None
+
+
+Order = tuple[int, ...]
+"""The axes of an array from the outermost in memory; nothing for row-major ones."""
+
+
+def order_of(array: Any) -> Order:
+    """Return the order of axes of a large array that is contiguous in another one; else nothing.
+
+    Nothing for other arrays that are not C-contiguous, which are copied.
+    """
+    if type(array) is not np.ndarray or array.nbytes < SMALLEST_ORDERED:
+        return ()
+    if array.flags.c_contiguous:
+        return ()
+    order = sorted(range(array.ndim), key=array.strides.__getitem__, reverse=True)
+    return tuple(order) if array.transpose(order).flags.c_contiguous else ()
 
 
 def make_call(
@@ -56,6 +82,8 @@ def make_call(
         return always_miss
     scope, names, inputs = writer.scope, writer.names, computation.graph.inputs
     scope.update(miss=MISS, static_key=static_key)
+    scope.update(order_of=order_of, ascontiguousarray=np.ascontiguousarray)
+    lines += _row_major(types, names)
     is_plain = all(
         each.dtype is None or each.dtype == op.dtype for each, op in zip(types, inputs, strict=True)
     )
@@ -84,6 +112,23 @@ def make_call(
     return scope["call"]  # type: ignore[no-any-return]
 
 
+def _row_major(types: Sequence[LeafType], names: Sequence[str]) -> Iterator[str]:
+    """Yield lines that copy arrays which are not contiguous, or miss for one that has an order."""
+    arrays = [
+        (name, each)
+        for name, each in zip(names, types, strict=True)
+        if each.kind is np.ndarray and each.shape and not each.order
+    ]
+    if not arrays:
+        return
+    yield f"if not ({' and '.join(f'{name}.flags.c_contiguous' for name, _ in arrays)}):"
+    if seen := "".join(f"{name}, " for name, each in arrays if each.order is not None):
+        yield f"    if any(map(order_of, ({seen}))):"
+        yield "        return miss"
+    copied = "".join(f"{name}, " for name, _ in arrays)
+    yield f"    {copied}= map(ascontiguousarray, ({copied}))"
+
+
 def _plain(
     types: Sequence[LeafType],
     inputs: Sequence[Any],
@@ -91,24 +136,17 @@ def _plain(
     arrays: DeviceArrays,
     scope: dict[str, Any],
 ) -> Iterator[str]:
-    """Yield lines that make numbers arrays, and arrays contiguous."""
-    scope.update(asarray=np.asarray, ascontiguousarray=np.ascontiguousarray)
-    scope.update(of=arrays.of, from_host=arrays.from_host)
-    is_host, ranked = arrays is HOST, []
+    """Yield lines that make numbers arrays, and put arrays where the program takes them."""
+    scope.update(asarray=np.asarray, of=arrays.of, from_host=arrays.from_host)
     for each, op, name in zip(types, inputs, names, strict=True):
         if each.dtype is None:
             scope[f"{name}_dtype"] = op.dtype
             array = f"asarray({name}, {name}_dtype)"
-            yield f"{name} = {array if is_host else f'from_host({array})'}"
+            yield f"{name} = {array if arrays is HOST else f'from_host({array})'}"
         elif each.kind is not np.ndarray:
             yield f"{name} = of({name})"
-        elif not is_host:
-            yield f'{name} = from_host(asarray({name}, order="C"))'
-        elif op.rank:
-            ranked.append(name)
-    if ranked:
-        yield f"if not ({' and '.join(f'{name}.flags.c_contiguous' for name in ranked)}):"
-        yield f"    {', '.join(ranked)}, = map(ascontiguousarray, ({', '.join(ranked)},))"
+        elif arrays is not HOST:
+            yield f"{name} = from_host({name})"
 
 
 def _tree(structure: Structure, leaves: Sequence[str], scope: dict[str, Any]) -> str:
@@ -221,7 +259,7 @@ class _Writer:
         return name
 
     def _leaf(self, name: str) -> None:
-        kind, given, shape = next(self.types)
+        kind, given, shape, order = next(self.types)
         self.names.append(name)
         if kind in (np.ndarray, self.arrays):
             mine, dtype = self._constant(kind), self._constant(given)
@@ -234,8 +272,11 @@ class _Writer:
                     if isinstance(length, int)
                 ]
                 fits = " and ".join([f"{name}.ndim == {len(shape)}", *known])
-            is_kind = f"type({name}) is {mine}"
-            self.tests += _unless(f"{is_kind} and {name}.dtype is {dtype} and {fits}")
+            self.tests += _unless(f"type({name}) is {mine} and {name}.dtype is {dtype}")
+            if order:
+                self.tests.append(f"{name} = {name}.transpose({order!r})")
+                fits += f" and {name}.flags.c_contiguous"
+            self.tests += _unless(fits)
         elif kind in (bool, int, float, complex):
             self.tests += _unless(f"type({name}) is {kind.__name__}")
         else:

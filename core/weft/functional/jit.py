@@ -12,7 +12,15 @@ import numpy as np
 from weft.errors import ArgumentError
 from weft.functional import trees
 from weft.functional.arguments import Arguments, Dynamic, DynamicLengths
-from weft.functional.call import MISS, LeafType, always_miss, make_call, static_key
+from weft.functional.call import (
+    MISS,
+    LeafType,
+    Order,
+    always_miss,
+    make_call,
+    order_of,
+    static_key,
+)
 from weft.functional.retraces import count_trace
 from weft.functional.tracing import (
     Function,
@@ -26,6 +34,7 @@ from weft.functional.tracing import (
 )
 from weft.functional.trees import Structure
 from weft.ir.graph import Graph
+from weft.ops.shape.movement import transpose
 from weft.runtime.computation import Computation
 from weft.runtime.device_arrays import HOST
 from weft.runtime.factory import Chosen, make_transformer
@@ -130,13 +139,12 @@ class JittedFunction:
         leaves, structure, static = self._flattened(args, options)
         if holds_ops(leaves):
             return self._function(*args, **options)
-        arrays = self._arrays(leaves, structure)
-        compiled = self._compiled_for(arrays, structure, static)
+        compiled, arrays, orders = self._prepared(leaves, structure, static)
         results = compiled.computation(*arrays)
         if not options:
             kinds = tuple(map(type, leaves))
             if kinds not in compiled.calls:
-                compiled.calls[kinds] = self._call_of(compiled, leaves, structure, static)
+                compiled.calls[kinds] = self._call_of(compiled, leaves, orders, structure, static)
             self._latest = compiled.calls[kinds]
         return compiled.packed(results)
 
@@ -150,8 +158,7 @@ class JittedFunction:
         if is_tracing() or holds_ops(leaves):
             problem = "takes ops or is traced here, and ops have no values to wait for"
             raise ArgumentError(f"{self._name} {problem}: make an ordinary call")
-        arrays = self._arrays(leaves, structure)
-        compiled = self._compiled_for(arrays, structure, static)
+        compiled, arrays, _ = self._prepared(leaves, structure, static)
         return compiled.computation.start(lambda: compiled.packed(compiled.computation(*arrays)))
 
     def lower(self, *args: Any, **options: Any) -> Computation:
@@ -159,11 +166,13 @@ class JittedFunction:
 
         It has the graph, the plan and the source; its `report` writes them to a page, its
         `profile` says where time goes; its `save` writes an artifact. It takes the leaves of the
-        arguments one by one, and returns an array, or a tuple of the leaves of another result.
+        arguments one by one, as C-contiguous arrays, and returns an array, or a tuple of the leaves
+        of another result.
         """
         leaves, structure, static = self._flattened(args, options)
         arrays = self._arrays(leaves, structure)
-        computation = self._compiled_for(arrays, structure, static).computation
+        orders = [None] * len(arrays)
+        computation = self._compiled_for(arrays, orders, structure, static).computation
         computation.program_for(*arrays)
         return computation
 
@@ -226,19 +235,37 @@ class JittedFunction:
         """Return the argument of each leaf, and how the leaf is written: ``params['w']``."""
         return [self._arguments.path(accessor) for accessor in structure.accessors()]
 
+    def _prepared(
+        self, leaves: Sequence[Any], structure: Structure, static: tuple[Any, ...]
+    ) -> tuple[_Compiled, list[Any], list[Order | None]]:
+        """Return what is compiled for leaves, the arrays that it takes, and their orders."""
+        arrays = self._arrays(leaves, structure)
+        orders = [None if self._donated else order_of(array) for array in arrays]
+        compiled = self._compiled_for(arrays, orders, structure, static)
+        return compiled, list(map(_arranged, arrays, orders)), orders
+
     def _compiled_for(
-        self, arrays: Sequence[Any], structure: Structure, static: tuple[Any, ...]
+        self,
+        arrays: Sequence[Any],
+        orders: Sequence[Order | None],
+        structure: Structure,
+        static: tuple[Any, ...],
     ) -> _Compiled:
+        """Return what is compiled for arguments whose axes lie in these orders in memory."""
         shapes: list[Any] = [array.shape for array in arrays]
         if self._dynamic is not None:
             each = zip(self._paths(structure), shapes, strict=True)
             shapes = [self._dynamic.within(root, name, shape) for (root, name), shape in each]
-        key = structure, static, tuple([array.dtype for array in arrays]), tuple(shapes)
+        lie = tuple([(shape, order or ()) for shape, order in zip(shapes, orders, strict=True)])
+        key = structure, static, tuple([array.dtype for array in arrays]), lie
         compiled = self._compiled.get(key)
         if compiled is None:
             count_trace(self._function, self._name, key, self._compiled)
-            types = [(shape, array.dtype) for shape, array in zip(shapes, arrays, strict=True)]
-            computation, result = self._trace(types, structure, static)
+            types = [
+                ([shape[axis] for axis in order] if order else shape, array.dtype)
+                for (shape, order), array in zip(lie, arrays, strict=True)
+            ]
+            computation, result = self._trace(types, orders, structure, static)
             compiled = self._compiled[key] = _Compiled(computation, result, {})
         return compiled
 
@@ -246,14 +273,17 @@ class JittedFunction:
         self,
         compiled: _Compiled,
         leaves: Sequence[Any],
+        orders: Sequence[Order | None],
         structure: Structure,
         static: Iterable[tuple[Any, Any]],
     ) -> Callable[[tuple[Any, ...]], Any]:
         """Return the function that takes positional arguments like these apart."""
         by_position = {where: value for where, (_, value) in static if isinstance(where, int)}
         types = [
-            LeafType(type(leaf), getattr(leaf, "dtype", None), op.axes.lengths)
-            for leaf, op in zip(leaves, compiled.computation.graph.inputs, strict=True)
+            LeafType(type(leaf), getattr(leaf, "dtype", None), op.axes.lengths, order)
+            for leaf, op, order in zip(
+                leaves, compiled.computation.graph.inputs, orders, strict=True
+            )
         ]
         positional = trees.children(structure)[0]
         return make_call(positional, types, by_position, compiled.computation, compiled.result)
@@ -261,6 +291,7 @@ class JittedFunction:
     def _trace(
         self,
         types: Sequence[tuple[Any, Any]],
+        orders: Sequence[Order | None],
         structure: Structure,
         static: Iterable[tuple[Any, Any]],
     ) -> tuple[Computation, Structure]:
@@ -268,7 +299,7 @@ class JittedFunction:
         names = [name for _, name in paths]
         static_too = {name for root, name in paths if root == name}
         parameters = parameters_for(self._function, names, types, static_too)
-        traced, options = trees.unflatten(structure, parameters)
+        traced, options = trees.unflatten(structure, list(map(_original, parameters, orders)))
         args = list(traced)
         for where, (_, value) in static:
             if isinstance(where, int):
@@ -394,6 +425,18 @@ def jit(
     return JittedFunction(
         function, backend, static_argnums, static_argnames, dynamic, donate_argnums, device, options
     )
+
+
+def _arranged(array: Any, order: Order | None) -> Any:
+    """Return an array with its axes in the order of memory."""
+    return array.transpose(order) if order else array
+
+
+def _original(parameter: Any, order: Order | None) -> Any:
+    """Return a parameter, whose axes are in the order of memory, with those of the argument."""
+    if not order:
+        return parameter
+    return transpose(parameter, [order.index(axis) for axis in range(len(order))])
 
 
 def _takers(graph: Graph, given: Iterable[int]) -> dict[int, int]:

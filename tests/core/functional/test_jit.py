@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
+import tracemalloc
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -214,6 +216,52 @@ def test_later_calls_take_what_the_first_one_takes(first: Any, later: Any, backe
         np.testing.assert_array_equal(found["z"], x + y * z)
         np.testing.assert_array_equal(found["a"][0], x * 2)
         np.testing.assert_array_equal(found["a"][2][0], z - y)
+
+
+LARGE = np.arange(2**17, dtype="f4").reshape(2**12, 4, 8)
+LAYOUTS = {
+    "row-major": LARGE,
+    "the middle outermost": LARGE.reshape(4, 2**12, 8).transpose(1, 0, 2),
+    "column-major": np.asfortranarray(LARGE),
+    "with gaps": np.repeat(LARGE, 2, 0)[::2],
+    "backwards": np.ascontiguousarray(LARGE[::-1])[::-1],
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, {"tree": {0: "n"}}])
+def test_a_large_array_is_read_in_the_order_of_its_axes_in_memory(dynamic: Any) -> None:
+    function, traces = count_traces(
+        lambda tree, shift: (weft.sum(tree["x"], 1) + shift, tree["x"].shape[1]), dynamic=dynamic
+    )
+    for number in (0, 1, 1, 2, 2, 0, 3, 4, 1):
+        x = list(LAYOUTS.values())[number]
+        found, length = function({"x": x}, 1.0)
+        np.testing.assert_allclose(found, x.sum(1) + 1)
+        assert length == 4
+
+    async def awaited() -> Any:
+        return await function.call_async({"x": x}, 1.0)
+
+    np.testing.assert_allclose(asyncio.run(awaited())[0], x.sum(1) + 1)
+    assert len(traces) == 3
+
+
+def test_an_array_in_another_order_is_not_copied() -> None:
+    function = weft.jit(lambda x: weft.sum(x), backend="numpy")
+    x = np.asfortranarray(LARGE)
+    function(x)
+    tracemalloc.start()
+    try:
+        function(x)
+        assert tracemalloc.get_traced_memory()[1] < x.nbytes / 2
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_array_in_another_order_is_donated_as_a_copy() -> None:
+    function = weft.jit(lambda x: x + 1, backend="numpy", donate_argnums=0)
+    for _ in range(2):
+        np.testing.assert_array_equal(function(np.asfortranarray(LARGE)), LARGE + 1)
 
 
 @pytest.mark.needs("compiler")

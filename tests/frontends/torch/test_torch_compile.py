@@ -80,6 +80,14 @@ def test_a_model_infers_and_trains_as_in_torch(name: str, backend: str) -> None:
         close(one, other)
 
 
+def test_weights_are_saved_for_the_gradient_as_they_are() -> None:
+    model = nn.Sequential(*[nn.Linear(16, 16, bias=False) for _ in range(3)])
+    found = compiled(model)(torch.randn(4, 16))
+    saved = {x.data_ptr() for x in found.grad_fn.saved_tensors if x.shape == (16, 16)}
+    assert saved <= {each.data_ptr() for each in model.parameters()}
+    assert len(saved) == 2
+
+
 def test_an_optimizer_steps_through_compiled_gradients() -> None:
     model, args = made("convolutional")
     reference = copy.deepcopy(model)
