@@ -22,6 +22,7 @@ from weft import plugins
 from weft.errors import BackendError
 from weft_native import binding, compiler, processes, shared_library
 from weft_native.compiler import TARGETS, Vectors
+from weft_native.dialect import host_dialect
 from weft_native.shared_library import load
 from weft_native.transformer import NativeTransformer
 
@@ -280,6 +281,26 @@ def test_kernels_for_any_lanes_compute_the_same(
         transformer.processor = transformer.processor
         for one, other in zip(transformer.computation(results, x)(values), expected, strict=True):
             np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.needs("compiler")
+def test_bytes_are_widened_in_vectors(tmp_path: Path) -> None:
+    """GCC 12 loads them one by one by itself, which takes nine times as long."""
+    if not compiler.macros() & {"__AVX512F__", "__AVX2__"}:
+        pytest.skip("only processors with AVX2 have the instruction")
+    lanes = compiler.vectors().lanes
+    text = "".join(
+        f"void widen_{kind}(near_{kind}x{lanes} *x, near_i32x{lanes} *out) "
+        f"{{ *out = convert_int{lanes}(*x); }}\n"
+        for kind in ("i8", "u8")
+    )
+    (tmp_path / "widened.c").write_text(host_dialect(lanes).prelude + text)
+    arguments = [*compiler.target_flags(), *compiler.FLAGS, "-S", "widened.c", "-o", "widened.s"]
+    compiler.run([*compiler.command(), *arguments], "compiling", tmp_path)
+    found = (tmp_path / "widened.s").read_text()
+    for instruction in ("vpmovsxbd", "vpmovzxbd"):
+        assert found.count(instruction) == 1, instruction
+    assert "vpinsr" not in found
 
 
 @pytest.mark.needs("compiler")
