@@ -1,4 +1,4 @@
-"""The runtime library: a pool of threads, and matrix products by the BLAS that NumPy has loaded."""
+"""The runtime library: a pool of threads, products by NumPy's BLAS, and the binding to Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from weft_native.shared_library import load
 CALLED = ("weft_run", "weft_gemm", "weft_poll", "weft_clock")
 """The functions of the library that programs call, in the order of ``struct weft_runtime``."""
 
-FUNCTIONS = (*CALLED, "weft_host", "weft_blas", "weft_threads")
+FUNCTIONS = (*CALLED, "weft_host", "weft_blas", "weft_threads", "weft_python", "weft_bind")
 """All functions of the library."""
 
 BLAS_FUNCTIONS = (
@@ -57,7 +57,7 @@ class Runtime:
         self.library = load(
             source(), "the runtime of native programs", FUNCTIONS, is_permanent=True
         )
-        addresses = [_address(getattr(self.library, name)) for name in CALLED]
+        addresses = [address(getattr(self.library, name)) for name in CALLED]
         self.table = (ctypes.c_void_p * len(addresses))(*addresses)
         self.threads = 0
         self.interrupt: BaseException | None = None
@@ -66,7 +66,7 @@ class Runtime:
         blas = find_blas()
         self.has_blas = blas is not None
         if blas is not None:
-            self.library.weft_blas(*(ctypes.c_void_p(_address(each)) for each in blas))
+            self.library.weft_blas(*(ctypes.c_void_p(address(each)) for each in blas))
 
     def use_threads(self, count: int) -> None:
         """Let the pool have at least `count` threads, the caller's included, from its start on."""
@@ -101,7 +101,7 @@ class Runtime:
 
 def source() -> str:
     """Return the C source of the runtime library."""
-    parts = (files("weft_native").joinpath(name) for name in ("system.h", "runtime.c"))
+    parts = (files("weft_native").joinpath(name) for name in ("system.h", "runtime.c", "binding.c"))
     return "".join(part.read_text(encoding="utf-8") for part in parts)
 
 
@@ -137,7 +137,8 @@ def _linked_with_blas() -> Iterator[Path]:
     yield from (Path(np.__file__).parents[1] / "numpy.libs").glob("*openblas*.dll")
 
 
-def _address(function: Any) -> int:
+def address(function: Any) -> int:
+    """Return the address of a function of a library."""
     found = ctypes.cast(function, ctypes.c_void_p).value
     assert found is not None, "functions have addresses"
     return found

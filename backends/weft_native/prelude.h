@@ -71,10 +71,18 @@ SPLATS(f32) SPLATS(i32) SPLATS(u32)
     __auto_type select_c = (condition); __auto_type select_x = (x); __auto_type select_y = (y); \
     (__typeof__(select_x))(((__typeof__(select_c))select_x & select_c) \
                            | ((__typeof__(select_c))select_y & ~select_c)); })
-#define convert_int2(v) __builtin_convertvector(v, i32x2)
-#define convert_int4(v) __builtin_convertvector(v, i32x4)
-#define convert_int8(v) __builtin_convertvector(v, i32x8)
-#define convert_int16(v) __builtin_convertvector(v, i32x16)
+/* GCC 12 loads bytes that it widens one by one, unless they are in a register before. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
+#define WIDENED(v, T) ({ \
+    __auto_type narrow = (v); if (sizeof narrow < sizeof(T)) __asm__("" : "+v"(narrow)); \
+    __builtin_convertvector(narrow, T); })
+#else
+#define WIDENED(v, T) __builtin_convertvector(v, T)
+#endif
+#define convert_int2(v) WIDENED(v, i32x2)
+#define convert_int4(v) WIDENED(v, i32x4)
+#define convert_int8(v) WIDENED(v, i32x8)
+#define convert_int16(v) WIDENED(v, i32x16)
 #define convert_uint2(v) __builtin_convertvector(v, u32x2)
 #define convert_uint4(v) __builtin_convertvector(v, u32x4)
 #define convert_uint8(v) __builtin_convertvector(v, u32x8)
