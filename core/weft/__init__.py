@@ -161,12 +161,8 @@ __all__ = [
     "with_op_metadata",
 ]
 __all__ += _FUNCTIONS
-__all__ += nervana.__all__
-__all__ += nn.__all__
-__all__ += ops.__all__
-__all__ += ranks.__all__
-__all__ += standard.__all__
-__all__ += train.__all__
+for _room in (nervana, nn, ops, ranks, standard, train):
+    __all__ += _room.__all__
 
 __version__ = "0.1.0.dev0"
 

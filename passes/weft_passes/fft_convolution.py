@@ -5,19 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import weft
 from weft.fft import irfftn, rfftn
 from weft.ir import dtypes
 from weft.ir.tensor import TensorOp
-from weft.nn.spatial.convolutions import (
-    BilinearConvolutionOp,
-    ConvolutionFilterOp,
-    ConvolutionInputOp,
-    ConvolutionOp,
-)
 from weft.nn.spatial.windows import moved_ends
-from weft.ops.pointwise.complex_parts import conj
 from weft.ops.reductions import reduction
-from weft.ops.shape.movement import cast_axes
 from weft.passes.interface import PeepholeGraphPass
 from weft.passes.visitors import visit
 from weft.plugins import hookimpl
@@ -27,9 +20,9 @@ IMAGES, FILTERS, OUTPUTS = 2, 0, 3
 """The roles, each with the axis of (images, groups, outputs, channels) that it lacks."""
 
 ROLES = {
-    ConvolutionOp: (IMAGES, FILTERS, OUTPUTS),
-    ConvolutionInputOp: (OUTPUTS, FILTERS, IMAGES),
-    ConvolutionFilterOp: (IMAGES, OUTPUTS, FILTERS),
+    weft.ConvolutionOp: (IMAGES, FILTERS, OUTPUTS),
+    weft.ConvolutionInputOp: (OUTPUTS, FILTERS, IMAGES),
+    weft.ConvolutionFilterOp: (IMAGES, OUTPUTS, FILTERS),
 }
 """For each op the roles of its operands and of its result."""
 
@@ -38,7 +31,7 @@ class FFTConvolution(PeepholeGraphPass):
     """Replace convolutions, where an estimate says that transforms are quicker."""
 
     @visit.on_type(*ROLES)
-    def visit_convolution(self, op: BilinearConvolutionOp) -> None:
+    def visit_convolution(self, op: weft.BilinearConvolutionOp) -> None:
         """Replace one op, of floats and known lengths, without strides and dilation."""
         if op.dtype not in (dtypes.float32, dtypes.float64) or {*op.stride, *op.dilation} != {1}:
             return
@@ -56,7 +49,7 @@ class SpectralConvolution:
     product is summed over the axis that the result lacks.
     """
 
-    def __init__(self, op: BilinearConvolutionOp) -> None:
+    def __init__(self, op: weft.BilinearConvolutionOp) -> None:
         self.op = op
         self.roles = ROLES[type(op)]
         parts = dict(zip(self.roles, (*op.args, op), strict=True))
@@ -82,10 +75,10 @@ class SpectralConvolution:
         """Return the op by transforms."""
         op, (*roles, role) = self.op, self.roles
         first, second = map(self.spectrum, op.args, roles)
-        product = reduction.sum(first * (second if role == IMAGES else conj(second)), role)
+        product = reduction.sum(first * (second if role == IMAGES else weft.conj(second)), role)
         found = irfftn(product, self.lengths, range(3, product.rank))
         kept = self.extents if role == IMAGES else op.axes.lengths[2:]
-        cut = cast_axes(found[(..., *map(slice, kept))], (*op.axes.lengths[:2], *kept))
+        cut = weft.cast_axes(found[(..., *map(slice, kept))], (*op.axes.lengths[:2], *kept))
         if role != IMAGES:
             return cut
         return moved_ends(cut, tuple((-before, -after) for before, after in op.padding))
@@ -98,7 +91,7 @@ class SpectralConvolution:
             x = moved_ends(x, tuple((a, b if b < 0 else b + zeros) for (a, b), zeros in pairs))
         found = rfftn(x, self.lengths, range(2, x.rank))
         lead = [1 if place == role else n for place, n in enumerate(self.sizes)]
-        return cast_axes(found, (*lead, *found.axes.lengths[2:]))
+        return weft.cast_axes(found, (*lead, *found.axes.lengths[2:]))
 
 
 @hookimpl

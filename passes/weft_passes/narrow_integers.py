@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import weft
 from weft.ir import dtypes, scope
 from weft.ir.axes import Axis
 from weft.ir.dtypes import DType, name_of
@@ -29,54 +30,7 @@ from weft.ir.storage import AssignableTensorOp, ParameterOp, ReadOp, constant
 from weft.ir.target import Target
 from weft.ir.tensor import CompositeOp, TensorOp
 from weft.ir.traversal import postorder
-from weft.nn.spatial.pooling import MaxPoolIndexOp
-from weft.nn.spatial.windows import WindowsOp
-from weft.ops.control.effects import EffectOp
-from weft.ops.indexing.gathering import IndexedOp, ScatterOp, TakeAlongAxisOp, TakeOp
-from weft.ops.indexing.slicing import SliceOp, UpdateSliceOp
-from weft.ops.pointwise.bits import (
-    BitcastOp,
-    BitwiseAndOp,
-    BitwiseOrOp,
-    BitwiseXorOp,
-    ShiftLeftOp,
-    ShiftRightOp,
-)
-from weft.ops.pointwise.comparison import (
-    ComparisonOp,
-    EqualOp,
-    LessOp,
-    MaximumOp,
-    MinimumOp,
-    WhereOp,
-    equal,
-    less,
-    where,
-)
-from weft.ops.pointwise.elementwise import (
-    AbsoluteOp,
-    AddOp,
-    CastOp,
-    FloorDivideOp,
-    ModOp,
-    MultiplyOp,
-    NegativeOp,
-    SquareOp,
-    SubtractOp,
-    cast,
-)
-from weft.ops.reductions.cumulative import CumsumOp, RunningExtremumOp
-from weft.ops.reductions.reduction import ArgExtremumOp, ExtremumOp, SumOp
-from weft.ops.reductions.sorting import ArgsortOp, SearchSortedOp, SortOp, TopKIndicesOp
-from weft.ops.shape.joining import ConcatOp, PadOp, stack
-from weft.ops.shape.movement import (
-    BroadcastOp,
-    IdentityOp,
-    IotaOp,
-    ReshapeOp,
-    TransposeOp,
-    broadcast,
-)
+from weft.ops.reductions.cumulative import RunningExtremumOp
 from weft.passes.interface import GraphPass
 from weft.passes.unsupported import reads_memory
 from weft.plugins import hookimpl
@@ -236,7 +190,7 @@ class _Narrowing:
             with scope.replacing(op):
                 if number.is_exact and not isinstance(op, (*STORED, AssignableTensorOp)):
                     found = words(number.op, op.dtype)
-                elif isinstance(op, AddOp | SubtractOp):
+                elif isinstance(op, weft.AddOp | weft.SubtractOp):
                     found = self.sum_of_words(op)
                 else:
                     found = self.on_memory(op)
@@ -247,34 +201,34 @@ class _Narrowing:
         """Return an op on 64-bit operands."""
         return on_new_operands(op, {arg: self.in_memory(arg) for arg in op.args})
 
-    def sum_of_words(self, op: AddOp | SubtractOp) -> Op:
+    def sum_of_words(self, op: weft.AddOp | weft.SubtractOp) -> Op:
         """Return a sum or a difference in 64 bits, such as that of a counter in a state."""
         (low, high), (low_of_other, high_of_other) = map(self.words_of, op.args)
-        if isinstance(op, AddOp):
+        if isinstance(op, weft.AddOp):
             first = low + low_of_other
-            last = high + high_of_other + cast(less(first, low), dtypes.uint32)
+            last = high + high_of_other + weft.cast(weft.less(first, low), dtypes.uint32)
         else:
             first = low - low_of_other
-            last = high - high_of_other - cast(less(low, low_of_other), dtypes.uint32)
-        return joined(broadcast(first, op.axes), broadcast(last, op.axes), op.dtype)
+            last = high - high_of_other - weft.cast(weft.less(low, low_of_other), dtypes.uint32)
+        return joined(weft.broadcast(first, op.axes), weft.broadcast(last, op.axes), op.dtype)
 
-    def comparison_of_words(self, op: EqualOp | LessOp) -> TensorOp:
+    def comparison_of_words(self, op: weft.EqualOp | weft.LessOp) -> TensorOp:
         """Return whether numbers are equal or in order, by their words."""
         (low, high), (low_of_other, high_of_other) = map(self.words_of, op.args)
-        is_same = equal(high, high_of_other)
-        if isinstance(op, EqualOp):
-            return is_same & equal(low, low_of_other)
+        is_same = weft.equal(high, high_of_other)
+        if isinstance(op, weft.EqualOp):
+            return is_same & weft.equal(low, low_of_other)
         if op.args[0].dtype == dtypes.int64:
-            high, high_of_other = (BitcastOp(x, target="int32") for x in (high, high_of_other))
-        return less(high, high_of_other) | is_same & less(low, low_of_other)
+            high, high_of_other = (weft.BitcastOp(x, target="int32") for x in (high, high_of_other))
+        return weft.less(high, high_of_other) | is_same & weft.less(low, low_of_other)
 
     def words_of(self, x: Op) -> list[TensorOp]:
         """Return the words of a value, the low one first, as uint32."""
         number = self.numbers[x]
         if number.is_exact:
             found = [number.op, high_word_of(number.op)]
-            return [BitcastOp(word, target="uint32") for word in found]
-        pairs = BitcastOp(self.in_memory(x), target="uint32")
+            return [weft.BitcastOp(word, target="uint32") for word in found]
+        pairs = weft.BitcastOp(self.in_memory(x), target="uint32")
         return [pairs[..., 0], pairs[..., 1]]
 
     def reader(self, op: Op) -> Op | None:
@@ -283,9 +237,9 @@ class _Narrowing:
             return self.on_memory(op)
         args = [self.number(arg) for arg in op.args]
         found = None
-        if isinstance(op, ComparisonOp) and len(args) == 2:
+        if isinstance(op, weft.ComparisonOp) and len(args) == 2:
             found = compared(op, *args)
-            if found is None and isinstance(op, EqualOp | LessOp):
+            if found is None and isinstance(op, weft.EqualOp | weft.LessOp):
                 found = self.comparison_of_words(op)
         elif all(arg.is_exact for arg in args) or is_in_range(op, args):
             found = rebuilt(op, args)
@@ -316,8 +270,8 @@ def near(number: Number) -> Number:
     if not number.is_exact or fits(dtypes.int32, 4 * number.low, 4 * number.high):
         return number
     op, limit = number.op, REACH + 1
-    below = where(less(op, -limit), np.int32(-limit), op)
-    return number._replace(op=where(less(limit, op), np.int32(limit), below), reach=REACH)
+    below = weft.where(weft.less(op, -limit), np.int32(-limit), op)
+    return number._replace(op=weft.where(weft.less(limit, op), np.int32(limit), below), reach=REACH)
 
 
 def words(x: TensorOp, dtype: DType) -> TensorOp:
@@ -328,26 +282,26 @@ def words(x: TensorOp, dtype: DType) -> TensorOp:
 def high_word_of(x: TensorOp) -> TensorOp:
     """Return the high words of 32-bit integers as 64-bit ones: their sign."""
     is_signed = x.dtype == dtypes.int32
-    return x >> 31 if is_signed else broadcast(constant(0, dtype=x.dtype), x.axes)
+    return x >> 31 if is_signed else weft.broadcast(constant(0, dtype=x.dtype), x.axes)
 
 
 def joined(low: TensorOp, high: TensorOp, dtype: DType) -> TensorOp:
     """Return 64-bit integers whose words are written beside each other."""
     axis = Axis(2, "word" if low.axes.is_named else None)
-    return BitcastOp(stack([low, high], axis, low.rank), target=dtype.name)
+    return weft.BitcastOp(weft.stack([low, high], axis, low.rank), target=dtype.name)
 
 
 def from_memory(op: TensorOp, args: list[Number]) -> Number | None:
     """Return the low word of what is in memory if the high one has nothing but its sign."""
     if op.dtype != dtypes.int64:
         return None
-    pairs = BitcastOp(op, target="int32")
+    pairs = weft.BitcastOp(op, target="int32")
     low, high = pairs[..., 0], pairs[..., 1]
     limit = REACH + 1
-    far = where(less(high, 0), np.int32(-limit), np.int32(limit))
-    is_near = equal(high, low >> 31) & less(-limit, low) & less(low, limit)
+    far = weft.where(weft.less(high, 0), np.int32(-limit), np.int32(limit))
+    is_near = weft.equal(high, low >> 31) & weft.less(-limit, low) & weft.less(low, limit)
     least, greatest = int(dtypes.least(op.dtype)), int(dtypes.greatest(op.dtype))
-    return Number(where(is_near, low, far), least, greatest, REACH)
+    return Number(weft.where(is_near, low, far), least, greatest, REACH)
 
 
 def rebuilt(op: Op, args: list[Number], **changed: Any) -> Any:
@@ -360,7 +314,7 @@ def rebuilt(op: Op, args: list[Number], **changed: Any) -> Any:
 
 def is_in_range(op: Op, args: list[Number]) -> bool:
     """Whether an op has indices whose reach is beyond the axis, so that each error is found."""
-    if not isinstance(op, IndexedOp):
+    if not isinstance(op, weft.IndexedOp):
         return False
     length, indices = length_of(op.args[0], op.position), args[1]
     others = (*args[:1], *args[2:])
@@ -369,10 +323,10 @@ def is_in_range(op: Op, args: list[Number]) -> bool:
     return in_reach and all(arg.is_exact for arg in others)
 
 
-def compared(op: ComparisonOp, x: Number, y: Number) -> Any:
+def compared(op: weft.ComparisonOp, x: Number, y: Number) -> Any:
     """Compare representations, or find the result from the bounds."""
-    if isinstance(op, LessOp) and (x.high < y.low or x.low >= y.high):
-        return broadcast(constant(x.high < y.low), op.axes)
+    if isinstance(op, weft.LessOp) and (x.high < y.low or x.low >= y.high):
+        return weft.broadcast(constant(x.high < y.low), op.axes)
     return rebuilt(op, [x, y]) if x.holds(y) or y.holds(x) else None
 
 
@@ -399,10 +353,12 @@ def value_of_constant(op: AssignableTensorOp, args: list[Number]) -> Number | No
     return Number(constant(value.astype(dtype), op.axes), low, high, reach)
 
 
-def counted(op: IotaOp, args: list[Number]) -> Number | None:
+def counted(op: weft.IotaOp, args: list[Number]) -> Number | None:
     """Count in 32 bits."""
     last = max(length_of(op, op.position) - 1, 0)
-    return settled(IotaOp(**{**op.attributes(), "target_dtype": NARROWED[op.dtype.name]}), 0, last)
+    return settled(
+        weft.IotaOp(**{**op.attributes(), "target_dtype": NARROWED[op.dtype.name]}), 0, last
+    )
 
 
 def positions(op: TensorOp, args: list[Number]) -> Number | None:
@@ -410,9 +366,9 @@ def positions(op: TensorOp, args: list[Number]) -> Number | None:
     kind, x = NARROW.get(type(op)), op.args[0]
     if kind is None or not all(arg.is_exact for arg in args):
         return None
-    if isinstance(op, ArgExtremumOp):
+    if isinstance(op, weft.ArgExtremumOp):
         length = length_of(x, op.positions[0])
-    elif isinstance(op, (ArgsortOp, TopKIndicesOp)):
+    elif isinstance(op, (weft.ArgsortOp, weft.TopKIndicesOp)):
         length = length_of(x, op.position)
     else:
         length = x.axes.size if type(x.axes.size) is int else REACH
@@ -420,7 +376,7 @@ def positions(op: TensorOp, args: list[Number]) -> Number | None:
     return settled(made, 0, length)
 
 
-def converted(op: CastOp, args: list[Number]) -> Number | None:
+def converted(op: weft.CastOp, args: list[Number]) -> Number | None:
     """Convert what fits; a larger number is beyond the reach."""
     (x,) = args
     narrow = NARROWED[op.dtype.name]
@@ -429,60 +385,62 @@ def converted(op: CastOp, args: list[Number]) -> Number | None:
     if dtypes.is_inexact(x.op.dtype):
         return clipped(x.op) if narrow == dtypes.int32 else None
     if x.is_exact and fits(narrow, x.low, x.high):
-        return Number(cast(x.op, narrow), x.low, x.high)
+        return Number(weft.cast(x.op, narrow), x.low, x.high)
     if narrow == dtypes.uint32 or x.low < 0 or not x.is_exact:
         return x if x.op.dtype == narrow else None
     limit = np.uint32(REACH + 1)
-    return Number(cast(where(less(x.op, limit), x.op, limit), narrow), x.low, x.high, REACH)
+    return Number(
+        weft.cast(weft.where(weft.less(x.op, limit), x.op, limit), narrow), x.low, x.high, REACH
+    )
 
 
 def clipped(x: TensorOp) -> Number | None:
     """Convert floats, of which NaN and those out of reach are beyond it."""
     if not dtypes.is_float(x.dtype):
         return None
-    wide = cast(x, dtypes.accumulator_dtype(x.dtype))
+    wide = weft.cast(x, dtypes.accumulator_dtype(x.dtype))
     # The integers of float32 next to the limit are 64 apart; both lie beyond the reach.
     limit = float(REACH + 1)
-    above = where(less(wide, limit), wide, limit)
-    inside = where(less(-limit, wide), above, -limit)
+    above = weft.where(weft.less(wide, limit), wide, limit)
+    inside = weft.where(weft.less(-limit, wide), above, -limit)
     low, high = int(dtypes.least(dtypes.int64)), int(dtypes.greatest(dtypes.int64))
-    return Number(cast(inside, dtypes.int32), low, high, REACH)
+    return Number(weft.cast(inside, dtypes.int32), low, high, REACH)
 
 
 def moved(op: TensorOp, args: list[Number]) -> Number | None:
     """Move or choose elements: those that are represented are the result's."""
     values = args
-    if isinstance(op, WhereOp):
+    if isinstance(op, weft.WhereOp):
         values = args[1:]
-    elif isinstance(op, (TakeOp, TakeAlongAxisOp)):
+    elif isinstance(op, (weft.TakeOp, weft.TakeAlongAxisOp)):
         if not is_in_range(op, [args[0]._replace(reach=None), args[1]]):
             return None
         values = args[:1]
-    elif isinstance(op, ScatterOp):
+    elif isinstance(op, weft.ScatterOp):
         if op.reduction != "set" or not is_in_range(op, args):
             return None
         values = [args[0], *args[2:]]
-    elif isinstance(op, (ArgExtremumOp, EffectOp)):
+    elif isinstance(op, (weft.ArgExtremumOp, weft.EffectOp)):
         return None
     if any(each.op is None for each in args):
         return None
     low, high = min(each.low for each in values), max(each.high for each in values)
-    if isinstance(op, PadOp):
+    if isinstance(op, weft.PadOp):
         low, high = min(low, int(op.fill)), max(high, int(op.fill))
     reach = min((each.reach for each in values if each.reach is not None), default=None)
-    if isinstance(op, MinimumOp):
+    if isinstance(op, weft.MinimumOp):
         high = min(each.high for each in values)
-    elif isinstance(op, MaximumOp):
+    elif isinstance(op, weft.MaximumOp):
         low = max(each.low for each in values)
     return settled(rebuilt(op, args), low, high, reach)
 
 
-def summed(op: AddOp | SubtractOp, args: list[Number]) -> Number | None:
+def summed(op: weft.AddOp | weft.SubtractOp, args: list[Number]) -> Number | None:
     """Add or subtract; of two numbers one may have a reach, which the other's size reduces."""
     x, y = args
     if x.op is None or y.op is None:
         return None
-    other = y if isinstance(op, AddOp) else Number(y.op, -y.high, -y.low, y.reach)
+    other = y if isinstance(op, weft.AddOp) else Number(y.op, -y.high, -y.low, y.reach)
     low, high = x.low + other.low, x.high + other.high
     dtype = NARROWED[op.dtype.name]
     if x.is_exact and y.is_exact and fits(dtype, low, high):
@@ -546,9 +504,9 @@ def of_remainder(op: Op, x: Number, y: Number) -> tuple[int, int]:
     return min(y.low + 1, 0), max(y.high - 1, 0)
 
 
-def of_total(op: SumOp | CumsumOp, x: Number) -> tuple[int, int]:
+def of_total(op: weft.SumOp | weft.CumsumOp, x: Number) -> tuple[int, int]:
     """Return the bounds of a sum of at most all elements along its axes."""
-    places = op.positions if isinstance(op, SumOp) else (op.position,)
+    places = op.positions if isinstance(op, weft.SumOp) else (op.position,)
     count = 1
     for place in places:
         count *= length_of(op.args[0], place)
@@ -560,7 +518,7 @@ def of_bits(op: Op, x: Number, y: Number) -> tuple[int, int] | None:
     if min(x.low, y.low) < 0:
         most = max(-x.low - 1, -y.low - 1, x.high, y.high)
         return -(1 << most.bit_length()), (1 << most.bit_length()) - 1
-    if isinstance(op, BitwiseAndOp):
+    if isinstance(op, weft.BitwiseAndOp):
         return 0, min(x.high, y.high)
     return 0, (1 << max(x.high, y.high).bit_length()) - 1
 
@@ -581,40 +539,41 @@ STORED = (ParameterOp, ReadOp, ResultOp)
 """Ops whose values are in memory, where they may be any."""
 
 MOVES = (
-    BroadcastOp, ConcatOp, ExtremumOp, IdentityOp, MaximumOp, MinimumOp, PadOp, ReshapeOp,
-    RunningExtremumOp, ScatterOp, SliceOp, SortOp, TakeAlongAxisOp, TakeOp, TransposeOp,
-    UpdateSliceOp, WhereOp, WindowsOp,
+    weft.BroadcastOp, weft.ConcatOp, weft.ExtremumOp, weft.IdentityOp, weft.MaximumOp,
+    weft.MinimumOp, weft.PadOp, weft.ReshapeOp, RunningExtremumOp, weft.ScatterOp, weft.SliceOp,
+    weft.SortOp, weft.TakeAlongAxisOp, weft.TakeOp, weft.TransposeOp, weft.UpdateSliceOp,
+    weft.WhereOp, weft.WindowsOp,
 )  # fmt: skip
 
 RULES = ClassTable[Rule](
     {
-        AbsoluteOp: bounded(of_size),
-        AddOp: summed,
+        weft.AbsoluteOp: bounded(of_size),
+        weft.AddOp: summed,
+        weft.ArgExtremumOp: positions,
+        weft.ArgsortOp: positions,
         AssignableTensorOp: value_of_constant,
-        BitwiseAndOp: bounded(of_bits),
-        BitwiseOrOp: bounded(of_bits),
-        BitwiseXorOp: bounded(of_bits),
-        CastOp: converted,
-        CumsumOp: bounded(of_total),
-        FloorDivideOp: bounded(of_quotient),
-        IotaOp: counted,
-        ModOp: bounded(of_remainder),
-        MultiplyOp: bounded(of_product),
-        NegativeOp: bounded(lambda op, x: (-x.high, -x.low)),
-        ShiftLeftOp: bounded(of_left_shift),
-        ShiftRightOp: bounded(of_right_shift),
-        SquareOp: bounded(of_square),
-        SubtractOp: summed,
-        SumOp: bounded(of_total),
+        weft.BitwiseAndOp: bounded(of_bits),
+        weft.BitwiseOrOp: bounded(of_bits),
+        weft.BitwiseXorOp: bounded(of_bits),
+        weft.CastOp: converted,
+        weft.CumsumOp: bounded(of_total),
+        weft.FloorDivideOp: bounded(of_quotient),
+        weft.IotaOp: counted,
+        weft.MaxPoolIndexOp: positions,
+        weft.ModOp: bounded(of_remainder),
+        weft.MultiplyOp: bounded(of_product),
+        weft.NegativeOp: bounded(lambda op, x: (-x.high, -x.low)),
+        weft.SearchSortedOp: positions,
+        weft.ShiftLeftOp: bounded(of_left_shift),
+        weft.ShiftRightOp: bounded(of_right_shift),
+        weft.SquareOp: bounded(of_square),
+        weft.SubtractOp: summed,
+        weft.SumOp: bounded(of_total),
+        weft.TopKIndicesOp: positions,
     }
 )
 RULES.update(dict.fromkeys(MOVES, moved))
 RULES.update(dict.fromkeys(STORED, from_memory))
-RULES.update(
-    dict.fromkeys(
-        (ArgExtremumOp, ArgsortOp, MaxPoolIndexOp, SearchSortedOp, TopKIndicesOp), positions
-    )
-)
 
 
 @hookimpl

@@ -17,34 +17,13 @@ from typing import Any
 
 import numpy as np
 
+import weft
 from weft.ir import dtypes
 from weft.ir.dtypes import DType
 from weft.ir.op import Op
 from weft.ir.storage import constant
 from weft.ir.tensor import TensorOp
-from weft.ops.control.effects import StopGradientOp
-from weft.ops.control.state import ValueOfOp
-from weft.ops.indexing.gathering import TakeOp
-from weft.ops.indexing.slicing import SliceOp
-from weft.ops.pointwise.elementwise import (
-    AddOp,
-    DivideOp,
-    MultiplyOp,
-    NegativeOp,
-    SubtractOp,
-    negative,
-    square,
-    subtract,
-)
-from weft.ops.pointwise.math import ExpOp, LogOp, PowerOp, log
-from weft.ops.reductions.reduction import SumOp
-from weft.ops.shape.movement import (
-    ReshapeOp,
-    TransposeOp,
-    broadcast,
-    cast_axes,
-    scalar_value,
-)
+from weft.ops.shape.movement import scalar_value
 from weft.passes.interface import PeepholeGraphPass
 from weft.passes.visitors import visit
 from weft.plugins import hookimpl
@@ -53,16 +32,16 @@ from weft.plugins import hookimpl
 class SimplePrune(PeepholeGraphPass):
     """Remove arithmetic that changes nothing, and fold scalars."""
 
-    @visit.on_type(NegativeOp)
+    @visit.on_type(weft.NegativeOp)
     def prune_negative(self, op: Op) -> None:
         """Fold ``-c`` for a scalar, and ``-(-x)``."""
         (x,) = op.args
         if x.is_constant and x.is_scalar:
             self.replace_op(op, constant(np.negative(x.const), dtype=op.dtype))
-        elif isinstance(x, NegativeOp):
+        elif isinstance(x, weft.NegativeOp):
             self.replace_op(op, x.args[0])
 
-    @visit.on_type(AddOp)
+    @visit.on_type(weft.AddOp)
     def prune_add(self, op: Op) -> None:
         """Drop ``+ -0.0``, and for integers ``+ 0``."""
         for x, other in (op.args, reversed(op.args)):
@@ -70,14 +49,14 @@ class SimplePrune(PeepholeGraphPass):
                 self.replace_op(op, x)
                 return
 
-    @visit.on_type(SubtractOp)
+    @visit.on_type(weft.SubtractOp)
     def prune_subtract(self, op: Op) -> None:
         """Drop ``- 0.0``, and for integers ``- 0``; take ``0 -`` integers for a negation."""
         x, y = op.args
         if self.is_zero(y, is_negative=False) and _same(op, x):
             self.replace_op(op, x)
         elif dtypes.is_integer(op.dtype) and scalar_value(x) == 0 and _same(op, y):
-            self.replace_by_composite(op, negative(y))
+            self.replace_by_composite(op, weft.negative(y))
 
     def is_zero(self, op: Op, is_negative: bool) -> bool:
         """Whether an op is a scalar zero, with this sign if it is a float and signs count."""
@@ -87,7 +66,7 @@ class SimplePrune(PeepholeGraphPass):
         parts = (value.real, value.imag) if op.dtype.kind == "c" else (value.real,)
         return all((math.copysign(1, part) < 0) == is_negative for part in parts)
 
-    @visit.on_type(MultiplyOp)
+    @visit.on_type(weft.MultiplyOp)
     def prune_multiply(self, op: Op) -> None:
         """Drop ``* 1``, take ``* -1`` for a negation, and with fast_math ``* 0`` for 0."""
         for x, other in (op.args, reversed(op.args)):
@@ -96,20 +75,20 @@ class SimplePrune(PeepholeGraphPass):
                 self.replace_op(op, x)
                 return
             if value == -1 and _same(op, x):
-                self.replace_by_composite(op, negative(x))
+                self.replace_by_composite(op, weft.negative(x))
                 return
             if value == 0 and self.target.fast_math:
-                self.replace_op(op, broadcast(constant(0, dtype=op.dtype), op.axes))
+                self.replace_op(op, weft.broadcast(constant(0, dtype=op.dtype), op.axes))
                 return
 
-    @visit.on_type(DivideOp)
+    @visit.on_type(weft.DivideOp)
     def prune_divide(self, op: Op) -> None:
         """Drop ``/ 1``."""
         x, y = op.args
         if _real_value(y) == 1 and _same(op, x):
             self.replace_op(op, x)
 
-    @visit.on_type(PowerOp)
+    @visit.on_type(weft.PowerOp)
     def prune_power(self, op: Op) -> None:
         """Take ``x ** 1`` for x and ``x ** 2`` for a square."""
         x, y = op.args
@@ -117,15 +96,15 @@ class SimplePrune(PeepholeGraphPass):
         if value == 1 and _same(op, x):
             self.replace_op(op, x)
         elif value == 2 and _same(op, x):
-            self.replace_by_composite(op, square(x))
+            self.replace_by_composite(op, weft.square(x))
 
     def replace_by_composite(self, op: Op, composite: Op) -> None:
         """Replace an op unless the composite would be decomposed into the like of it again."""
         if self.target.keeps_whole(composite):
             self.replace_op(op, composite)
 
-    @visit.on_type(SumOp)
-    def prune_sum(self, op: SumOp) -> None:
+    @visit.on_type(weft.SumOp)
+    def prune_sum(self, op: weft.SumOp) -> None:
         """Take the sum of a repeated scalar constant for its product with the size."""
         (x,) = op.args
         if not op.positions:
@@ -137,42 +116,42 @@ class SimplePrune(PeepholeGraphPass):
             return
         total = _multiple(value, x.axes.size // (op.axes.size or 1), op.dtype)
         if total is not None:
-            self.replace_op(op, broadcast(constant(total, dtype=op.dtype), op.axes))
+            self.replace_op(op, weft.broadcast(constant(total, dtype=op.dtype), op.axes))
 
-    @visit.on_type(LogOp)
+    @visit.on_type(weft.LogOp)
     def prune_log(self, op: Op) -> None:
         """With fast_math, undo an exponential."""
         (x,) = op.args
         if not self.target.fast_math:
             return
-        if isinstance(x, ExpOp):
+        if isinstance(x, weft.ExpOp):
             self.replace_op(op, x.args[0])
-        elif isinstance(x, DivideOp) and isinstance(x.args[0], ExpOp):
+        elif isinstance(x, weft.DivideOp) and isinstance(x.args[0], weft.ExpOp):
             power, divisor = x.args
-            self.replace_op(op, subtract(power.args[0], log(divisor)))
+            self.replace_op(op, weft.subtract(power.args[0], weft.log(divisor)))
 
-    @visit.on_type(StopGradientOp, ValueOfOp)
+    @visit.on_type(weft.StopGradientOp, weft.ValueOfOp)
     def prune_identity(self, op: Op) -> None:
         """Drop what only mattered while the graph was built."""
         self.replace_op(op, op.args[0])
 
-    @visit.on_type(TransposeOp, ReshapeOp)
-    def prune_movement(self, op: TransposeOp | ReshapeOp) -> None:
+    @visit.on_type(weft.TransposeOp, weft.ReshapeOp)
+    def prune_movement(self, op: weft.TransposeOp | weft.ReshapeOp) -> None:
         """Drop a move that changes nothing, and join two in a row."""
         (x,) = op.args
-        if isinstance(op, ReshapeOp):
-            if isinstance(x, ReshapeOp):
-                self.replace_op(op, cast_axes(x.args[0], op.axes))
+        if isinstance(op, weft.ReshapeOp):
+            if isinstance(x, weft.ReshapeOp):
+                self.replace_op(op, weft.cast_axes(x.args[0], op.axes))
             elif x.axes == op.axes:
                 self.replace_op(op, x)
-        elif isinstance(x, TransposeOp):
+        elif isinstance(x, weft.TransposeOp):
             joined = tuple(x.permutation[place] for place in op.permutation)
             identity = joined == tuple(range(op.rank))
             inner = x.args[0]
-            self.replace_op(op, inner if identity else TransposeOp(inner, permutation=joined))
+            self.replace_op(op, inner if identity else weft.TransposeOp(inner, permutation=joined))
 
-    @visit.on_type(TakeOp)
-    def prune_take(self, op: TakeOp) -> None:
+    @visit.on_type(weft.TakeOp)
+    def prune_take(self, op: weft.TakeOp) -> None:
         """Take a gather by constant indices with one step for a slice, which is a view."""
         x, indices = op.args
         length = x.axes[op.position].length
@@ -184,7 +163,7 @@ class SimplePrune(PeepholeGraphPass):
             return
         bounds = [(0, axis.length, 1) for axis in x.axes]
         bounds[op.position] = int(found[0]), found.size, int(steps[0])
-        self.replace_op(op, cast_axes(SliceOp(x, bounds=tuple(bounds)), op.axes))
+        self.replace_op(op, weft.cast_axes(weft.SliceOp(x, bounds=tuple(bounds)), op.axes))
 
 
 def _same(op: Op, x: TensorOp) -> bool:

@@ -4,30 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import nn, ops
 from weft.batching.walk import Batch, batching_rule_of
 from weft.ir.tensor import TensorOp
 from weft.linalg.systems import PseudoInverseOp
-from weft.nn.dot_product_attention import AttentionOp
-from weft.nn.losses import CrossEntropyLogitsOp, PickOp
-from weft.nn.normalization import NormalizeOp
-from weft.ops.indexing.gathering import TakeAlongAxisOp
-from weft.ops.indexing.positions import RotaryOp
-from weft.ops.pointwise.bits import BitcastOp
-from weft.ops.pointwise.complex_parts import ViewAsComplexOp, ViewAsRealOp
-from weft.ops.pointwise.elementwise import ElementwiseOp
-from weft.ops.products.decompositions import CholeskyOp, DeterminantOp, InverseOp
 from weft.ops.products.factorizations import FactorizationOp, MatrixExpActionOp
 from weft.ops.products.fourier import FourierOp, InverseRealFourierOp, RealFourierOp
 from weft.ops.reductions.cumulative import RunningOp
-from weft.ops.reductions.probabilities import LogitsOp
-from weft.ops.reductions.reduction import ReductionOp
-from weft.ops.reductions.sorting import SortingOp
-from weft.ops.shape.joining import ConcatOp
-from weft.ops.shape.movement import BroadcastOp
 
 
-@batching_rule_of(ElementwiseOp)
-def batched_elementwise(op: ElementwiseOp, batch: Batch, *args: TensorOp) -> TensorOp:
+@batching_rule_of(ops.ElementwiseOp)
+def batched_elementwise(op: ops.ElementwiseOp, batch: Batch, *args: TensorOp) -> TensorOp:
     """Bring operands to the axes of the result; scalars that are not batched remain."""
     operands = [
         _at_axes(op, batch, arg) if is_batched else batch.repeated(arg) if arg.axes else arg
@@ -39,14 +26,15 @@ def batched_elementwise(op: ElementwiseOp, batch: Batch, *args: TensorOp) -> Ten
 def _at_axes(op: TensorOp, batch: Batch, x: TensorOp) -> TensorOp:
     """Return a batched operand, a scalar broadcast to the axes of the result."""
     is_scalar = x.rank == 1 and op.axes
-    return BroadcastOp(x, target_axes=batch.before(op.axes), dims=(0,)) if is_scalar else x
+    return ops.BroadcastOp(x, target_axes=batch.before(op.axes), dims=(0,)) if is_scalar else x
 
 
 @batching_rule_of(
-    AttentionOp, BitcastOp, CholeskyOp, ConcatOp, CrossEntropyLogitsOp, DeterminantOp,
-    FactorizationOp, FourierOp, InverseOp, InverseRealFourierOp, LogitsOp, MatrixExpActionOp,
-    NormalizeOp, PickOp, PseudoInverseOp, RealFourierOp, ReductionOp, RotaryOp, RunningOp,
-    SortingOp, TakeAlongAxisOp, ViewAsComplexOp, ViewAsRealOp,
+    nn.AttentionOp, ops.BitcastOp, ops.CholeskyOp, ops.ConcatOp, nn.CrossEntropyLogitsOp,
+    ops.DeterminantOp, FactorizationOp, FourierOp, ops.InverseOp, InverseRealFourierOp,
+    ops.LogitsOp, MatrixExpActionOp, nn.NormalizeOp, nn.PickOp, PseudoInverseOp, RealFourierOp,
+    ops.ReductionOp, ops.RotaryOp, RunningOp, ops.SortingOp, ops.TakeAlongAxisOp,
+    ops.ViewAsComplexOp, ops.ViewAsRealOp,
 )  # fmt: skip
 def batched_along_others(op: TensorOp, batch: Batch, *args: TensorOp) -> TensorOp:
     """Give all operands the batch axis, and add 1 to the positions of axes."""

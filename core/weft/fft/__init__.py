@@ -1,9 +1,7 @@
 """Fourier transforms as in `numpy.fft`, and cosine and sine transforms as in `scipy.fft`."""
 
-from weft.fft import cosines, fourier
 from weft.fft.cosines import *
 from weft.fft.fourier import *
+from weft.support import exports
 
-__all__: list[str] = []
-__all__ += cosines.__all__
-__all__ += fourier.__all__
+exports.declare(globals())

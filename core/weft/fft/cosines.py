@@ -15,6 +15,7 @@ from typing import Literal, SupportsIndex
 
 import numpy as np
 
+from weft import ops
 from weft.errors import AxesError
 from weft.fft.fourier import (
     Lengths,
@@ -35,13 +36,7 @@ from weft.ir.op import explain, explained
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.arguments import check_choice, checked_integer
-from weft.ops.indexing.gathering import take
-from weft.ops.pointwise.complex_parts import complex, imag, real
-from weft.ops.pointwise.elementwise import cast
 from weft.ops.products.fourier import roots_of_unity
-from weft.ops.shape.arrangement import flip, moveaxis
-from weft.ops.shape.joining import concat, pad, stack
-from weft.ops.shape.movement import cast_axes, zeros_like
 
 __all__ = ["dct", "dctn", "dst", "dstn", "idct", "idctn", "idst", "idstn"]
 
@@ -437,13 +432,13 @@ def _along(
     if op.dtype.kind == "c":
         parts = (
             _along(function, part, type, n, axis, norm, orthogonalize)
-            for part in (real(op), imag(op))
+            for part in (ops.real(op), ops.imag(op))
         )
-        return complex(*parts)
+        return ops.complex(*parts)
     check_choice(function, "type", type, _COSINES, (op,))
     place = explained(function, (op,), op.axes.position, axis)
     length = None if n is None else checked_integer(function, "n", n, 1)
-    moved = moveaxis(cast(positional(op), inexact(op)), place, -1)
+    moved = ops.moveaxis(ops.cast(positional(op), inexact(op)), place, -1)
     signal = explained(function, (op,), of_length, moved, length)
     count = signal.axes.lengths[-1]
     is_sine = function.endswith("dst")
@@ -458,7 +453,7 @@ def _along(
     kind = {2: 3, 3: 2}.get(type, type) if function.startswith("i") else type
     transform = partial(_sine, kind) if is_sine else _COSINES[kind]
     found = transform(signal, factor, roots)
-    return named(moveaxis(found, -1, place), op.axes)
+    return named(ops.moveaxis(found, -1, place), op.axes)
 
 
 def _cosine_1(x: TensorOp, factor: float, is_orthogonal: bool) -> TensorOp:
@@ -467,14 +462,14 @@ def _cosine_1(x: TensorOp, factor: float, is_orthogonal: bool) -> TensorOp:
     if is_orthogonal:
         ends[[0, -1]] = math.sqrt(2)
     x = _times(x, ends)
-    return _times(real(rfft(concat([x, flip(x[..., 1:-1], -1)], -1))), factor / ends)
+    return _times(ops.real(rfft(ops.concat([x, ops.flip(x[..., 1:-1], -1)], -1))), factor / ends)
 
 
 def _sine_1(x: TensorOp, factor: float) -> TensorOp:
     """Transform the numbers after a 0 and, after another 0, their negatives in reverse order."""
-    zero = zeros_like(x[..., :1])
-    spectrum = rfft(concat([zero, x, zero, -flip(x, -1)], -1))
-    return _times(imag(spectrum)[..., 1 : x.axes.lengths[-1] + 1], -factor)
+    zero = ops.zeros_like(x[..., :1])
+    spectrum = rfft(ops.concat([zero, x, zero, -ops.flip(x, -1)], -1))
+    return _times(ops.imag(spectrum)[..., 1 : x.axes.lengths[-1] + 1], -factor)
 
 
 def _cosine_2(x: TensorOp, factor: float, is_orthogonal: bool) -> TensorOp:
@@ -483,8 +478,10 @@ def _cosine_2(x: TensorOp, factor: float, is_orthogonal: bool) -> TensorOp:
     turns = 2 * factor * _eighths(n, -1)
     if is_orthogonal:
         turns[0] *= math.sqrt(0.5)
-    turned = _times(rfft(concat(_halves(x), -1)), turns)
-    return concat([real(turned), flip(-imag(turned)[..., 1 : (n + 1) // 2], -1)], -1)
+    turned = _times(rfft(ops.concat(_halves(x), -1)), turns)
+    return ops.concat(
+        [ops.real(turned), ops.flip(-ops.imag(turned)[..., 1 : (n + 1) // 2], -1)], -1
+    )
 
 
 def _cosine_3(x: TensorOp, factor: float, is_orthogonal: bool) -> TensorOp:
@@ -494,10 +491,10 @@ def _cosine_3(x: TensorOp, factor: float, is_orthogonal: bool) -> TensorOp:
     turns = factor * _eighths(n, 1)
     if is_orthogonal:
         turns[0] *= math.sqrt(2)
-    last = concat([zeros_like(x[..., :1]), -flip(x[..., n - half :], -1)], -1)
-    spectrum = _times(complex(x[..., : half + 1], last), turns)
+    last = ops.concat([ops.zeros_like(x[..., :1]), -ops.flip(x[..., n - half :], -1)], -1)
+    spectrum = _times(ops.complex(x[..., : half + 1], last), turns)
     signal = irfft(spectrum, n, norm="forward")
-    return _interleaved(signal[..., : n - half], flip(signal[..., n - half :], -1))
+    return _interleaved(signal[..., : n - half], ops.flip(signal[..., n - half :], -1))
 
 
 def _cosine_4(x: TensorOp, factor: float, is_orthogonal: bool) -> TensorOp:
@@ -509,19 +506,19 @@ def _cosine_4(x: TensorOp, factor: float, is_orthogonal: bool) -> TensorOp:
     places = np.arange(n)
     if n % 2 == 0:
         turns = roots_of_unity(2 * n, -1)[: n // 2]
-        turned = fft(_times(complex(*_halves(x)), turns))
+        turned = fft(_times(ops.complex(*_halves(x)), turns))
         shift = roots_of_unity(8 * n, -1)[1]
         spectrum = _times(turned, 2 * factor * shift * turns)
-        return _interleaved(real(spectrum), flip(-imag(spectrum), -1))
+        return _interleaved(ops.real(spectrum), ops.flip(-ops.imag(spectrum), -1))
     extended = np.concatenate([places, places[::-1], places, places[::-1]])
     signs = np.repeat([1, -1, -1, 1], n)
     order = (n // 2 + 4 * places) % (4 * n)
-    spectrum = rfft(_times(take(x, constant(extended[order], dtype="int64"), -1), signs[order]))
+    spectrum = rfft(_times(ops.take(x, constant(extended[order], dtype="int64"), -1), signs[order]))
     numbers = (2 * places + 1) % n
-    chosen = take(spectrum, constant(np.minimum(numbers, n - numbers), dtype="int64"), -1)
+    chosen = ops.take(spectrum, constant(np.minimum(numbers, n - numbers), dtype="int64"), -1)
     angles = roots_of_unity(8, -1)[(2 * places + 1) % 8]
     turns = np.where(numbers > n // 2, angles.conj(), angles)
-    return real(_times(chosen, 2 * factor * turns))
+    return ops.real(_times(chosen, 2 * factor * turns))
 
 
 def _sine(kind: int, x: TensorOp, factor: float, is_orthogonal: bool) -> TensorOp:
@@ -530,8 +527,8 @@ def _sine(kind: int, x: TensorOp, factor: float, is_orthogonal: bool) -> TensorO
         return _sine_1(x, factor)
     cosine, signs = _COSINES[kind], (-1.0) ** np.arange(x.axes.lengths[-1])
     if kind == 2:
-        return flip(cosine(_times(x, signs), factor, is_orthogonal), -1)
-    return _times(cosine(flip(x, -1), factor, is_orthogonal), signs)
+        return ops.flip(cosine(_times(x, signs), factor, is_orthogonal), -1)
+    return _times(cosine(ops.flip(x, -1), factor, is_orthogonal), signs)
 
 
 _COSINES = {1: _cosine_1, 2: _cosine_2, 3: _cosine_3, 4: _cosine_4}
@@ -544,16 +541,16 @@ def _eighths(n: int, sign: int) -> Array:
 
 def _halves(x: TensorOp) -> tuple[TensorOp, TensorOp]:
     """Return the elements at even places, and those at odd places in reverse order."""
-    return x[..., ::2], flip(x[..., 1::2], -1)
+    return x[..., ::2], ops.flip(x[..., 1::2], -1)
 
 
 def _interleaved(evens: TensorOp, odds: TensorOp) -> TensorOp:
     """Return elements in turns; there may be one more of the first."""
     count = evens.axes.lengths[-1] + odds.axes.lengths[-1]
     missing = evens.axes.lengths[-1] - odds.axes.lengths[-1]
-    odds = pad(odds, [(0, 0)] * (odds.rank - 1) + [(0, missing)])
-    pairs = stack([evens, odds], pos=evens.rank)
-    flat = cast_axes(pairs, (*evens.axes.lengths[:-1], 2 * evens.axes.lengths[-1]))
+    odds = ops.pad(odds, [(0, 0)] * (odds.rank - 1) + [(0, missing)])
+    pairs = ops.stack([evens, odds], pos=evens.rank)
+    flat = ops.cast_axes(pairs, (*evens.axes.lengths[:-1], 2 * evens.axes.lengths[-1]))
     return flat[..., :count]
 
 

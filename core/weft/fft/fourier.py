@@ -9,6 +9,7 @@ from typing import Literal, SupportsIndex
 
 import numpy as np
 
+from weft import ops
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, Axis, AxisKey, AxisKeys
@@ -19,11 +20,7 @@ from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.arguments import check_choice, checked_integer
 from weft.ops.indexing.slicing import with_lengths
 from weft.ops.keywords import also_takes
-from weft.ops.pointwise.complex_parts import ViewAsComplexOp, ViewAsRealOp, conj
-from weft.ops.pointwise.elementwise import cast
 from weft.ops.products.fourier import FourierOp, InverseRealFourierOp, RealFourierOp
-from weft.ops.shape.arrangement import moveaxis, roll
-from weft.ops.shape.joining import pad
 from weft.ops.shape.movement import reshaped
 
 __all__ = [
@@ -221,7 +218,7 @@ def hfft(
     >>> weft.jit(weft.fft.hfft)(np.array([1.0, 2.0, 3.0]))
     array([ 8., -2.,  0., -2.])
     """
-    return _along("hfft", _to_real, conj(x), n, axis, norm, sign=-1)
+    return _along("hfft", _to_real, ops.conj(x), n, axis, norm, sign=-1)
 
 
 def ihfft(
@@ -253,7 +250,7 @@ def ihfft(
     >>> weft.jit(weft.fft.ihfft)(np.array([8.0, -2.0, 0.0, -2.0])).real
     array([1., 2., 3.])
     """
-    return conj(_along("ihfft", _of_real, x, n, axis, norm, sign=1))
+    return ops.conj(_along("ihfft", _of_real, x, n, axis, norm, sign=1))
 
 
 def fftn(
@@ -768,15 +765,17 @@ def _along(
     place = explained(function, (op,), op.axes.position, axis)
     length = None if n is None else checked_integer(function, "n", n, 1)
     plain, factor = positional(op), partial(scale, function, norm)
-    found = explained(function, (op,), transform, moveaxis(plain, place, -1), length, sign, factor)
-    return named(moveaxis(found, -1, place), op.axes)
+    found = explained(
+        function, (op,), transform, ops.moveaxis(plain, place, -1), length, sign, factor
+    )
+    return named(ops.moveaxis(found, -1, place), op.axes)
 
 
 def _complex(x: TensorOp, n: int | None, sign: int, factor: Callable[[int], float]) -> TensorOp:
     """Return the transform of complex numbers."""
     length = _length(x)
     count = length if n is None else n
-    return ViewAsComplexOp(FourierOp(_pairs(x, count), sign=sign, scale=factor(count)))
+    return ops.ViewAsComplexOp(FourierOp(_pairs(x, count), sign=sign, scale=factor(count)))
 
 
 def _of_real(x: TensorOp, n: int | None, sign: int, factor: Callable[[int], float]) -> TensorOp:
@@ -784,7 +783,7 @@ def _of_real(x: TensorOp, n: int | None, sign: int, factor: Callable[[int], floa
     if x.dtype.kind == "c":
         raise DTypeError(f"x must be real, not {x.dtype}: use fft")
     x = of_length(x, n)
-    return ViewAsComplexOp(RealFourierOp(cast(x, inexact(x)), scale=factor(_length(x))))
+    return ops.ViewAsComplexOp(RealFourierOp(ops.cast(x, inexact(x)), scale=factor(_length(x))))
 
 
 def _to_real(x: TensorOp, n: int | None, sign: int, factor: Callable[[int], float]) -> TensorOp:
@@ -803,7 +802,7 @@ def _pairs(x: TensorOp, n: int) -> TensorOp:
     if x.dtype.kind != "c":
         x = of_length(x, n)
     dtype = dtypes.promote(inexact(x), dtypes.complex64)
-    return of_length(ViewAsRealOp(cast(x, dtype)), n, -2)
+    return of_length(ops.ViewAsRealOp(ops.cast(x, dtype)), n, -2)
 
 
 def inexact(x: TensorOp) -> DType:
@@ -829,7 +828,7 @@ def of_length(x: TensorOp, n: int | None, place: int = -1) -> TensorOp:
     place %= x.rank
     if n < length:
         return x[(slice(None),) * place + (slice(n),)]
-    return pad(x, [(0, n - length if axis == place else 0) for axis in range(x.rank)])
+    return ops.pad(x, [(0, n - length if axis == place else 0) for axis in range(x.rank)])
 
 
 def scale(function: str, norm: Norm, count: int) -> float:
@@ -897,5 +896,5 @@ def _shifted(
         if not isinstance(length, int):
             problem = f"the length of axis {place} of {op.axes} must be known"
             raise AxesError(explain(function, problem, (op,)))
-        op = roll(op, shift(length), place)
+        op = ops.roll(op, shift(length), place)
     return op

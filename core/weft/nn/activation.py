@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import ops
 from weft.errors import ArgumentError, AxesError
 from weft.ir import dtypes
 from weft.ir.axes import AxisKey
@@ -18,26 +19,10 @@ from weft.ir.op import explain, explained
 from weft.ir.storage import as_op
 from weft.ir.tensor import CompositeOp, TensorLike, TensorOp, operators
 from weft.ops.arguments import as_number, check_choice, checked_number
-from weft.ops.pointwise.comparison import clip, greater, less, less_equal, maximum, minimum, where
-from weft.ops.pointwise.elementwise import (
-    FloatOp,
-    InexactOp,
-    RealNumberOp,
-    absolute,
-    align,
-    build,
-    cast,
-    multiply,
-    reciprocal,
-    square,
-    subtract,
-)
+from weft.ops.pointwise.elementwise import align, build
 from weft.ops.pointwise.error_functions import normal_tail
-from weft.ops.pointwise.math import exp, expm1, log1p, tanh
 from weft.ops.pointwise.polynomials import Coefficients, polynomial
-from weft.ops.pointwise.special import erfc, wide
-from weft.ops.pointwise.trigonometry import cosh
-from weft.ops.shape.arrangement import split
+from weft.ops.pointwise.special import wide
 from weft.support.backports import override
 
 __all__ = [
@@ -96,7 +81,7 @@ def _number(function: str, name: str, value: float, above: float = -math.inf) ->
     raise ArgumentError(f"{function}: {name} must be a Python number{bound}, not {value!r}")
 
 
-class ReluOp(RealNumberOp, CompositeOp):
+class ReluOp(ops.RealNumberOp, CompositeOp):
     """The rectifier max(x, 0); its gradient at 0 is 0."""
 
     @override
@@ -105,14 +90,14 @@ class ReluOp(RealNumberOp, CompositeOp):
 
     @override
     def decompose(self, x: TensorOp) -> TensorOp:
-        return maximum(x, 0)
+        return ops.maximum(x, 0)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Multiply the adjoint by 1 above 0, else by 0."""
-        return (where(greater(self, 0), delta, 0),)
+        return (ops.where(ops.greater(self, 0), delta, 0),)
 
 
-class LeakyReluOp(FloatOp, CompositeOp):
+class LeakyReluOp(ops.FloatOp, CompositeOp):
     """The leaky rectifier: x above 0, else x times a slope, also for the gradient at 0.
 
     Attributes
@@ -129,14 +114,14 @@ class LeakyReluOp(FloatOp, CompositeOp):
 
     @override
     def decompose(self, x: TensorOp) -> TensorOp:
-        return where(greater(x, 0), x, x * self.negative_slope)
+        return ops.where(ops.greater(x, 0), x, x * self.negative_slope)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Multiply the adjoint by 1 above 0, else by the slope."""
-        return (where(greater(x, 0), delta, delta * self.negative_slope),)
+        return (ops.where(ops.greater(x, 0), delta, delta * self.negative_slope),)
 
 
-class EluOp(FloatOp, CompositeOp):
+class EluOp(ops.FloatOp, CompositeOp):
     """The ELU: x above 0, else alpha (exp(x) - 1), also for the gradient at 0.
 
     Attributes
@@ -154,14 +139,16 @@ class EluOp(FloatOp, CompositeOp):
 
     @override
     def decompose(self, x: TensorOp) -> TensorOp:
-        return where(greater(x, 0), x, expm1(minimum(x, 0)) * self.alpha)
+        return ops.where(ops.greater(x, 0), x, ops.expm1(ops.minimum(x, 0)) * self.alpha)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Multiply the adjoint by 1 above 0, else by alpha exp(x)."""
-        return (where(greater(x, 0), delta, delta * (exp(minimum(x, 0)) * self.alpha)),)
+        return (
+            ops.where(ops.greater(x, 0), delta, delta * (ops.exp(ops.minimum(x, 0)) * self.alpha)),
+        )
 
 
-class SigmoidOp(InexactOp, CompositeOp):
+class SigmoidOp(ops.InexactOp, CompositeOp):
     """The logistic function 1 / (1 + exp(-x)), with a small relative error where it is tiny.
 
     16-bit floats are computed in float32.
@@ -178,13 +165,13 @@ class SigmoidOp(InexactOp, CompositeOp):
     def decompose(self, x: TensorOp) -> TensorOp:
         """Divide exp(x / 2) by 2 cosh(x / 2), which does not overflow, or use tanh."""
         if x.dtype.kind == "c":
-            return tanh(x * 0.5) * 0.5 + 0.5
+            return ops.tanh(x * 0.5) * 0.5 + 0.5
         _, up, down = _halves(wide(x))
-        return cast(up / (up + down), self.dtype)
+        return ops.cast(up / (up + down), self.dtype)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Multiply the adjoint by s (1 - s) for the result s, which is inexact for s near 1."""
-        return (delta * (self - square(self)),)
+        return (delta * (self - ops.square(self)),)
 
 
 def _lowest(dtype: DType) -> float:
@@ -199,9 +186,9 @@ def _halves(x: TensorOp) -> tuple[TensorOp, TensorOp, TensorOp]:
     second is negligible, the first is clipped to a power of 2, which multiplies without rounding.
     Far below 0, where all results are 0, x is clipped.
     """
-    x = maximum(x, _lowest(x.dtype))
-    up = minimum(exp(x * 0.5), _HIGHEST)
-    return x, up, reciprocal(up)
+    x = ops.maximum(x, _lowest(x.dtype))
+    up = ops.minimum(ops.exp(x * 0.5), _HIGHEST)
+    return x, up, ops.reciprocal(up)
 
 
 def _half_values(x: Array) -> tuple[Any, Any, Any]:
@@ -213,7 +200,7 @@ def _half_values(x: Array) -> tuple[Any, Any, Any]:
     return x, up, 1 / up
 
 
-class SoftplusOp(FloatOp, CompositeOp):
+class SoftplusOp(ops.FloatOp, CompositeOp):
     """log(1 + exp(x)), without overflow."""
 
     @override
@@ -222,14 +209,14 @@ class SoftplusOp(FloatOp, CompositeOp):
 
     def decompose(self, x: TensorOp) -> TensorOp:
         """Add log1p of the smaller exponential to the maximum, without overflow."""
-        return maximum(x, 0) + log1p(exp(-absolute(x)))
+        return ops.maximum(x, 0) + ops.log1p(ops.exp(-ops.absolute(x)))
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Multiply the adjoint by the sigmoid."""
         return (delta * SigmoidOp(x),)
 
 
-class SiluOp(FloatOp, CompositeOp):
+class SiluOp(ops.FloatOp, CompositeOp):
     """The SiLU, x sigmoid(x) (Elfwing et al., 2018), accurate where the sigmoid underflows.
 
     16-bit floats are computed in float32.
@@ -243,17 +230,17 @@ class SiluOp(FloatOp, CompositeOp):
     def decompose(self, x: TensorOp) -> TensorOp:
         """Multiply x by exp(x / 2) / (exp(x / 2) + exp(-x / 2)), dividing first."""
         x, up, down = _halves(wide(x))
-        return cast(x / (up + down) * up, self.dtype)
+        return ops.cast(x / (up + down) * up, self.dtype)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Multiply the adjoint by s (1 + x (1 - s)) for the sigmoid s; 0 or 1 far from 0."""
-        x, up, down = _halves(minimum(wide(x), _FARTHEST))
-        share = reciprocal(up + down)
+        x, up, down = _halves(ops.minimum(wide(x), _FARTHEST))
+        share = ops.reciprocal(up + down)
         slope = up * (share * (x * (down * share) + 1))
-        return (delta * cast(slope, self.dtype),)
+        return (delta * ops.cast(slope, self.dtype),)
 
 
-class MishOp(FloatOp, CompositeOp):
+class MishOp(ops.FloatOp, CompositeOp):
     """The Mish, x tanh(softplus(x)) (Misra, 2019), accurate where the tanh underflows.
 
     16-bit floats are computed in float32.
@@ -268,23 +255,23 @@ class MishOp(FloatOp, CompositeOp):
     def decompose(self, x: TensorOp) -> TensorOp:
         """Compute x (p² + 2 p) / (p² + 2 p + 2) for p = exp(x), reduced by sqrt(p)."""
         x, up, down = _halves(wide(x))
-        top = (square(up) + 2) * up
-        return cast(x / (down * 2 + top) * top, self.dtype)
+        top = (ops.square(up) + 2) * up
+        return ops.cast(x / (down * 2 + top) * top, self.dtype)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Multiply the adjoint by t + x (1 - t²) s for tanh t and sigmoid s; 0 or 1 far from 0.
 
         1 - t² is 4 (1 + p)² / (p² + 2 p + 2)² for p = exp(x).
         """
-        x, up, down = _halves(minimum(wide(x), _FARTHEST))
-        top = (square(up) + 2) * up
-        share = reciprocal(down * 2 + top)
+        x, up, down = _halves(ops.minimum(wide(x), _FARTHEST))
+        top = (ops.square(up) + 2) * up
+        share = ops.reciprocal(down * 2 + top)
         rest = (up + down) * share * 4
         slope = share * (x * (rest * up) + top)
-        return (delta * cast(slope, self.dtype),)
+        return (delta * ops.cast(slope, self.dtype),)
 
 
-class GeluOp(FloatOp, CompositeOp):
+class GeluOp(ops.FloatOp, CompositeOp):
     """The GELU: x times the normal distribution function of x (Hendrycks and Gimpel, 2016).
 
     The error in float32 is up to 6 ulp from -1 up. Below, the error of x² dominates: 12 ulp down to
@@ -318,28 +305,28 @@ class GeluOp(FloatOp, CompositeOp):
         """
         x = wide(x)
         if self.approximate == "tanh":
-            return cast(x * self._chance(x), self.dtype)
-        size = minimum(absolute(x), _FAR)
+            return ops.cast(x * self._chance(x), self.dtype)
+        size = ops.minimum(ops.absolute(x), _FAR)
         is_short = x.dtype == dtypes.float32
-        tail = normal_tail(size) if is_short else erfc(size * math.sqrt(0.5)) * 0.5
-        return cast(maximum(x, 0) - size * tail, self.dtype)
+        tail = normal_tail(size) if is_short else ops.erfc(size * math.sqrt(0.5)) * 0.5
+        return ops.cast(ops.maximum(x, 0) - size * tail, self.dtype)
 
     def _chance(self, x: TensorOp) -> TensorOp:
         if self.approximate == "tanh":
             return SigmoidOp(_gelu_angle(x))
-        return erfc(x * -math.sqrt(0.5)) * 0.5
+        return ops.erfc(x * -math.sqrt(0.5)) * 0.5
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Multiply the adjoint by the distribution function plus x times the density."""
         x = wide(x)
-        chance, near = self._chance(x), clip(x, -_FAR, _FAR)
+        chance, near = self._chance(x), ops.clip(x, -_FAR, _FAR)
         if self.approximate == "tanh":
-            _, up, down = _halves(minimum(_gelu_angle(x), _FARTHEST))
-            inner = square(near) * (6 * _GELU_CUBE * _GELU_SCALE) + 2 * _GELU_SCALE
-            slope = square(reciprocal(up + down)) * inner
+            _, up, down = _halves(ops.minimum(_gelu_angle(x), _FARTHEST))
+            inner = ops.square(near) * (6 * _GELU_CUBE * _GELU_SCALE) + 2 * _GELU_SCALE
+            slope = ops.square(ops.reciprocal(up + down)) * inner
         else:
-            slope = exp(square(near) * -0.5) * (1 / math.sqrt(2 * math.pi))
-        return (delta * cast(chance + near * slope, self.dtype),)
+            slope = ops.exp(ops.square(near) * -0.5) * (1 / math.sqrt(2 * math.pi))
+        return (delta * ops.cast(chance + near * slope, self.dtype),)
 
 
 _SHRUNK = 2.0
@@ -351,8 +338,8 @@ _GELU_SCALE, _GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
 
 def _gelu_angle(x: TensorOp) -> TensorOp:
     """Return twice the argument of the paper's tanh, since (1 + tanh(a)) / 2 is sigmoid(2 a)."""
-    x = clip(x, -_FAR, _FAR)
-    return (square(x) * _GELU_CUBE + 1) * x * (2 * _GELU_SCALE)
+    x = ops.clip(x, -_FAR, _FAR)
+    return (ops.square(x) * _GELU_CUBE + 1) * x * (2 * _GELU_SCALE)
 
 
 def relu(x: TensorLike) -> TensorOp:
@@ -378,7 +365,7 @@ def relu6(x: TensorLike) -> TensorOp:
     >>> weft.jit(weft.relu6)(np.array([-1.0, 2.0, 8.0]))
     array([0., 2., 6.])
     """
-    return minimum(6, relu(x))
+    return ops.minimum(6, relu(x))
 
 
 def leaky_relu(x: TensorLike, negative_slope: float = 0.01) -> TensorOp:
@@ -441,11 +428,11 @@ def prelu(x: TensorLike, weight: TensorLike) -> TensorOp:
            [ 2.  ,  2.  ]])
     """
     axes = as_op(x).axes
-    x, weight = align(FloatOp, x, weight)
+    x, weight = align(ops.FloatOp, x, weight)
     if x.axes != axes:
         problem = f"the weight adds axes to x {axes}, which gives {x.axes}"
         raise AxesError(explain("prelu", problem, (x, weight)))
-    return where(greater(x, 0), x, multiply(x, weight))
+    return ops.where(ops.greater(x, 0), x, ops.multiply(x, weight))
 
 
 def elu(x: TensorLike, alpha: float = 1.0) -> TensorOp:
@@ -517,8 +504,8 @@ def celu(x: TensorLike, alpha: float = 1.0) -> TensorOp:
     array([-0.7869,  0.    ,  2.    ])
     """
     alpha = _number("celu", "alpha", alpha, above=0)
-    (x,) = align(FloatOp, x)
-    return where(greater(x, 0), x, expm1(minimum(x, 0) / alpha) * alpha)
+    (x,) = align(ops.FloatOp, x)
+    return ops.where(ops.greater(x, 0), x, ops.expm1(ops.minimum(x, 0) / alpha) * alpha)
 
 
 def gelu(x: TensorLike, approximate: str = "none") -> TensorOp:
@@ -643,7 +630,7 @@ def hard_sigmoid(x: TensorLike) -> TensorOp:
     >>> weft.jit(weft.hard_sigmoid)(np.array([-4.0, 0.0, 1.5]))
     array([0.  , 0.5 , 0.75])
     """
-    (x,) = align(FloatOp, x)
+    (x,) = align(ops.FloatOp, x)
     return relu6(x + 3) * (1 / 6)
 
 
@@ -655,8 +642,8 @@ def hard_swish(x: TensorLike) -> TensorOp:
     >>> weft.jit(weft.hard_swish)(np.array([-4.0, -1.0, 3.0]))
     array([-0.    , -0.3333,  3.    ])
     """
-    (x,) = align(FloatOp, x)
-    return multiply(x, hard_sigmoid(x))
+    (x,) = align(ops.FloatOp, x)
+    return ops.multiply(x, hard_sigmoid(x))
 
 
 def hard_tanh(x: TensorLike, min_val: float = -1.0, max_val: float = 1.0) -> TensorOp:
@@ -690,7 +677,7 @@ def hard_tanh(x: TensorLike, min_val: float = -1.0, max_val: float = 1.0) -> Ten
     high = _number("hard_tanh", "max_val", max_val)
     if low > high:
         raise ArgumentError(explain("hard_tanh", f"the limits {low} and {high} cross", [x]))
-    return minimum(high, maximum(low, x))
+    return ops.minimum(high, ops.maximum(low, x))
 
 
 def hard_shrink(x: TensorLike, lambd: float = 0.5) -> TensorOp:
@@ -719,8 +706,8 @@ def hard_shrink(x: TensorLike, lambd: float = 0.5) -> TensorOp:
     array([-1.,  0.,  2.])
     """
     limit = _number("hard_shrink", "lambd", lambd)
-    (x,) = align(FloatOp, x)
-    return where(less_equal(absolute(x), limit), 0, x)
+    (x,) = align(ops.FloatOp, x)
+    return ops.where(ops.less_equal(ops.absolute(x), limit), 0, x)
 
 
 def soft_shrink(x: TensorLike, lambd: float = 0.5) -> TensorOp:
@@ -749,8 +736,8 @@ def soft_shrink(x: TensorLike, lambd: float = 0.5) -> TensorOp:
     array([-0.5,  0. ,  1.5])
     """
     limit = checked_number("soft_shrink", "lambd", lambd)
-    (x,) = align(FloatOp, x)
-    return subtract(x, clip(x, -limit, limit))
+    (x,) = align(ops.FloatOp, x)
+    return ops.subtract(x, ops.clip(x, -limit, limit))
 
 
 def tanh_shrink(x: TensorLike) -> TensorOp:
@@ -761,14 +748,14 @@ def tanh_shrink(x: TensorLike) -> TensorOp:
     >>> weft.jit(weft.tanh_shrink)(np.array([-1.0, 0.0, 2.0]))
     array([-0.2384,  0.    ,  1.036 ])
     """
-    (given,) = align(FloatOp, x)
+    (given,) = align(ops.FloatOp, x)
     x = wide(given)
-    is_near = less(absolute(x), _SHRUNK)
-    near = where(is_near, x, 0)
-    x2 = square(near)
+    is_near = ops.less(ops.absolute(x), _SHRUNK)
+    near = ops.where(is_near, x, 0)
+    x2 = ops.square(near)
     # The power series of x cosh(x) - sinh(x) has no cancellation.
-    series = near * x2 * polynomial(x2, _SHRINK) / cosh(near)
-    return cast(where(is_near, series, x - tanh(x)), given.dtype)
+    series = near * x2 * polynomial(x2, _SHRINK) / ops.cosh(near)
+    return ops.cast(ops.where(is_near, series, x - ops.tanh(x)), given.dtype)
 
 
 def threshold(x: TensorLike, threshold: float, value: float) -> TensorOp:
@@ -799,7 +786,7 @@ def threshold(x: TensorLike, threshold: float, value: float) -> TensorOp:
     array([-1., -1.,  2.])
     """
     limit = _number("threshold", "threshold", threshold)
-    return where(less_equal(x, limit), _number("threshold", "value", value), x)
+    return ops.where(ops.less_equal(x, limit), _number("threshold", "value", value), x)
 
 
 def glu(x: TensorLike, axis: AxisKey = -1) -> TensorOp:
@@ -830,12 +817,12 @@ def glu(x: TensorLike, axis: AxisKey = -1) -> TensorOp:
     >>> weft.jit(weft.glu)(np.array([3.0, 4.0, 0.0, 1000.0]))
     array([1.5, 4. ])
     """
-    (x,) = align(FloatOp, x)
+    (x,) = align(ops.FloatOp, x)
     place = explained("glu", (x,), x.axes.position, axis)
     length = x.axes[place].length
     if not isinstance(length, int) or length % 2:
         raise AxesError(explain("glu", f"the axis has length {length}, which must be even", [x]))
-    first, second = split(x, 2, place)
+    first, second = ops.split(x, 2, place)
     return first * sigmoid(second)
 
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
+from weft import ops
 from weft.errors import AxesError, DTypeError, IndexOutOfRange
 from weft.ir import dtypes
 from weft.ir.axes import Axes, make_axes
@@ -25,34 +26,10 @@ from weft.ir.op import explain
 from weft.ir.storage import constant
 from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.ops.arguments import aligned_to, broadcast_in_dim, checked_integer, reduce_losses
-from weft.ops.control.effects import stop_gradient
-from weft.ops.indexing.gathering import TakeOp, as_indices
-from weft.ops.indexing.slicing import tensor_slice, update_slice
-from weft.ops.pointwise.comparison import (
-    equal,
-    greater,
-    less,
-    logical_and,
-    logical_or,
-    maximum,
-    not_equal,
-    where,
-)
-from weft.ops.pointwise.elementwise import FloatOp, align, cast, negative
-from weft.ops.pointwise.math import exp, log
-from weft.ops.products.linalg import MatmulOp
+from weft.ops.indexing.gathering import as_indices
+from weft.ops.pointwise.elementwise import align
 from weft.ops.products.roles import LabelRoles, RoleSignature, by_roles
-from weft.ops.reductions.reduction import MaxOp, SumOp
-from weft.ops.shape.joining import pad, stack
-from weft.ops.shape.movement import (
-    BroadcastOp,
-    IotaOp,
-    broadcast,
-    cast_axes,
-    size_of,
-    transpose,
-    zeros_like,
-)
+from weft.ops.shape.movement import size_of
 from weft.support.backports import override
 
 __all__ = ["CtcLossOp", "CtcOp", "CtcPosteriorOp", "ctc_loss"]
@@ -87,7 +64,7 @@ class Trellis(NamedTuple):
 
     def at(self, time: int) -> tuple[TensorOp, TensorOp]:
         """Return the mask of samples within their length at a time, and the emissions."""
-        return tensor_slice(self.is_on, (time,)), tensor_slice(self.emissions, (time,))
+        return ops.tensor_slice(self.is_on, (time,)), ops.tensor_slice(self.emissions, (time,))
 
     def forward(self) -> list[TensorOp]:
         """Return the forward log probabilities of each state, initially and after each time."""
@@ -96,7 +73,7 @@ class Trellis(NamedTuple):
             is_on, emission = self.at(time)
             states = found[-1]
             reached = _log_sum(states, _shifted(states, 1), _shifted(states, 2) + self.skips)
-            found.append(where(is_on, reached + emission, states))
+            found.append(ops.where(is_on, reached + emission, states))
         return found
 
     def backward(self) -> list[TensorOp]:
@@ -106,33 +83,33 @@ class Trellis(NamedTuple):
             is_on, emission = self.at(time)
             states = found[-1] + emission
             reached = _log_sum(states, _shifted(states, -1), _shifted(states, -2) + skips)
-            found.append(where(is_on, reached, found[-1]))
+            found.append(ops.where(is_on, reached, found[-1]))
         return found[::-1]
 
     def total(self, last: TensorOp) -> TensorOp:
         """Return the log probability of all paths, (N,), from the last forward probabilities."""
         ended = last + self.ends
-        top = stop_gradient(MaxOp(ended, positions=(1,)))
-        powers = exp(ended - broadcast_in_dim(top, ended, (0,)))
-        return log(SumOp(powers, positions=(1,))) + top
+        top = ops.stop_gradient(ops.MaxOp(ended, positions=(1,)))
+        powers = ops.exp(ended - broadcast_in_dim(top, ended, (0,)))
+        return ops.log(ops.SumOp(powers, positions=(1,))) + top
 
 
 def _shifted(x: TensorOp, by: int, fill: float = IMPOSSIBLE) -> TensorOp:
     """Return values shifted to later states, or with a negative number to earlier ones."""
     widths, kept = ((by, 0), slice(0, -by)) if by > 0 else ((0, -by), slice(-by, None))
-    return tensor_slice(pad(x, [(0, 0), widths], fill), (slice(None), kept))
+    return ops.tensor_slice(ops.pad(x, [(0, 0), widths], fill), (slice(None), kept))
 
 
 def _log_sum(*parts: TensorOp) -> TensorOp:
     """Return the logarithm of the sum of exponentials; the maximum gets no gradient."""
     top = parts[0]
     for part in parts[1:]:
-        top = maximum(top, part)
-    top = stop_gradient(top)
-    total = exp(parts[0] - top)
+        top = ops.maximum(top, part)
+    top = ops.stop_gradient(top)
+    total = ops.exp(parts[0] - top)
     for part in parts[1:]:
-        total = total + exp(part - top)
-    return log(total) + top
+        total = total + ops.exp(part - top)
+    return ops.log(total) + top
 
 
 class CtcOp(CompositeOp):
@@ -176,27 +153,29 @@ class CtcOp(CompositeOp):
         classes = self._states(x, labels, counts)
         place = _count_along(classes.axes, 1)
         last = broadcast_in_dim(counts, classes, (0,)) * 2
-        is_end = logical_or(equal(place, last), equal(place, last - 1))
+        is_end = ops.logical_or(ops.equal(place, last), ops.equal(place, last - 1))
         before = _shifted(classes, 2, self.blank)
-        is_skip = logical_and(not_equal(classes, self.blank), not_equal(classes, before))
-        wide = cast(x, accumulator_dtype(x.dtype))
+        is_skip = ops.logical_and(
+            ops.not_equal(classes, self.blank), ops.not_equal(classes, before)
+        )
+        wide = ops.cast(x, accumulator_dtype(x.dtype))
         zero = constant(0, dtype=wide.dtype)
         skips, starts, ends = (
-            where(each, zero, IMPOSSIBLE) for each in (is_skip, equal(place, 0), is_end)
+            ops.where(each, zero, IMPOSSIBLE) for each in (is_skip, ops.equal(place, 0), is_end)
         )
         emissions = _emissions(wide, classes)
-        is_on = less(_count_along(emissions.axes, 0), broadcast_in_dim(times, emissions, (1,)))
+        is_on = ops.less(_count_along(emissions.axes, 0), broadcast_in_dim(times, emissions, (1,)))
         return Trellis(classes, emissions, is_on, skips, starts, ends)
 
     def _states(self, x: TensorOp, labels: TensorOp, counts: TensorOp) -> TensorOp:
         """Return the class of each state: blanks, with the labels between them."""
         samples, length = labels.axes.lengths
-        counted = less(_count_along(labels.axes, 1), broadcast_in_dim(counts, labels, (0,)))
+        counted = ops.less(_count_along(labels.axes, 1), broadcast_in_dim(counts, labels, (0,)))
         beyond = labels - size_of(x.axes[2:], labels.dtype)
-        labels = where(counted, where(less(labels, 0), beyond, labels), self.blank)
+        labels = ops.where(counted, ops.where(ops.less(labels, 0), beyond, labels), self.blank)
         blank = constant(self.blank, dtype=labels.dtype)
-        blanks = broadcast(blank, make_axes((samples, 2 * length + 1)))
-        return update_slice(blanks, (slice(None), slice(1, None, 2)), labels)
+        blanks = ops.broadcast(blank, make_axes((samples, 2 * length + 1)))
+        return ops.update_slice(blanks, (slice(None), slice(1, None, 2)), labels)
 
     def recursions(
         self, x: Array, labels: Array, times: Array, counts: Array
@@ -270,12 +249,12 @@ class CtcLossOp(CtcOp):
         """Compute the forward recursion for all samples at once."""
         trellis = self.trellis(*args)
         total = trellis.total(trellis.forward()[-1])
-        return cast(where(_is_possible(total), negative(total), math.inf), self.dtype)
+        return ops.cast(ops.where(_is_possible(total), ops.negative(total), math.inf), self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> Any:
         """Return the negated posterior times the adjoint."""
         posterior = CtcPosteriorOp(*args, blank=self.blank)
-        return negative(posterior * broadcast_in_dim(delta, posterior, (1,))), None, None, None
+        return ops.negative(posterior * broadcast_in_dim(delta, posterior, (1,))), None, None, None
 
 
 class CtcPosteriorOp(CtcOp):
@@ -297,36 +276,36 @@ class CtcPosteriorOp(CtcOp):
         x = args[0]
         trellis = self.trellis(*args)
         if not x.axes[0].length:
-            return zeros_like(x)
+            return ops.zeros_like(x)
         ahead = trellis.forward()[1:]
         total = trellis.total(ahead[-1])
-        met = stack(ahead) + stack(trellis.backward())
-        is_met = logical_and(trellis.is_on, broadcast_in_dim(_is_possible(total), met, (1,)))
-        shares = where(is_met, exp(met - broadcast_in_dim(total, met, (1,))), 0)
+        met = ops.stack(ahead) + ops.stack(trellis.backward())
+        is_met = ops.logical_and(trellis.is_on, broadcast_in_dim(_is_possible(total), met, (1,)))
+        shares = ops.where(is_met, ops.exp(met - broadcast_in_dim(total, met, (1,))), 0)
         samples, classes = x.axes[1:].lengths
         target = make_axes((samples, trellis.classes.axes[1].length, classes))
-        here = BroadcastOp(trellis.classes, target_axes=target, dims=(0, 1))
-        is_here = cast(equal(here, _count_along(target, 2)), shares.dtype)
-        by_class = MatmulOp(transpose(shares, (1, 0, 2)), is_here)
-        return cast(transpose(by_class, (1, 0, 2)), self.dtype)
+        here = ops.BroadcastOp(trellis.classes, target_axes=target, dims=(0, 1))
+        is_here = ops.cast(ops.equal(here, _count_along(target, 2)), shares.dtype)
+        by_class = ops.MatmulOp(ops.transpose(shares, (1, 0, 2)), is_here)
+        return ops.cast(ops.transpose(by_class, (1, 0, 2)), self.dtype)
 
 
 def _count_along(axes: Axes, position: int) -> TensorOp:
-    return IotaOp(target_axes=axes, target_dtype=dtypes.int64, position=position)
+    return ops.IotaOp(target_axes=axes, target_dtype=dtypes.int64, position=position)
 
 
 def _emissions(x: TensorOp, classes: TensorOp) -> TensorOp:
     """Return the log probability of each state at each time."""
     times, samples, length = x.axes.lengths
     # A lookup detects classes out of range, which must not index into another sample's row.
-    within = TakeOp(_count_along(make_axes((length,)), 0), classes, position=0)
+    within = ops.TakeOp(_count_along(make_axes((length,)), 0), classes, position=0)
     rows = _count_along(classes.axes, 0) * size_of(x.axes[2:], dtypes.int64)
-    taken = TakeOp(cast_axes(x, (times, samples * length)), rows + within, position=1)
-    return maximum(taken, IMPOSSIBLE)
+    taken = ops.TakeOp(ops.cast_axes(x, (times, samples * length)), rows + within, position=1)
+    return ops.maximum(taken, IMPOSSIBLE)
 
 
 def _is_possible(total: TensorOp) -> TensorOp:
-    return greater(total, IMPOSSIBLE / 2)
+    return ops.greater(total, IMPOSSIBLE / 2)
 
 
 _LOSS = RoleSignature(
@@ -421,7 +400,7 @@ def _loss(
     zero_infinity: bool,
 ) -> TensorOp:
     function = "ctc_loss"
-    (x,) = align(FloatOp, log_probabilities)
+    (x,) = align(ops.FloatOp, log_probabilities)
     labels = as_indices(labels)
     if x.rank != 3 or labels.rank != 2:
         problem = f"takes (T, N, C) and labels (N, L), not {x.axes} and {labels.axes}"
@@ -441,9 +420,9 @@ def _loss(
     blank = checked_integer(function, "blank", blank, 0)
     losses: TensorOp = CtcLossOp(x, labels, length, count, blank=blank)
     if zero_infinity:
-        losses = where(equal(losses, math.inf), 0, losses)
+        losses = ops.where(ops.equal(losses, math.inf), 0, losses)
     if reduction == "mean":
-        losses = losses / maximum(cast(count, losses.dtype), 1)
+        losses = losses / ops.maximum(ops.cast(count, losses.dtype), 1)
     return reduce_losses(function, losses, reduction)
 
 
@@ -451,4 +430,4 @@ def _integers(function: str, what: str, value: TensorLike, axes: Axes) -> Tensor
     op = as_indices(value)
     if not dtypes.is_integer(op.dtype):
         raise DTypeError(explain(function, f"{what} must be integers, not {op.dtype}", (op,)))
-    return broadcast(cast(aligned_to(function, what, op, axes), dtypes.int64), axes)
+    return ops.broadcast(ops.cast(aligned_to(function, what, op, axes), dtypes.int64), axes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from weft import ops
 from weft.errors import AxesError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, AxisKey, AxisKeys
@@ -23,15 +24,10 @@ from weft.ops.arguments import (
     loss_operands,
     reduce_losses,
 )
-from weft.ops.indexing.gathering import TakeOp, as_indices
-from weft.ops.pointwise.comparison import greater, maximum, minimum, where
-from weft.ops.pointwise.elementwise import FloatOp, absolute, align, cast, square
-from weft.ops.pointwise.math import exp, log, power
+from weft.ops.indexing.gathering import as_indices
+from weft.ops.pointwise.elementwise import align
 from weft.ops.reductions.probabilities import broadcast_back
 from weft.ops.reductions.reduced_axes import reduced_positions
-from weft.ops.reductions.reduction import MeanOp, SumOp
-from weft.ops.reductions.statistics import norm
-from weft.ops.shape.movement import broadcast
 
 __all__ = [
     "cosine_embedding_loss",
@@ -84,7 +80,7 @@ def mse_loss(predictions: TensorLike, targets: TensorLike, reduction: str = "mea
     array(20.)
     """
     x, t, dtype = loss_operands("mse_loss", predictions, targets)
-    return reduce_losses("mse_loss", square(x - t), reduction, dtype=dtype)
+    return reduce_losses("mse_loss", ops.square(x - t), reduction, dtype=dtype)
 
 
 def l1_loss(predictions: TensorLike, targets: TensorLike, reduction: str = "mean") -> TensorOp:
@@ -122,7 +118,7 @@ def l1_loss(predictions: TensorLike, targets: TensorLike, reduction: str = "mean
     array(2.)
     """
     x, t, dtype = loss_operands("l1_loss", predictions, targets)
-    return reduce_losses("l1_loss", absolute(x - t), reduction, dtype=dtype)
+    return reduce_losses("l1_loss", ops.absolute(x - t), reduction, dtype=dtype)
 
 
 def huber_loss(
@@ -165,11 +161,11 @@ def huber_loss(
     """
     x, t, dtype = loss_operands("huber_loss", predictions, targets)
     delta = checked_number("huber_loss", "delta", delta)
-    return reduce_losses("huber_loss", _huber(absolute(x - t), delta), reduction, dtype=dtype)
+    return reduce_losses("huber_loss", _huber(ops.absolute(x - t), delta), reduction, dtype=dtype)
 
 
 def _huber(distance: TensorOp, delta: float) -> TensorOp:
-    near = minimum(distance, delta)
+    near = ops.minimum(distance, delta)
     return near * (distance - near * 0.5)
 
 
@@ -214,7 +210,7 @@ def smooth_l1_loss(
     """
     x, t, dtype = loss_operands("smooth_l1_loss", predictions, targets)
     beta = checked_number("smooth_l1_loss", "beta", beta)
-    distance = absolute(x - t)
+    distance = ops.absolute(x - t)
     losses = _huber(distance, beta) / beta if beta else distance
     return reduce_losses("smooth_l1_loss", losses, reduction, dtype=dtype)
 
@@ -267,12 +263,12 @@ def poisson_nll_loss(
     function = "poisson_nll_loss"
     x, t, dtype = loss_operands(function, predictions, targets)
     epsilon = checked_number(function, "epsilon", epsilon)
-    losses = exp(x) - t * x if log_input else x - t * log(x + epsilon)
+    losses = ops.exp(x) - t * x if log_input else x - t * ops.log(x + epsilon)
     if full:
-        is_many = greater(t, 1)
-        many = where(is_many, t, 1)
-        stirling = many * log(many) - many + log(many * (2 * math.pi)) * 0.5
-        losses = losses + where(is_many, stirling, 0)
+        is_many = ops.greater(t, 1)
+        many = ops.where(is_many, t, 1)
+        stirling = many * ops.log(many) - many + ops.log(many * (2 * math.pi)) * 0.5
+        losses = losses + ops.where(is_many, stirling, 0)
     return reduce_losses(function, losses, reduction, dtype=dtype)
 
 
@@ -331,8 +327,8 @@ def gaussian_nll_loss(
     spread = broadcast_to_losses(function, "the variance", variance, distance)
     if not isinstance(variance, int | float):
         dtype = dtypes.promote(dtype, spread.dtype)
-    limited = maximum(cast(spread, accumulator_dtype(dtype)), epsilon)
-    losses = (log(limited) + distance * (distance / limited)) * 0.5
+    limited = ops.maximum(ops.cast(spread, accumulator_dtype(dtype)), epsilon)
+    losses = (ops.log(limited) + distance * (distance / limited)) * 0.5
     losses = losses + 0.5 * math.log(2 * math.pi) if full else losses
     return reduce_losses(function, losses, reduction, dtype=dtype)
 
@@ -374,7 +370,7 @@ def hinge_loss(
     array([0.75, 0.  , 3.  ])
     """
     x, t, dtype = loss_operands("hinge_loss", scores, targets)
-    losses = maximum(0, _margin("hinge_loss", margin) - t * x)
+    losses = ops.maximum(0, _margin("hinge_loss", margin) - t * x)
     return reduce_losses("hinge_loss", losses, reduction, dtype=dtype)
 
 
@@ -437,17 +433,20 @@ def multi_margin_loss(
     function = "multi_margin_loss"
     labels = as_indices(labels)
     require_order(function, scores, labels)
-    (x,) = align(FloatOp, scores)
+    (x,) = align(ops.FloatOp, scores)
     position = class_position(function, x, axis)
-    labels, wide = labels_for(function, x, labels, position), cast(x, accumulator_dtype(x.dtype))
+    labels, wide = (
+        labels_for(function, x, labels, position),
+        ops.cast(x, accumulator_dtype(x.dtype)),
+    )
     p, margin = checked_integer(function, "p", p, 1), _margin(function, margin)
     right = broadcast_back(PickOp(wide, labels, position=position), x, (position,))
-    excess = maximum(0, margin - right + wide)
-    others = where(is_label(x, labels, position), 0, excess if p == 1 else power(excess, p))
-    losses: TensorOp = MeanOp(others, positions=(position,))
+    excess = ops.maximum(0, margin - right + wide)
+    others = ops.where(is_label(x, labels, position), 0, excess if p == 1 else ops.power(excess, p))
+    losses: TensorOp = ops.MeanOp(others, positions=(position,))
     if weights is not None:
         factors = class_weights(function, weights, wide, position)
-        losses = losses * TakeOp(factors, labels, position=0)
+        losses = losses * ops.TakeOp(factors, labels, position=0)
     return reduce_losses(function, losses, reduction, dtype=x.dtype)
 
 
@@ -488,12 +487,12 @@ def cosine_similarity(
     array([0.96, 0.8 ])
     """
     given = as_op(x), as_op(y)
-    x, y = align(FloatOp, x, y)
+    x, y = align(ops.FloatOp, x, y)
     dtype = x.dtype
     positions = explained("cosine_similarity", given, _vector_positions, *given, x.axes, axis)
-    wide = (cast(each, accumulator_dtype(dtype)) for each in (x, y))
+    wide = (ops.cast(each, accumulator_dtype(dtype)) for each in (x, y))
     x, y = (normalize(each, axes=positions, epsilon=epsilon) for each in wide)
-    return cast(SumOp(x * y, positions=positions), dtype)
+    return ops.cast(ops.SumOp(x * y, positions=positions), dtype)
 
 
 def _vector_positions(x: TensorOp, y: TensorOp, aligned: Axes, axis: AxisKeys) -> tuple[int, ...]:
@@ -557,8 +556,8 @@ def cosine_embedding_loss(
     """
     function = "cosine_embedding_loss"
     cosine = cosine_similarity(x, y, axis)
-    is_match = greater(aligned_to(function, "the targets", targets, cosine.axes), 0)
-    losses = where(is_match, 1 - cosine, maximum(0, cosine - _margin(function, margin)))
+    is_match = ops.greater(aligned_to(function, "the targets", targets, cosine.axes), 0)
+    losses = ops.where(is_match, 1 - cosine, ops.maximum(0, cosine - _margin(function, margin)))
     return reduce_losses(function, losses, reduction)
 
 
@@ -613,7 +612,7 @@ def triplet_loss(
     (near, dtype), (far, _) = (
         _distance(function, anchor, other, p, axis) for other in (positive, negative)
     )
-    return reduce_losses(function, maximum(0, near - far + margin), reduction, dtype=dtype)
+    return reduce_losses(function, ops.maximum(0, near - far + margin), reduction, dtype=dtype)
 
 
 def _distance(
@@ -622,7 +621,7 @@ def _distance(
     """Return the distances, in float32 for 16-bit floats, and the dtype of the loss."""
     x, y, dtype = loss_operands(function, x, y)
     positions = tuple(sorted(explained(function, (x, y), x.axes.positions, axis)))
-    return norm(x - y, p, positions), dtype
+    return ops.norm(x - y, p, positions), dtype
 
 
 def _margin(function: str, margin: float) -> float:
@@ -678,7 +677,8 @@ def dice_loss(
     product = y * t
     positions = reduced_positions(product, axes, None)
     overlap, *sizes = (
-        SumOp(broadcast(each, product.axes), positions=positions) for each in (product, y, t)
+        ops.SumOp(ops.broadcast(each, product.axes), positions=positions)
+        for each in (product, y, t)
     )
     losses = 1 - (overlap * 2 + epsilon) / (sizes[0] + sizes[1] + epsilon)
     return reduce_losses(function, losses, reduction, dtype=dtype)

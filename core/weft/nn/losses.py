@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import ops
 from weft.errors import ArgumentError, AxesError, DTypeError, IndexOutOfRange
 from weft.ir import dtypes
 from weft.ir.axes import Axes, Axis, AxisKey
@@ -26,32 +27,12 @@ from weft.ops.arguments import (
     predictions_and_targets,
     reduce_losses,
 )
-from weft.ops.indexing.gathering import IndexedOp, TakeAlongAxisOp, TakeOp, as_indices
-from weft.ops.pointwise.comparison import equal, greater, less, maximum, not_equal, where
-from weft.ops.pointwise.elementwise import (
-    ElementwiseOp,
-    FloatOp,
-    InexactOp,
-    absolute,
-    align,
-    build,
-    cast,
-    divide,
-    multiply,
-    negative,
-)
-from weft.ops.pointwise.math import exp, log, log1p, power
+from weft.ops.indexing.gathering import as_indices
+from weft.ops.pointwise.elementwise import align, build
 from weft.ops.reductions import reduction as reductions
-from weft.ops.reductions.probabilities import (
-    LogSoftmaxOp,
-    Softmax,
-    SoftmaxOp,
-    broadcast_back,
-    normalized_positions,
-)
+from weft.ops.reductions.probabilities import broadcast_back, normalized_positions
 from weft.ops.reductions.reduced_axes import OutAxes
-from weft.ops.reductions.reduction import MeanOp, SumOp
-from weft.ops.shape.movement import IotaOp, broadcast, cast_axes, size_of
+from weft.ops.shape.movement import size_of
 from weft.support.backports import override
 
 __all__ = [
@@ -76,7 +57,7 @@ SAFE_LOG_LOWEST = -50.0
 SAFE_LOG_FLOOR = float(np.exp(SAFE_LOG_LOWEST))
 
 
-class SafeLogOp(InexactOp, CompositeOp):
+class SafeLogOp(ops.InexactOp, CompositeOp):
     """The logarithm of the operand, clipped to at least -50."""
 
     def reference(self, x: Array) -> Any:
@@ -87,11 +68,13 @@ class SafeLogOp(InexactOp, CompositeOp):
 
     def decompose(self, x: TensorOp) -> TensorOp:
         """Clip, take the logarithm, and clip again: exp(-50) is 0 in float16."""
-        return maximum(log(maximum(x, SAFE_LOG_FLOOR)), SAFE_LOG_LOWEST)
+        return ops.maximum(ops.log(ops.maximum(x, SAFE_LOG_FLOOR)), SAFE_LOG_LOWEST)
 
     def partials(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Multiply the adjoint by 1 / x above the limit, else by 0."""
-        return (where(greater(x, SAFE_LOG_FLOOR), delta / maximum(x, SAFE_LOG_FLOOR), 0),)
+        return (
+            ops.where(ops.greater(x, SAFE_LOG_FLOOR), delta / ops.maximum(x, SAFE_LOG_FLOOR), 0),
+        )
 
 
 class CrossEntropyLogitsOp(CompositeOp):
@@ -125,21 +108,23 @@ class CrossEntropyLogitsOp(CompositeOp):
     def decompose(self, x: TensorOp, t: TensorOp) -> TensorOp:
         """Multiply the targets by the log softmax, and sum."""
         x, t = self.widened(x, t)
-        total = SumOp(t * LogSoftmaxOp(x, positions=self.positions), positions=self.positions)
-        return cast(negative(total), self.dtype)
+        total = ops.SumOp(
+            t * ops.LogSoftmaxOp(x, positions=self.positions), positions=self.positions
+        )
+        return ops.cast(ops.negative(total), self.dtype)
 
     def widened(self, *operands: TensorOp) -> tuple[TensorOp, ...]:
         """Return operands in the accumulator dtype."""
-        return tuple(cast(each, accumulator_dtype(self.dtype)) for each in operands)
+        return tuple(ops.cast(each, accumulator_dtype(self.dtype)) for each in operands)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp, t: TensorOp) -> Any:
         """Return softmax(x) sum(t) - t for the logits, and -log(softmax(x)) for the targets."""
         delta, x, t = self.widened(delta, x, t)
-        total = broadcast_back(SumOp(t, positions=self.positions), x, self.positions)
+        total = broadcast_back(ops.SumOp(t, positions=self.positions), x, self.positions)
         weight = broadcast_back(delta, x, self.positions)
-        dx = weight * (SoftmaxOp(x, positions=self.positions) * total - t)
-        dt = negative(weight * LogSoftmaxOp(x, positions=self.positions))
-        return cast(dx, self.dtype), cast(dt, self.dtype)
+        dx = weight * (ops.SoftmaxOp(x, positions=self.positions) * total - t)
+        dt = ops.negative(weight * ops.LogSoftmaxOp(x, positions=self.positions))
+        return ops.cast(dx, self.dtype), ops.cast(dt, self.dtype)
 
 
 def _label_problem(labels: Array, classes: int) -> str | None:
@@ -151,7 +136,7 @@ def _label_problem(labels: Array, classes: int) -> str | None:
     return f"label {labels[first]}{at} is out of range for {classes} classes"
 
 
-class TakeLabelsOp(TakeAlongAxisOp):
+class TakeLabelsOp(ops.TakeAlongAxisOp):
     """A gather by labels, with the number of classes subtracted from negative labels.
 
     Negative labels are so out of range, and errors show the original label.
@@ -168,7 +153,7 @@ class TakeLabelsOp(TakeAlongAxisOp):
         return indices.astype(np.intp, copy=False)
 
 
-class PickOp(IndexedOp, CompositeOp):
+class PickOp(ops.IndexedOp, CompositeOp):
     """The element at each label along one axis, which the result lacks.
 
     Unlike other indices, negative labels are out of range. The gradient compares the index along
@@ -199,30 +184,32 @@ class PickOp(IndexedOp, CompositeOp):
     def decompose(self, x: TensorOp, labels: TensorOp) -> TensorOp:
         """Move negative labels out of range, and gather."""
         axis = x.axes[self.position]
-        labels = cast(labels, dtypes.int64)
-        places = where(less(labels, 0), labels - size_of(Axes((axis,)), labels.dtype), labels)
+        labels = ops.cast(labels, dtypes.int64)
+        places = ops.where(
+            ops.less(labels, 0), labels - size_of(Axes((axis,)), labels.dtype), labels
+        )
         before, after = labels.axes[: self.position], labels.axes[self.position :]
         single = Axes((*before, Axis(1, axis.name), *after))
-        taken = TakeLabelsOp(x, cast_axes(places, single), position=self.position)
-        return cast_axes(taken, self.axes)
+        taken = TakeLabelsOp(x, ops.cast_axes(places, single), position=self.position)
+        return ops.cast_axes(taken, self.axes)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp, labels: TensorOp) -> Any:
         """Select the adjoint at the label, and 0 elsewhere."""
         here = is_label(x, labels, self.position)
-        return where(here, broadcast_back(delta, x, (self.position,)), 0), None
+        return ops.where(here, broadcast_back(delta, x, (self.position,)), 0), None
 
 
 def is_label(x: TensorOp, labels: TensorOp, position: int) -> TensorOp:
     """Return the mask of the labels along an axis of x."""
     axis = x.axes[position : position + 1]
-    count = IotaOp(target_axes=axis, target_dtype=dtypes.int32, position=0)
-    return equal(
+    count = ops.IotaOp(target_axes=axis, target_dtype=dtypes.int32, position=0)
+    return ops.equal(
         broadcast_in_dim(count, x, (position,)),
-        broadcast_back(cast(labels, count.dtype), x, (position,)),
+        broadcast_back(ops.cast(labels, count.dtype), x, (position,)),
     )
 
 
-class BinaryCrossEntropyLogitsOp(ElementwiseOp, CompositeOp):
+class BinaryCrossEntropyLogitsOp(ops.ElementwiseOp, CompositeOp):
     """The binary cross entropy with logits, -t log(y) - (1 - t) log(1 - y) for y = sigmoid(x)."""
 
     def reference(self, x: Array, t: Array) -> Any:
@@ -231,15 +218,15 @@ class BinaryCrossEntropyLogitsOp(ElementwiseOp, CompositeOp):
 
     def decompose(self, x: TensorOp, t: TensorOp) -> TensorOp:
         """Compute max(x, 0) - x t + log(1 + exp(-abs x)), which does not overflow."""
-        return maximum(x, 0) - x * t + log1p(exp(negative(absolute(x))))
+        return ops.maximum(x, 0) - x * t + ops.log1p(ops.exp(ops.negative(ops.absolute(x))))
 
     def partials(self, delta: TensorOp, x: TensorOp, t: TensorOp) -> tuple[TensorOp, TensorOp]:
         """Multiply the adjoint by sigmoid(x) - t, and by -x for the targets."""
-        slope = (1 - t) * SigmoidOp(x) - t * SigmoidOp(negative(x))
-        return delta * slope, negative(delta * x)
+        slope = (1 - t) * SigmoidOp(x) - t * SigmoidOp(ops.negative(x))
+        return delta * slope, ops.negative(delta * x)
 
 
-SoftmaxOp.bypassed_by = (CrossEntropyLogitsOp, LogSoftmaxOp)
+ops.SoftmaxOp.bypassed_by = (CrossEntropyLogitsOp, ops.LogSoftmaxOp)
 SigmoidOp.bypassed_by = (BinaryCrossEntropyLogitsOp,)
 
 
@@ -265,7 +252,9 @@ def labels_for(function: str, x: TensorOp, labels: TensorLike, position: int) ->
     if not dtypes.is_integer(op.dtype):
         problem = f"labels must be integers, not {op.dtype}: cast() converts them"
         raise DTypeError(explain(function, problem, (x, op)))
-    return cast(aligned_to(function, "the labels", op, drop_axis(x.axes, position)), dtypes.int64)
+    return ops.cast(
+        aligned_to(function, "the labels", op, drop_axis(x.axes, position)), dtypes.int64
+    )
 
 
 def safelog(x: TensorLike) -> TensorOp:
@@ -319,16 +308,16 @@ def cross_entropy_multi(
     >>> weft.jit(lambda y, t: weft.cross_entropy_multi(y, t, usebits=True))(y, t)
     array([1.   , 0.415])
     """
-    y, t = predictions_and_targets("cross_entropy_multi", y, t, InexactOp)
-    schema = y.find_schema(Softmax)
+    y, t = predictions_and_targets("cross_entropy_multi", y, t, ops.InexactOp)
+    schema = y.find_schema(ops.Softmax)
     if schema is not None and out_axes is None and t.axes == y.axes:
         result: TensorOp = CrossEntropyLogitsOp(schema.x, t, positions=schema.positions)
     elif schema is not None and t.axes == y.axes:
         logits = schema.x
-        inner = t * LogSoftmaxOp(logits, positions=schema.positions)
-        result = negative(reductions.sum(inner, out_axes=out_axes))
+        inner = t * ops.LogSoftmaxOp(logits, positions=schema.positions)
+        result = ops.negative(reductions.sum(inner, out_axes=out_axes))
     else:
-        inner = negative(multiply(t, safelog(y)))
+        inner = ops.negative(ops.multiply(t, safelog(y)))
         places = None if out_axes is not None else normalized_positions(inner, None)
         result = reductions.sum(inner, places, out_axes)
     return result * (1 / float(np.log(2))) if usebits else result
@@ -366,10 +355,10 @@ def cross_entropy_binary_inner(y: TensorLike, t: TensorLike) -> TensorOp:
 
 
 def _binary_inner(function: str, y: TensorLike, t: TensorLike) -> TensorOp:
-    y, t = predictions_and_targets(function, y, t, InexactOp)
+    y, t = predictions_and_targets(function, y, t, ops.InexactOp)
     if isinstance(y.meaning, SigmoidOp) and y.axes == t.axes:
         return BinaryCrossEntropyLogitsOp(y.meaning.args[0], t)
-    return negative(safelog(y) * t + safelog(1 - y) * (1 - t))
+    return ops.negative(safelog(y) * t + safelog(1 - y) * (1 - t))
 
 
 def cross_entropy_binary(y: TensorLike, t: TensorLike, out_axes: OutAxes | None = None) -> TensorOp:
@@ -411,7 +400,9 @@ def cross_entropy_binary(y: TensorLike, t: TensorLike, out_axes: OutAxes | None 
 def class_weights(function: str, weights: TensorLike, x: TensorOp, position: int) -> TensorOp:
     """Return the class weights, broadcast to the class axis and cast to the dtype of x."""
     axes = x.axes[position : position + 1]
-    return broadcast(cast(aligned_to(function, "the weights", weights, axes), x.dtype), axes)
+    return ops.broadcast(
+        ops.cast(aligned_to(function, "the weights", weights, axes), x.dtype), axes
+    )
 
 
 def _by_label(
@@ -430,21 +421,21 @@ def _by_label(
     counted: TensorOp | None = None
     factors: TensorOp | None = None
     if ignore_index is not None:
-        counted = not_equal(labels, checked_integer(function, "ignore_index", ignore_index))
-        labels = where(counted, labels, 0)
-    losses = negative(PickOp(logarithms, labels, position=position))
+        counted = ops.not_equal(labels, checked_integer(function, "ignore_index", ignore_index))
+        labels = ops.where(counted, labels, 0)
+    losses = ops.negative(PickOp(logarithms, labels, position=position))
     if weights is not None:
         shares = class_weights(function, weights, logarithms, position)
-        factors = TakeOp(shares, labels, position=0)
+        factors = ops.TakeOp(shares, labels, position=0)
         losses = losses * factors
         logarithms = logarithms * broadcast_in_dim(shares, logarithms, (position,))
     if smoothing:
-        even = negative(MeanOp(logarithms, positions=(position,)))
+        even = ops.negative(ops.MeanOp(logarithms, positions=(position,)))
         losses = losses * (1 - smoothing) + even * smoothing
     if counted is not None:
-        losses = where(counted, losses, 0)
+        losses = ops.where(counted, losses, 0)
         one = constant(1, dtype=losses.dtype)
-        factors = where(counted, one if factors is None else factors, 0)
+        factors = ops.where(counted, one if factors is None else factors, 0)
     return reduce_losses(function, losses, reduction, factors, dtype)
 
 
@@ -503,9 +494,9 @@ def nll_loss(
     """
     labels = as_indices(labels)
     require_order("nll_loss", log_probabilities, labels)
-    (x,) = align(FloatOp, log_probabilities)
+    (x,) = align(ops.FloatOp, log_probabilities)
     position = class_position("nll_loss", x, axis)
-    wide = cast(x, accumulator_dtype(x.dtype))
+    wide = ops.cast(x, accumulator_dtype(x.dtype))
     return _by_label(
         "nll_loss", wide, labels, weights, ignore_index, 0, position, reduction, x.dtype
     )
@@ -579,12 +570,12 @@ def cross_entropy(
     function = "cross_entropy"
     targets = as_indices(targets)
     require_order(function, logits, targets)
-    (x,) = align(FloatOp, logits)
+    (x,) = align(ops.FloatOp, logits)
     position = class_position(function, x, axis)
     smoothing = checked_number(function, "label_smoothing", label_smoothing, high=1)
     if not dtypes.is_inexact(targets.dtype):
         options = (weights, ignore_index, smoothing, position, reduction, x.dtype)
-        wide = LogSoftmaxOp(cast(x, accumulator_dtype(x.dtype)), positions=(position,))
+        wide = ops.LogSoftmaxOp(ops.cast(x, accumulator_dtype(x.dtype)), positions=(position,))
         return _by_label(function, wide, targets, *options)
     if _has_axes(targets, drop_axis(x.axes, position)):
         problem = (
@@ -598,7 +589,7 @@ def cross_entropy(
     x, t, dtype = loss_operands(function, x, targets)
     if smoothing:
         count = size_of(x.axes[position : position + 1], x.dtype)
-        t = t * (1 - smoothing) + divide(smoothing, count)
+        t = t * (1 - smoothing) + ops.divide(smoothing, count)
     if weights is not None:
         t = t * broadcast_in_dim(class_weights(function, weights, x, position), x, (position,))
     losses = CrossEntropyLogitsOp(x, t, positions=(position,))
@@ -763,10 +754,10 @@ def sigmoid_focal_loss(
     gamma = checked_number(function, "gamma", gamma)
     losses: TensorOp = BinaryCrossEntropyLogitsOp(x, t)
     if gamma:
-        wrong = SigmoidOp(negative(x)) * t + SigmoidOp(x) * (1 - t)
+        wrong = SigmoidOp(ops.negative(x)) * t + SigmoidOp(x) * (1 - t)
         # If a sigmoid is rounded to 0, powers below 1 have an infinite derivative.
-        is_zero = equal(wrong, 0)
-        losses = losses * where(is_zero, 0, power(where(is_zero, 1, wrong), gamma))
+        is_zero = ops.equal(wrong, 0)
+        losses = losses * ops.where(is_zero, 0, ops.power(ops.where(is_zero, 1, wrong), gamma))
     if alpha is not None:
         alpha = checked_number(function, "alpha", alpha, high=1)
         losses = losses * (t * alpha + (1 - t) * (1 - alpha))
@@ -815,12 +806,12 @@ def kl_div(
     array(0.3466)
     """
     x, t, dtype = loss_operands("kl_div", log_predictions, targets)
-    share = exp(t) if log_target else t
-    is_zero = equal(share, 0)
-    logarithm = t if log_target else log(where(is_zero, 1, t))
-    losses = share * where(is_zero, 0, logarithm - x)
+    share = ops.exp(t) if log_target else t
+    is_zero = ops.equal(share, 0)
+    logarithm = t if log_target else ops.log(ops.where(is_zero, 1, t))
+    losses = share * ops.where(is_zero, 0, logarithm - x)
     if reduction != "batchmean":
         return reduce_losses("kl_div", losses, reduction, dtype=dtype)
     samples = losses.axes.batch_axes() if losses.axes.is_named else losses.axes[:1]
     total = reduce_losses("kl_div", losses, "sum")
-    return cast(divide(total, size_of(samples, total.dtype)), dtype)
+    return ops.cast(ops.divide(total, size_of(samples, total.dtype)), dtype)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import ops
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, make_axes
@@ -14,14 +15,7 @@ from weft.ir.op import explain
 from weft.ir.storage import as_op, constant, owning_constant
 from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.ops.arguments import checked_integer
-from weft.ops.pointwise.bits import bitwise_and, shift_left, shift_right
-from weft.ops.pointwise.comparison import clip, equal, maximum, minimum, where
-from weft.ops.pointwise.elementwise import cast
-from weft.ops.pointwise.rounding import round
 from weft.ops.products.linalg import require_matrices
-from weft.ops.reductions.reduction import SumOp, max, min
-from weft.ops.shape.arrangement import unsqueeze
-from weft.ops.shape.movement import BroadcastOp, broadcast, cast_axes
 from weft.support.backports import override
 
 __all__ = ["DequantizeOp", "dequantize", "quantize"]
@@ -101,18 +95,20 @@ class DequantizeOp(CompositeOp):
     @override
     def decompose(self, codes: TensorOp, scales: TensorOp, zeros: TensorOp) -> TensorOp:
         """Shift and mask the words; of constants, compute the matrix once for all calls."""
-        sources = [x.args[0] if isinstance(x, BroadcastOp) else x for x in self.args]
+        sources = [x.args[0] if isinstance(x, ops.BroadcastOp) else x for x in self.args]
         if all(x.is_constant for x in sources):
             shapes = (x.axes.shape for x in self.args)
             values = map(np.broadcast_to, (x.const for x in sources), shapes)
             return owning_constant(self.reference(*values), self.axes)
         wide = accumulator_dtype(self.dtype)
         *batch, groups, columns = scales.axes.lengths
-        shifted = shift_right(unsqueeze(codes, -2), _shifts(self.bits))
-        numbers = bitwise_and(shifted, np.uint32(2**self.bits - 1))
-        numbers = cast_axes(numbers, (*batch, groups, self.group_size, columns))
-        origin, factor = (unsqueeze(cast(x, wide), -2) for x in (zeros, scales))
-        return cast_axes(cast((cast(numbers, wide) - origin) * factor, self.dtype), self.axes)
+        shifted = ops.shift_right(ops.unsqueeze(codes, -2), _shifts(self.bits))
+        numbers = ops.bitwise_and(shifted, np.uint32(2**self.bits - 1))
+        numbers = ops.cast_axes(numbers, (*batch, groups, self.group_size, columns))
+        origin, factor = (ops.unsqueeze(ops.cast(x, wide), -2) for x in (zeros, scales))
+        return ops.cast_axes(
+            ops.cast((ops.cast(numbers, wide) - origin) * factor, self.dtype), self.axes
+        )
 
 
 def matrix_of(codes: Array, scales: Array, zeros: Array, bits: int) -> Array:
@@ -202,17 +198,17 @@ def quantize(
     if not isinstance(terms, int) or terms % size:
         problem = f"groups of {size} do not divide {terms} terms, which must be known now"
         raise AxesError(explain("quantize", problem, (x,)))
-    grouped, most = cast_axes(x, (*batch, terms // size, size, columns)), 2**bits - 1
-    low, high = minimum(min(grouped, -2), 0), maximum(max(grouped, -2), 0)
+    grouped, most = ops.cast_axes(x, (*batch, terms // size, size, columns)), 2**bits - 1
+    low, high = ops.minimum(ops.min(grouped, -2), 0), ops.maximum(ops.max(grouped, -2), 0)
     # Divided first, as a difference may be too large.
     scales = high / most - low / most
-    scales = where(equal(scales, 0), 1, scales)
-    zeros = round((0 - low) / scales)
-    numbers = round(grouped / unsqueeze(scales, -2)) + unsqueeze(zeros, -2)
-    codes = cast(clip(numbers, 0, most), dtypes.uint32)
-    codes = cast_axes(codes, (*batch, terms // count, count, columns))
-    words = SumOp(shift_left(codes, _shifts(bits)), positions=(codes.rank - 2,))
-    return words, scales, cast(clip(zeros, 0, most), dtypes.uint8)
+    scales = ops.where(ops.equal(scales, 0), 1, scales)
+    zeros = ops.round((0 - low) / scales)
+    numbers = ops.round(grouped / ops.unsqueeze(scales, -2)) + ops.unsqueeze(zeros, -2)
+    codes = ops.cast(ops.clip(numbers, 0, most), dtypes.uint32)
+    codes = ops.cast_axes(codes, (*batch, terms // count, count, columns))
+    words = ops.SumOp(ops.shift_left(codes, _shifts(bits)), positions=(codes.rank - 2,))
+    return words, scales, ops.cast(ops.clip(zeros, 0, most), dtypes.uint8)
 
 
 def dequantize(
@@ -259,5 +255,5 @@ def dequantize(
     bits = _checked_bits("dequantize", bits, codes)
     if zeros is None:
         zeros = constant(np.uint8(2 ** (bits - 1)))
-        zeros = broadcast(zeros, scales.axes)
+        zeros = ops.broadcast(zeros, scales.axes)
     return DequantizeOp(codes, scales, as_op(zeros), bits=bits)

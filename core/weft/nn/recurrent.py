@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple, Unpack
 
 import numpy as np
 
+from weft import ops
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import upcalls
 from weft.ir.axes import Axes, make_axes
@@ -33,8 +34,6 @@ from weft.nn.cells import (
 )
 from weft.ops.arguments import check_flags
 from weft.ops.products.roles import RoleSignature, SequenceRoles, by_roles, is_named
-from weft.ops.shape.joining import concat, stack
-from weft.ops.shape.movement import broadcast, cast_axes, transpose
 from weft.support.backports import override
 
 __all__ = [
@@ -114,13 +113,13 @@ class RecurrentOp(CompositeOp):
         return self._unrolled([x[place] for place in range(x.axes[0].length)], *rest)
 
     def _unrolled(self, inputs: Sequence[TensorOp], *rest: TensorOp) -> TensorOp:
-        return cast_axes(stack(self.run(TENSORS, inputs, *rest)), self.axes)
+        return ops.cast_axes(ops.stack(self.run(TENSORS, inputs, *rest)), self.axes)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp, *rest: TensorOp) -> Any:
         """Differentiate the unrolled steps, with the adjoints of all inputs stacked once."""
         inputs = [x[place] for place in range(x.axes[0].length)]
         shares = upcalls.adjoints_through(self._unrolled(inputs, *rest), delta, (*inputs, *rest))
-        return (stack(shares[: len(inputs)]), *shares[len(inputs) :])
+        return (ops.stack(shares[: len(inputs)]), *shares[len(inputs) :])
 
 
 class RnnOp(RecurrentOp):
@@ -238,8 +237,8 @@ class Layers(NamedTuple):
         op, before, sets = self._operands(x, weights, initial)
         is_single, is_swapped = op.rank == 2, self.batch_first and op.rank == 3
         if is_single:
-            op = cast_axes(op, (op.axes[0], 1, op.axes[1]))
-        op = transpose(op, (1, 0, 2)) if is_swapped else op
+            op = ops.cast_axes(op, (op.axes[0], 1, op.axes[1]))
+        op = ops.transpose(op, (1, 0, 2)) if is_swapped else op
         starts = self._starts(op, before, sets)
         lasts: list[TensorOp] = []
         for layer in range(0, len(sets), self.directions):
@@ -248,11 +247,11 @@ class Layers(NamedTuple):
                 states = self._along(op, starts[number], sets[number], number - layer)
                 outputs.append(states[:, 0])
                 lasts.append(states[0 if self._goes_back(number - layer) else -1])
-            op = outputs[0] if self.directions == 1 else concat(outputs, -1)
-        found = [stack([last[number] for last in lasts]) for number in range(self.kind.states)]
+            op = outputs[0] if self.directions == 1 else ops.concat(outputs, -1)
+        found = [ops.stack([last[number] for last in lasts]) for number in range(self.kind.states)]
         if is_single:
             return [op[:, 0], *(state[:, 0] for state in found)]
-        return [transpose(op, (1, 0, 2)) if is_swapped else op, *found]
+        return [ops.transpose(op, (1, 0, 2)) if is_swapped else op, *found]
 
     @property
     def directions(self) -> int:
@@ -294,12 +293,12 @@ class Layers(NamedTuple):
     ) -> list[TensorOp]:
         """Return the initial states of each layer and direction, by default zeros."""
         wanted = make_axes((len(sets), x.axes[1].length, sets[0].units))
-        zeros = broadcast(constant(0, dtype=x.dtype), wanted)
+        zeros = ops.broadcast(constant(0, dtype=x.dtype), wanted)
         given = [zeros if state is None else self._start(state, wanted) for state in before]
-        return [stack([state[number] for state in given]) for number in range(len(sets))]
+        return [ops.stack([state[number] for state in given]) for number in range(len(sets))]
 
     def _start(self, state: TensorOp, wanted: Axes) -> TensorOp:
-        op = cast_axes(state, (state.axes[0], 1, state.axes[1])) if state.rank == 2 else state
+        op = ops.cast_axes(state, (state.axes[0], 1, state.axes[1])) if state.rank == 2 else state
         if op.axes != wanted:
             problem = f"an initial state must have the axes {wanted}, not {state.axes}"
             raise AxesError(explain(self.function, problem, (state,)))

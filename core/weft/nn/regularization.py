@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import ops, ranks
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes
@@ -13,21 +14,9 @@ from weft.ir.dtypes import Array, DType, accumulator_dtype
 from weft.ir.op import explain
 from weft.ir.storage import constant
 from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
-from weft.ops.pointwise.comparison import less, where
-from weft.ops.pointwise.elementwise import InexactOp, align, cast, multiply
+from weft.ops.pointwise.elementwise import align
 from weft.ops.random.distributions import probability, threshold
-from weft.ops.random.philox import (
-    CALLS,
-    SAMPLES,
-    WORDS,
-    RandomBitsOp,
-    bits_of,
-    call_number,
-    checked_key,
-    key_of,
-)
-from weft.ops.shape.movement import zeros_like
-from weft.ranks.collectives import rank_index
+from weft.ops.random.philox import CALLS, SAMPLES, WORDS, bits_of, call_number, checked_key, key_of
 from weft.support.backports import override
 
 __all__ = ["DropoutOp", "dropout"]
@@ -81,10 +70,10 @@ class DropoutOp(CompositeOp):
 
     def decompose(self, x: TensorOp, key: TensorOp, counter: TensorOp) -> TensorOp:
         """Compute the mask by comparing random bits with the rate."""
-        bits = RandomBitsOp(key, counter, target_axes=x.axes, domain=self.domain)
-        drops = less(bits, constant(threshold(self.rate), dtype=dtypes.uint32))
-        scaled = cast(cast(x, accumulator_dtype(self.dtype)) * self.scale, self.dtype)
-        return where(drops, 0, scaled)
+        bits = ops.RandomBitsOp(key, counter, target_axes=x.axes, domain=self.domain)
+        drops = ops.less(bits, constant(threshold(self.rate), dtype=dtypes.uint32))
+        scaled = ops.cast(ops.cast(x, accumulator_dtype(self.dtype)) * self.scale, self.dtype)
+        return ops.where(drops, 0, scaled)
 
     def generate_adjoints(self, delta: TensorOp, *args: TensorOp) -> Any:
         """Apply the same dropout to the adjoint."""
@@ -150,15 +139,15 @@ def dropout(
         raise ArgumentError(explain("dropout", problem, ()))
     chance = probability("dropout", "rate", rate)
     bits = key_of("dropout", seed, stream) if key is None else checked_key("dropout", key)
-    (op,) = align(InexactOp, x)
+    (op,) = align(ops.InexactOp, x)
     if not training or chance == 0:
         return op
     if chance == 1:
-        return zeros_like(op)
+        return ops.zeros_like(op)
     if key is None:
         return DropoutOp(op, bits, _call_number(by_rank), rate=chance, domain=CALLS)
-    counter = rank_index() if by_rank else constant(0)
-    return DropoutOp(op, bits, cast(counter, dtypes.uint32), rate=chance, domain=SAMPLES)
+    counter = ranks.rank_index() if by_rank else constant(0)
+    return DropoutOp(op, bits, ops.cast(counter, dtypes.uint32), rate=chance, domain=SAMPLES)
 
 
 def _call_number(by_rank: bool) -> TensorOp:
@@ -166,5 +155,5 @@ def _call_number(by_rank: bool) -> TensorOp:
     number = call_number()
     if not by_rank:
         return number
-    rank = rank_index()
-    return multiply(number, rank.ranks) + cast(rank, dtypes.uint32)
+    rank = ranks.rank_index()
+    return ops.multiply(number, rank.ranks) + ops.cast(rank, dtypes.uint32)

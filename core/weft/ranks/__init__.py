@@ -1,7 +1,6 @@
 """Programs of several ranks: collectives, and tensors that are divided among the ranks."""
 
-from weft.ranks import collectives
 from weft.ranks.collectives import *
+from weft.support import exports
 
-__all__: list[str] = []
-__all__ += collectives.__all__
+exports.declare(globals())

@@ -10,15 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
+from weft import ops
 from weft.errors import AxesError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, Axis, ShardAxis
 from weft.ir.op import explain
 from weft.ir.tensor import TensorOp
-from weft.ops.indexing.dynamic_slices import dynamic_slice
-from weft.ops.pointwise.comparison import less, where
-from weft.ops.shape.joining import concat, pad
-from weft.ops.shape.movement import IotaOp, reshape
 from weft.ranks.collectives import all_gather
 
 BUCKET = 2**22
@@ -36,34 +33,34 @@ def rows(x: TensorOp, ranks: int) -> TensorOp:
     if not x.axes.is_static:
         problem = f"{x.axes} has unknown lengths, and so would its shards: give them numbers"
         raise AxesError(explain("data_parallel", problem, (x,)))
-    padded = pad(reshape(x, (-1,)), [(0, -x.axes.size % ranks)])
-    return reshape(padded, (ranks, padded.axes.size // ranks))
+    padded = ops.pad(ops.reshape(x, (-1,)), [(0, -x.axes.size % ranks)])
+    return ops.reshape(padded, (ranks, padded.axes.size // ranks))
 
 
 def own_shard(x: TensorOp, axis: ShardAxis, rank: TensorOp) -> TensorOp:
     """Return the shard of a rank."""
-    row = dynamic_slice(rows(x, axis.ranks), (rank, 0), (1, axis.length))
-    return reshape(row, Axes((axis,)))
+    row = ops.dynamic_slice(rows(x, axis.ranks), (rank, 0), (1, axis.length))
+    return ops.reshape(row, Axes((axis,)))
 
 
 def without_padding(x: TensorOp, axis: ShardAxis, rank: TensorOp) -> TensorOp:
     """Return the shard of a rank with zeros for padding, whatever was computed of it."""
     if axis.axes.size % axis.ranks == 0:
         return x
-    place = IotaOp(target_axes=x.axes, target_dtype=dtypes.int64, position=0)
-    return where(less(place + rank * axis.length, axis.axes.size), x, 0)
+    place = ops.IotaOp(target_axes=x.axes, target_dtype=dtypes.int64, position=0)
+    return ops.where(ops.less(place + rank * axis.length, axis.axes.size), x, 0)
 
 
 def gathered(shards: Sequence[TensorOp]) -> list[TensorOp]:
     """Return the whole tensors of shards, which all ranks get, exchanged in buckets."""
     wholes: dict[TensorOp, TensorOp] = {}
     for bucket in buckets(shards, BUCKET):
-        joined = side_by_side([reshape(shard, (1, shard.axes.size)) for shard in bucket])
+        joined = side_by_side([ops.reshape(shard, (1, shard.axes.size)) for shard in bucket])
         axes = [axis for shard in bucket if (axis := shard_axis(shard)) is not None]
         parts = columns(all_gather(joined, communicator=axes[0].communicator), axes)
         for shard, axis, part in zip(bucket, axes, parts, strict=True):
-            flat = reshape(part, (axis.ranks * axis.length,))[: axis.axes.size]
-            wholes[shard] = reshape(flat, axis.axes)
+            flat = ops.reshape(part, (axis.ranks * axis.length,))[: axis.axes.size]
+            wholes[shard] = ops.reshape(flat, axis.axes)
     return [wholes[shard] for shard in shards]
 
 
@@ -93,7 +90,7 @@ def _bytes(x: TensorOp) -> int:
 
 def side_by_side(matrices: Sequence[TensorOp]) -> TensorOp:
     """Return matrices joined along the second axis."""
-    return matrices[0] if len(matrices) == 1 else concat(matrices, 1)
+    return matrices[0] if len(matrices) == 1 else ops.concat(matrices, 1)
 
 
 def columns(matrix: TensorOp, axes: Iterable[Axis]) -> Iterator[TensorOp]:

@@ -12,6 +12,7 @@ from typing import Literal, SupportsIndex
 import numpy as np
 from numpy.typing import ArrayLike
 
+from weft import nn, ops
 from weft.errors import ArgumentError, AxesError
 from weft.fft import fft, fftfreq, ifft, irfft, rfft, rfftfreq
 from weft.fft.fourier import inexact, named, positional
@@ -21,18 +22,8 @@ from weft.ir.dtypes import Array, DType
 from weft.ir.op import explain, explained
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import TensorLike, TensorOp
-from weft.nn.spatial.windows import FoldOp, window_axes, windows_at
+from weft.nn.spatial.windows import window_axes, windows_at
 from weft.ops.arguments import checked_integer, checked_number
-from weft.ops.pointwise.comparison import where
-from weft.ops.pointwise.complex_parts import imag, real
-from weft.ops.pointwise.elementwise import absolute, cast, square
-from weft.ops.pointwise.rounding import round
-from weft.ops.pointwise.trigonometry import atan2
-from weft.ops.reductions.cumulative import cumsum
-from weft.ops.reductions.reduction import sum
-from weft.ops.shape.arrangement import moveaxis
-from weft.ops.shape.joining import pad
-from weft.ops.shape.movement import broadcast, cast_axes
 from weft.signal.windows import WindowName, window_values
 
 __all__ = ["check_COLA", "check_NOLA", "istft", "spectrogram", "stft"]
@@ -181,22 +172,24 @@ def spectrogram(
     scale = segments.root_of_scale("psd" if scaling == "density" else scaling)
     frequencies, times, found = segments.spectra(op, detrend, None, False, scale)
     if mode == "psd":
-        found = moveaxis(square(real(found)) + square(imag(found)), segments.place, -1)
-        counts = cast_axes(segments.multiplicities(found.dtype), Axes(found.axes[-1:]))
-        found = moveaxis(found * counts, -1, segments.place)
+        found = ops.moveaxis(
+            ops.square(ops.real(found)) + ops.square(ops.imag(found)), segments.place, -1
+        )
+        counts = ops.cast_axes(segments.multiplicities(found.dtype), Axes(found.axes[-1:]))
+        found = ops.moveaxis(found * counts, -1, segments.place)
     elif mode == "magnitude":
-        found = absolute(found)
+        found = ops.absolute(found)
     elif mode in ("angle", "phase"):
-        angles = atan2(imag(found), real(found))
+        angles = ops.atan2(ops.imag(found), ops.real(found))
         found = angles if mode == "angle" else _unwrapped(angles, segments.place)
     return frequencies, times, found
 
 
 def _unwrapped(angles: TensorOp, place: int) -> TensorOp:
     """Return angles with whole turns added along an axis, as `numpy.unwrap` does."""
-    moved = moveaxis(positional(angles), place, -1)
-    turns = cumsum(round((moved[..., 1:] - moved[..., :-1]) / (2 * np.pi)), -1)
-    return named(moveaxis(moved - 2 * np.pi * _padded(turns, 1, 0), -1, place), angles.axes)
+    moved = ops.moveaxis(positional(angles), place, -1)
+    turns = ops.cumsum(ops.round((moved[..., 1:] - moved[..., :-1]) / (2 * np.pi)), -1)
+    return named(ops.moveaxis(moved - 2 * np.pi * _padded(turns, 1, 0), -1, place), angles.axes)
 
 
 def istft(
@@ -261,7 +254,7 @@ def istft(
     if places[0] == places[1]:
         problem = f"time_axis and freq_axis are both axis {places[0]}"
         raise AxesError(explain(function, problem, (op,)))
-    moved = moveaxis(positional(op), places, (-2, -1))
+    moved = ops.moveaxis(positional(op), places, (-2, -1))
     count, rows = (_known(function, op, place) for place in places)
     implied = 2 * (rows - 1) if input_onesided else rows
     weights, size = _window(function, window, nperseg, implied, op.dtype, None)
@@ -278,16 +271,16 @@ def istft(
     inverse = irfft if input_onesided else ifft
     frames = inverse(moved, length)[..., :size] / segments.root_of_scale(scaling)
     total = _overlapped(frames * weights, step)
-    squares = _overlapped(broadcast(square(weights), make_axes((count, size))), step)
+    squares = _overlapped(ops.broadcast(ops.square(weights), make_axes((count, size))), step)
     if boundary:
         half, stop = size // 2, total.axes.lengths[-1] - size // 2
         total, squares = total[..., half:stop], squares[half:stop]
-    signal = total / where(squares > TINY, squares, 1)
+    signal = total / ops.where(squares > TINY, squares, 1)
     place = places[1] - (places[0] < places[1])
-    signal = moveaxis(signal, -1, place)
+    signal = ops.moveaxis(signal, -1, place)
     if op.axes.is_named:
         kept = [axis.name for n, axis in enumerate(op.axes) if n != places[0]]
-        signal = cast_axes(signal, Axes(map(Axis, signal.axes.lengths, kept)))
+        signal = ops.cast_axes(signal, Axes(map(Axis, signal.axes.lengths, kept)))
     times = np.arange(squares.axes.lengths[-1]) / rate
     return constant(times, dtype=weights.dtype), signal
 
@@ -400,8 +393,8 @@ class _Segments:
     def root_of_scale(self, scaling: str) -> TensorOp:
         """Return the factor of spectra, the root of that of their squares."""
         if scaling == "spectrum":
-            return 1 / sum(self.window)
-        return (self.fs * sum(square(self.window))) ** -0.5
+            return 1 / ops.sum(self.window)
+        return (self.fs * ops.sum(ops.square(self.window))) ** -0.5
 
     def multiplicities(self, dtype: DType) -> TensorOp:
         """Return how many frequencies each one stands for."""
@@ -417,7 +410,7 @@ class _Segments:
         ends = ("zeros", "constant", "even", "odd")
         _choice(self.function, "boundary", boundary or "zeros", ends)
         _choice(self.function, "detrend", detrend or "constant", ("constant", "linear"))
-        moved = moveaxis(cast(positional(op), inexact(op)), self.place, -1)
+        moved = ops.moveaxis(ops.cast(positional(op), inexact(op)), self.place, -1)
         extended = explained(self.function, (op,), _extended, moved, boundary, self.size // 2)
         total = extended.axes.lengths[-1]
         if padded:
@@ -429,10 +422,10 @@ class _Segments:
         frames = _detrended(frames, detrend)
         transform = rfft if self.is_onesided else fft
         found = transform(frames * (self.window * scale), self.length)
-        result = moveaxis(found, -1, self.place)
+        result = ops.moveaxis(found, -1, self.place)
         if op.axes.is_named:
             names = [*op.axes.names, SEGMENTS]
-            result = cast_axes(result, Axes(map(Axis, result.axes.lengths, names)))
+            result = ops.cast_axes(result, Axes(map(Axis, result.axes.lengths, names)))
         frequencies = (rfftfreq if self.is_onesided else fftfreq)(
             self.length, 1 / self.fs, self.window.dtype
         )
@@ -479,7 +472,7 @@ def _window(
         size = max(default if given is None else given, 1)
         size = size if most is None else min(size, most)
         return constant(window_values(function, window, size, True), dtype=kind), size
-    op = cast(positional(as_op(window)), kind)
+    op = ops.cast(positional(as_op(window)), kind)
     size = op.axes.lengths[0] if op.rank == 1 else 0
     if not size or given not in (None, size) or (most is not None and size > most):
         problem = f"a window of shape {op.axes.lengths} does not fit segments of {given or size} "
@@ -524,7 +517,7 @@ def _extended(x: TensorOp, boundary: Boundary, count: int) -> TensorOp:
 
 def _padded(x: TensorOp, before: int, after: int, mode: str | None = None) -> TensorOp:
     widths = [(0, 0)] * (x.rank - 1) + [(before, after)]
-    return pad(x, widths, mode=mode or "constant")
+    return ops.pad(x, widths, mode=mode or "constant")
 
 
 def _detrended(frames: TensorOp, detrend: Detrend) -> TensorOp:
@@ -534,7 +527,7 @@ def _detrended(frames: TensorOp, detrend: Detrend) -> TensorOp:
     removed = [np.ones(size), line] if detrend == "linear" else [np.ones(size)]
     for direction in removed if detrend else []:
         unit = constant(direction / (np.linalg.norm(direction) or 1), dtype=frames.dtype)
-        frames = frames - sum(frames * unit, -1, keepdims=True) * unit
+        frames = frames - ops.sum(frames * unit, -1, keepdims=True) * unit
     return frames
 
 
@@ -543,7 +536,7 @@ def _overlapped(frames: TensorOp, step: int) -> TensorOp:
     *outer, count, size = frames.axes.lengths
     spans = (*((n, 1, 1, 1) for n in outer), (count, step, size, 1))
     target = make_axes((*outer, (count - 1) * step + size))
-    return FoldOp(cast_axes(frames, window_axes(spans)), spans=spans, target_axes=target)
+    return nn.FoldOp(ops.cast_axes(frames, window_axes(spans)), spans=spans, target_axes=target)
 
 
 def _require_nonzero_overlap(segments: _Segments) -> None:

@@ -330,8 +330,8 @@ def _maxima(pool: Pool) -> None:
         pool.case.expect(back, meant.put(places, meant.maximum(x)))
 
 
-def _index(*operands: TensorOp, **options: Any) -> Any:
-    return weft.max_pool_with_indices(*operands, **options)[1]
+def _index(x: TensorOp, **options: Any) -> Any:
+    return weft.max_pool_with_indices(x, **options)[1]
 
 
 def _means(pool: Pool) -> None:

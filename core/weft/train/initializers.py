@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import ops
 from weft.errors import ArgumentError, AxesError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, AxesLike, AxisKeys, make_axes
@@ -21,13 +22,7 @@ from weft.ir.lengths import product
 from weft.ir.op import explain, explained
 from weft.ir.tensor import TensorOp
 from weft.ops.arguments import checked_number
-from weft.ops.pointwise.elementwise import cast
-from weft.ops.products.decompositions import cholesky, triangular_solve
-from weft.ops.products.linalg import matmul, matrix_transpose
-from weft.ops.random.distributions import truncated_normal
-from weft.ops.random.philox import axes_of, float_to_compute_in, normal, uniform
-from weft.ops.shape.creation import eye
-from weft.ops.shape.movement import cast_axes, transpose
+from weft.ops.random.philox import axes_of, float_to_compute_in
 
 __all__ = [
     "glorot_normal",
@@ -171,11 +166,11 @@ def _scaled(
     deviation = math.sqrt(scale / max(fan, 1))
     if distribution == "uniform":
         bound = math.sqrt(3) * deviation
-        return uniform(target, -bound, bound, dtype, seed, stream)
+        return ops.uniform(target, -bound, bound, dtype, seed, stream)
     if distribution == "normal":
-        return normal(target, 0.0, deviation, dtype, seed, stream)
+        return ops.normal(target, 0.0, deviation, dtype, seed, stream)
     wider = deviation / TRUNCATED_DEVIATION
-    return truncated_normal(target, 0.0, wider, dtype=dtype, seed=seed, stream=stream)
+    return ops.truncated_normal(target, 0.0, wider, dtype=dtype, seed=seed, stream=stream)
 
 
 def glorot_uniform(
@@ -569,13 +564,15 @@ def orthogonal(
         problem = f"{target} must have known lengths, an axis of outputs and another axis"
         raise AxesError(explain("orthogonal", problem, ()))
     sizes = [math.prod(target[place].length for place in places) for places in (rows, columns)]
-    drawn = normal(make_axes((max(sizes), min(sizes))), dtype=working, seed=seed, stream=stream)
+    drawn = ops.normal(make_axes((max(sizes), min(sizes))), dtype=working, seed=seed, stream=stream)
     matrix = _orthonormal(drawn)
     if sizes[0] < sizes[1]:
-        matrix = matrix_transpose(matrix)
+        matrix = ops.matrix_transpose(matrix)
     order = (*rows, *columns)
-    turned = cast_axes(matrix * gain, Axes(target[place] for place in order))
-    return cast(transpose(turned, [order.index(place) for place in range(len(order))]), dtype)
+    turned = ops.cast_axes(matrix * gain, Axes(target[place] for place in order))
+    return ops.cast(
+        ops.transpose(turned, [order.index(place) for place in range(len(order))]), dtype
+    )
 
 
 def _orthonormal(x: TensorOp) -> TensorOp:
@@ -589,8 +586,8 @@ def _orthonormal(x: TensorOp) -> TensorOp:
     shift = float(np.finfo(x.dtype).eps) * columns
     largest = (math.sqrt(rows) + math.sqrt(columns)) ** 2  # approximate largest eigenvalue
     for added in (shift * largest, shift, 0.0, 0.0):
-        gram = matmul(matrix_transpose(x), x)
+        gram = ops.matmul(ops.matrix_transpose(x), x)
         if added:
-            gram = gram + eye(columns, dtype=x.dtype) * added
-        x = matrix_transpose(triangular_solve(cholesky(gram), matrix_transpose(x)))
+            gram = gram + ops.eye(columns, dtype=x.dtype) * added
+        x = ops.matrix_transpose(ops.triangular_solve(ops.cholesky(gram), ops.matrix_transpose(x)))
     return x

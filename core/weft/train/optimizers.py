@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from weft import ops, ranks
 from weft.autodiff.reverse import deriv
 from weft.errors import ArgumentError, AxesError, DTypeError, WeftError
 from weft.ir import dtypes, scope
@@ -22,14 +23,7 @@ from weft.ir.op import Op, explain
 from weft.ir.storage import as_op, persistent_tensor
 from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.arguments import as_number
-from weft.ops.control.effects import doall
-from weft.ops.control.state import assign
-from weft.ops.pointwise.elementwise import cast, square
-from weft.ops.pointwise.math import sqrt
 from weft.ops.reductions.reduction import sum_over
-from weft.ops.shape.joining import stack
-from weft.ops.shape.movement import broadcast
-from weft.ranks.collectives import all_reduce, rank_index
 from weft.ranks.sharding import gathered, own_shard, shard_axis, without_padding
 from weft.support.backports import override
 from weft.train import update_rules
@@ -76,13 +70,13 @@ class StateSlots(Slots):
         self.dtype = accumulator_dtype(variable.dtype)
         self.axis = axis
         value = variable if axis is None else own_shard(variable, axis, self._rank(axis))
-        return cast(value, self.dtype)
+        return ops.cast(value, self.dtype)
 
     def _rank(self, axis: ShardAxis) -> TensorOp:
         """Return the number of this rank, the same op for all variables."""
         name = axis.communicator
         if name not in self._rank_of:
-            self._rank_of[name] = rank_index(name)
+            self._rank_of[name] = ranks.rank_index(name)
         return self._rank_of[name]
 
     @override
@@ -107,7 +101,7 @@ class StateSlots(Slots):
     def whole_writes(self) -> list[tuple[TensorOp, TensorOp]]:
         """Return the writes with whole variables, gathered from the shards of all ranks."""
         shards = [
-            cast(value, state.dtype)
+            ops.cast(value, state.dtype)
             for state, value in self.writes
             if shard_axis(value) != shard_axis(state)
         ]
@@ -123,8 +117,8 @@ class StateSlots(Slots):
         if axis is None:
             return super().norms(*tensors)
         shards = [without_padding(x, axis, self._rank(axis)) for x in tensors]
-        own = stack([sum_over(square(x), tuple(range(x.rank))) for x in shards])
-        total = sqrt(all_reduce(own, communicator=axis.communicator))
+        own = ops.stack([sum_over(ops.square(x), tuple(range(x.rank))) for x in shards])
+        total = ops.sqrt(ranks.all_reduce(own, communicator=axis.communicator))
         return [total[place] for place in range(len(tensors))]
 
 
@@ -150,7 +144,7 @@ def _optimized(
         writes = slots.whole_writes()
         # In a sequence writes are visible at once, so all values are computed before the first.
         values = [value for _, value in writes]
-        return doall([*values, *(assign(state, value) for state, value in writes)])
+        return ops.doall([*values, *(ops.assign(state, value) for state, value in writes)])
 
 
 def _pairs(
@@ -216,7 +210,7 @@ def gradient_for(function: str, variable: TensorOp, gradient: TensorLike) -> Ten
     if axis is not None and axis.axes == variable.axes:
         return op
     try:
-        return broadcast(op, variable.axes)
+        return ops.broadcast(op, variable.axes)
     except WeftError:
         problem = f"a gradient with {op.axes} does not fit {variable} {variable.axes}"
         raise AxesError(explain(function, problem, (variable, op))) from None

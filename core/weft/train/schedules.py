@@ -11,16 +11,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from weft import ops
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.op import explain
 from weft.ir.storage import as_op
 from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.arguments import check_flags, checked_number
-from weft.ops.pointwise.comparison import clip, greater_equal, where
-from weft.ops.pointwise.elementwise import cast
-from weft.ops.pointwise.math import cos, power
-from weft.ops.pointwise.rounding import floor
 
 __all__ = [
     "cosine_decay",
@@ -41,7 +38,7 @@ def _step(function: str, step: TensorLike) -> TensorOp:
         raise AxesError(explain(function, problem, (op,)))
     if not dtypes.is_integer(op.dtype) and not dtypes.is_float(op.dtype):
         raise DTypeError(explain(function, f"step must be a number, not {op.dtype}", (op,)))
-    return cast(op, dtypes.float64 if op.dtype == dtypes.float64 else dtypes.DEFAULT)
+    return ops.cast(op, dtypes.float64 if op.dtype == dtypes.float64 else dtypes.DEFAULT)
 
 
 def _positive(function: str, what: str, value: float) -> float:
@@ -53,7 +50,7 @@ def _positive(function: str, what: str, value: float) -> float:
 
 def _progress(function: str, step: TensorLike, steps: float) -> TensorOp:
     """Return the fraction of the steps completed, at most 1."""
-    return clip(_step(function, step) / _positive(function, "steps", steps), 0.0, 1.0)
+    return ops.clip(_step(function, step) / _positive(function, "steps", steps), 0.0, 1.0)
 
 
 def step_decay(step: TensorLike, rate: float, steps: float, factor: float = 0.1) -> TensorOp:
@@ -137,14 +134,14 @@ def _decayed(
     rate = checked_number(function, "rate", rate)
     factor = _positive(function, "factor", factor)
     times = _times(function, step, steps, staircase)
-    return power(as_op(factor, times.dtype), times) * rate
+    return ops.power(as_op(factor, times.dtype), times) * rate
 
 
 def _times(function: str, step: TensorLike, steps: float, staircase: bool) -> TensorOp:
     """Return step / steps, rounded down with `staircase`."""
     check_flags(function, staircase=staircase)
     times = _step(function, step) / _positive(function, "steps", steps)
-    return floor(times) if staircase else times
+    return ops.floor(times) if staircase else times
 
 
 def inverse_time_decay(
@@ -231,7 +228,7 @@ def polynomial_decay(
     rate, end = checked_number(function, "rate", rate), checked_number(function, "end", end)
     order = _positive(function, "order", order)
     left = 1.0 - _progress(function, step, steps)
-    return (left if order == 1 else power(left, order)) * (rate - end) + end
+    return (left if order == 1 else ops.power(left, order)) * (rate - end) + end
 
 
 def cosine_decay(step: TensorLike, rate: float, steps: float, end: float = 0.0) -> TensorOp:
@@ -271,7 +268,7 @@ def cosine_decay(step: TensorLike, rate: float, steps: float, end: float = 0.0) 
     """
     function = "cosine_decay"
     rate, end = checked_number(function, "rate", rate), checked_number(function, "end", end)
-    return (cos(_progress(function, step, steps) * math.pi) + 1.0) * ((rate - end) / 2) + end
+    return (ops.cos(_progress(function, step, steps) * math.pi) + 1.0) * ((rate - end) / 2) + end
 
 
 def piecewise_constant(
@@ -318,10 +315,10 @@ def piecewise_constant(
     result: Any = as_op(values[0], at.dtype)
     if dtypes.is_integer(as_op(step).dtype):
         # float32 does not hold every step above 2**24.
-        at = cast(step, dtypes.int64)
+        at = ops.cast(step, dtypes.int64)
         starts = [min(math.ceil(start), 2**63 - 1) for start in starts]
     for start, value in zip(starts, values[1:], strict=True):
-        result = where(greater_equal(at, start), value, result)
+        result = ops.where(ops.greater_equal(at, start), value, result)
     return result  # type: ignore[no-any-return]
 
 

@@ -137,7 +137,8 @@ def _past(node: Node, operand: int) -> tuple[Tensor | None, Tensor | None]:
     """Return the earlier keys and values of one operand."""
     if not node.has(operand):
         return None, None
-    return tuple(weft.slice_along_axis(node[operand], 0, n) for n in (0, 1))
+    keys, values = (weft.slice_along_axis(node[operand], 0, n) for n in (0, 1))
+    return keys, values
 
 
 def _self_attention(node: Node, projected: Tensor, past: int, mask: int, bias: int) -> Any:

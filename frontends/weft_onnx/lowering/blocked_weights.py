@@ -85,8 +85,9 @@ def matmul_n_bits(node: Node) -> Tensor:
 
     given, x = [node.raw(n) for n in (1, 2, 3) if node.has(n)], node[0]
     if kind == np.float32 and size * bits % WORD == 0:
-        operands = map(node.op, node.host(groups, *given))
-        found = weft.matmul(_padded(x, blocks * size), weft.dequantize(*operands, bits=bits))
+        codes, scales, *zeros = map(node.op, node.host(groups, *given))
+        weights = weft.dequantize(codes, scales, zeros[0] if zeros else None, bits)
+        found = weft.matmul(_padded(x, blocks * size), weights)
     else:
         found = weft.matmul(x, node.op(node.host(matrix, *given)[0]))
     return cast(found + node[5] if node.has(5) else found, kind)

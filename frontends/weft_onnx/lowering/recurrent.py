@@ -73,7 +73,8 @@ class RecurrentSequence:
         self.is_batch_first = node.flag("layout")
         x = node[0]
         self.x = weft.transpose(x, (1, 0, 2)) if self.is_batch_first else x
-        self.steps, self.batch, _ = self.x.axes.shape
+        shape: tuple[int, ...] = self.x.axes.shape
+        self.steps, self.batch = shape[:2]
         self.hidden = node.attr("hidden_size") or node.shape(2)[-1]
         self.lengths = cast(node[4], "int32") if node.has(4) else None
 
@@ -127,7 +128,7 @@ class RecurrentSequence:
 def _halves(bias: Tensor | None, size: int) -> tuple[Any, Any]:
     if bias is None:
         return 0.0, 0.0
-    return tuple(weft.tensor_slice(bias, (slice(at * size, (at + 1) * size),)) for at in (0, 1))
+    return bias[:size], bias[size : 2 * size]
 
 
 def _gates(x: Tensor, count: int) -> list[Tensor]:

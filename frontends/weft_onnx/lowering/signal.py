@@ -56,7 +56,7 @@ def dft(node: Node) -> Any:
     is_inverse, is_onesided = node.flag("inverse"), node.flag("onesided")
     parts = x.axes.shape[-1]
     real = weft.slice_along_axis(x, -1, 0)
-    imag = weft.slice_along_axis(x, -1, 1) if parts == 2 else None
+    imag: Any = weft.slice_along_axis(x, -1, 1) if parts == 2 else None
     length = node.ints(1)[0] if node.has(1) else None
     if is_onesided and is_inverse != (imag is not None):
         wanted = "complex numbers" if is_inverse else "real numbers"

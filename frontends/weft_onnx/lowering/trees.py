@@ -218,7 +218,7 @@ def _of_one_score(
         raise node.error(
             f"{base.size} base_values with weights of class {at} alone have no agreed meaning"
         )
-    score = weft.slice_along_axis(scores, 1, slice(at, at + 1))
+    score = scores[:, at : at + 1]
     score = score + weft.constant(base) if base.size else score
     is_probability = len(classes) == 2 and bool((leaves.weights >= 0).all())
     chosen = weft.reshape(score > (0.5 if is_probability else 0.0), (-1,))

@@ -207,15 +207,9 @@ def conv_transpose(
         pads = [(0, 0)] * spatial
     else:
         pads = _padding("conv_transpose", padding, spatial)
-    options = {
-        "stride": steps,
-        "dilation": gaps,
-        "groups": count,
-        "output_padding": extra,
-    }
 
-    def function(x: TensorOp, w: TensorOp) -> Any:
-        return weft.conv_transpose(x, w, padding=pads, **options)
+    def function(x: TensorOp, w: TensorOp) -> TensorOp:
+        return weft.conv_transpose(x, w, steps, pads, extra, gaps, count)
 
     return apply("conv_transpose", function, images, filters)
 

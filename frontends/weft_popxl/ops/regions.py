@@ -43,7 +43,7 @@ def interpolate(
     """
     t = as_tensor(t)
     rounding = _ROUNDINGS[one_of("interpolate: nearest_mode", nearest_mode, list(_ROUNDINGS))]
-    options = {
+    options: dict[str, Any] = {
         "mode": one_of("interpolate: mode", mode, ["nearest", "linear", "cubic"]),
         "coordinates": one_of(
             "interpolate: coordinate_transformation_mode",

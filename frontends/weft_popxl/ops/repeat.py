@@ -177,7 +177,7 @@ class Loop:
         sums = totals(self.called._loads)
         found = []
         for load, begin in offsets(self.called._loads):
-            start = [turn * sums[load.stream] + begin, *(0 for _ in load.stream.shape)]
+            start: list[Any] = [turn * sums[load.stream] + begin, *(0 for _ in load.stream.shape)]
             sizes = (load.count, *load.stream.shape)
             found.append(weft.dynamic_slice(block_of[load.stream], start, sizes))
         return found
@@ -191,7 +191,7 @@ class Loop:
         parts = by_stream(self.called._stores, results)
         filled = []
         for (stream, n), slot in zip(sums.items(), slots, strict=True):
-            start = [turn * n, *(0 for _ in stream.shape)]
+            start: list[Any] = [turn * n, *(0 for _ in stream.shape)]
             whole = weft.concat(parts[stream]) if len(parts[stream]) > 1 else parts[stream][0]
             filled.append(weft.dynamic_update_slice(slot, whole, start))
         return filled

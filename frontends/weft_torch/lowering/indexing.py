@@ -134,8 +134,8 @@ def index_reduce(
 @lowers("put")
 def put(node: Node, x: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tensor:
     """Put elements by their numbers in row-major order."""
-    flat = (weft.reshape(each, (-1,)) for each in (x, index, source))
-    made = weft.scatter(*flat, 0, reduction="add" if accumulate else "set")
+    x, index, source = (weft.reshape(each, (-1,)) for each in (x, index, source))
+    made = weft.scatter(x, index, source, 0, reduction="add" if accumulate else "set")
     return weft.reshape(made, node.shape())
 
 
@@ -272,9 +272,10 @@ def searchsorted(
     node: Node, sorted_sequence: Tensor, x: Tensor, right: bool, side: str | None, sorter: Any
 ) -> Tensor:
     """Return where numbers would be put into sorted rows."""
-    where = "right" if right or side == "right" else "left"
     x = typed(x, sorted_sequence.dtype.name) if not isinstance(x, weft.TensorOp) else x
-    return weft.searchsorted(sorted_sequence, x, where, sorter=sorter)
+    return weft.searchsorted(
+        sorted_sequence, x, "right" if right or side == "right" else "left", sorter=sorter
+    )
 
 
 @lowers("bucketize")

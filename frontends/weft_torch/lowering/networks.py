@@ -132,7 +132,8 @@ def _convolved(
     pairs = [(p, max(end, 0)) for p, end in zip(padding, ends, strict=True)]
     y = weft.conv_transpose(x, weight, stride, pairs, 0, dilation, groups)
     y = weft.pad(y, [(0, 0), (0, 0), *((0, max(-end, 0)) for end in ends)])
-    return y if bias is None else y + _per_channel(bias, x.rank)
+    spread = _per_channel(bias, x.rank)
+    return y if spread is None else y + spread
 
 
 lowers("convolution _convolution")(_convolved)
@@ -166,7 +167,8 @@ def _scores(q: Tensor, k: Tensor, mask: Tensor | None, is_causal: bool, scale: f
     if mask is not None:
         scores = scores + mask
     if is_causal:
-        seen = weft.tri(*scores.axes.lengths[-2:], dtype="bool")
+        rows, columns = scores.axes.lengths[-2:]
+        seen = weft.tri(rows, columns, dtype="bool")
         scores = weft.where(seen, scores, -math.inf)
     return scores
 

@@ -15,7 +15,6 @@ lowers("dot")(lambda x, tensor: weft.matmul(x, tensor))
 lowers("vdot")(lambda x, y: weft.vecdot(x, y))
 lowers("matmul")(lambda x, y: weft.matmul(x, y))
 lowers("outer")(lambda x, vec2: weft.outer(x, vec2))
-lowers("linalg_cross")(lambda node, x, y, dim: weft.cross(*_wide(node, x, y), dim))
 lowers("linalg_matrix_exp")(lambda x: weft.linalg.matrix_exp(x))
 lowers("cholesky")(lambda x, upper: weft.cholesky(x, upper=upper))
 lowers("cholesky_inverse")(
@@ -35,6 +34,13 @@ lowers("_linalg_svd")(
 
 def _wide(node: Node, *tensors: Tensor) -> list[Tensor]:
     return [weft.broadcast(each, node.shape()) for each in tensors]
+
+
+@lowers("linalg_cross")
+def linalg_cross(node: Node, x: Tensor, y: Tensor, dim: int) -> Tensor:
+    """Return the cross products of vectors along an axis."""
+    x, y = _wide(node, x, y)
+    return weft.cross(x, y, dim)
 
 
 def _lower_eigh(x: Tensor, triangle: str) -> Any:

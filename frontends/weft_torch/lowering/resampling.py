@@ -19,10 +19,11 @@ def _resized(node: Node, x: Tensor, lengths: Any, align_corners: bool) -> Tensor
     exact = [after / before for after, before in zip(lengths, x.axes.lengths[2:], strict=True)]
     scales = [one or other for one, other in zip(given, exact, strict=True)]
     is_exact = all(abs(one - other) < 1e-9 for one, other in zip(scales, exact, strict=True))
-    sizes = {"lengths": list(lengths)} if is_exact or align_corners else {"scales": scales}
+    by_length = is_exact or align_corners
     return weft.resize(
         x,
-        **sizes,
+        lengths=list(lengths) if by_length else None,
+        scales=None if by_length else scales,
         mode="cubic" if "cubic" in node.name else "linear",
         coordinates="align_corners" if align_corners else "half_pixel",
         antialias=antialias,

@@ -11,6 +11,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from weft import ops
 from weft.errors import AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, make_axes
@@ -22,33 +23,9 @@ from weft.nn.spatial.geometry import Numbers, Padding, Pairs, PerAxis, Sliding, 
 from weft.nn.spatial.resampling import blended
 from weft.nn.spatial.windows import folded_into, swapped, windows_over
 from weft.ops.arguments import checked_number
-from weft.ops.indexing.gathering import take
-from weft.ops.indexing.multi_index import take_along_axis
-from weft.ops.pointwise.comparison import (
-    equal,
-    greater,
-    less,
-    logical_and,
-    logical_or,
-    not_equal,
-    where,
-)
-from weft.ops.pointwise.elementwise import (
-    FloatOp,
-    absolute,
-    align,
-    cast,
-    divide,
-    floordivide,
-    mod,
-    multiply,
-    sign,
-)
-from weft.ops.pointwise.math import power
+from weft.ops.pointwise.elementwise import align
 from weft.ops.products.roles import IMAGES, ImageRoles, by_roles
 from weft.ops.reductions import reduction
-from weft.ops.reductions.reduction import ArgmaxOp, MaxOp, SumOp, argmax
-from weft.ops.shape.movement import BroadcastOp, IotaOp, broadcast, cast_axes, transpose
 from weft.support.backports import override
 
 __all__ = [
@@ -126,12 +103,12 @@ class PoolingOp(CompositeOp):
         """Return the windows, with their elements along the first axes: reductions are faster."""
         count = len(self.kernel)
         windows = windows_over(x, self.sliding, fill)
-        return transpose(windows, (*range(self.rank, self.rank + count), *range(self.rank)))
+        return ops.transpose(windows, (*range(self.rank, self.rank + count), *range(self.rank)))
 
     def folded(self, windows: TensorOp, x: TensorOp) -> TensorOp:
         """Return the sums of the window elements at each element of the operand."""
         count = len(self.kernel)
-        turned = transpose(windows, (*range(count, windows.rank), *range(count)))
+        turned = ops.transpose(windows, (*range(count, windows.rank), *range(count)))
         return folded_into(x.axes, turned, self.sliding)
 
     @property
@@ -142,7 +119,7 @@ class PoolingOp(CompositeOp):
     def spread(self, value: TensorOp, windows: TensorOp) -> TensorOp:
         """Return a value for each window, broadcast over its elements."""
         dims = tuple(range(len(self.kernel), windows.rank))
-        return BroadcastOp(value, target_axes=windows.axes, dims=dims)
+        return ops.BroadcastOp(value, target_axes=windows.axes, dims=dims)
 
 
 class MaxPoolOp(PoolingOp):
@@ -157,7 +134,7 @@ class MaxPoolOp(PoolingOp):
 
     @override
     def decompose(self, x: TensorOp) -> TensorOp:
-        return MaxOp(self.windows(x, dtypes.least(x.dtype)), positions=self.inner)
+        return ops.MaxOp(self.windows(x, dtypes.least(x.dtype)), positions=self.inner)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Split the adjoint of each window evenly among its maxima."""
@@ -195,24 +172,24 @@ class MaxPoolInputOp(PoolingOp):
     def decompose(self, delta: TensorOp, x: TensorOp, maxima: TensorOp) -> TensorOp:
         """Distribute the adjoint among the maxima, and fold the windows."""
         chosen = self._chosen(x, maxima)
-        share = divide(cast(delta, chosen.dtype), SumOp(chosen, positions=self.inner))
-        return cast(self.folded(chosen * self.spread(share, chosen), x), self.dtype)
+        share = ops.divide(ops.cast(delta, chosen.dtype), ops.SumOp(chosen, positions=self.inner))
+        return ops.cast(self.folded(chosen * self.spread(share, chosen), x), self.dtype)
 
     def _chosen(self, x: TensorOp, maxima: TensorOp) -> TensorOp:
         """Return the windows as 1 for maxima and 0 for other elements, countable in their dtype."""
         windows = self.windows(x, math.nan)
-        is_top = equal(windows, self.spread(maxima, windows))
-        return cast(is_top, accumulator_dtype(x.dtype))
+        is_top = ops.equal(windows, self.spread(maxima, windows))
+        return ops.cast(is_top, accumulator_dtype(x.dtype))
 
     def generate_adjoints(
         self, delta: TensorOp, adjoint: TensorOp, x: TensorOp, maxima: TensorOp
     ) -> tuple[TensorOp, None, None]:
         """Return the mean of the adjoint over the maxima of each window."""
         chosen = self._chosen(x, maxima)
-        parts = chosen * self.windows(cast(delta, chosen.dtype))
-        total = SumOp(parts, positions=self.inner)
-        mean = divide(total, SumOp(chosen, positions=self.inner))
-        return cast(mean, self.dtype), None, None
+        parts = chosen * self.windows(ops.cast(delta, chosen.dtype))
+        total = ops.SumOp(parts, positions=self.inner)
+        mean = ops.divide(total, ops.SumOp(chosen, positions=self.inner))
+        return ops.cast(mean, self.dtype), None, None
 
 
 class MaxPoolIndexOp(PoolingOp):
@@ -242,10 +219,10 @@ class MaxPoolIndexOp(PoolingOp):
         unit = 1
         sizes = zip(x.axes.shape[2:], *self.sliding, strict=True)
         for place, (n, size, step, (before, _), gap) in reversed(list(enumerate(sizes, 2))):
-            window = IotaOp(target_axes=self.axes, target_dtype=dtypes.int64, position=place)
-            element = window * step + (mod(inside, size) * gap - before)
+            window = ops.IotaOp(target_axes=self.axes, target_dtype=dtypes.int64, position=place)
+            element = window * step + (ops.mod(inside, size) * gap - before)
             found = found + element * unit
-            inside = floordivide(inside, size)
+            inside = ops.floordivide(inside, size)
             unit *= n
         return found
 
@@ -253,16 +230,16 @@ class MaxPoolIndexOp(PoolingOp):
         windows = self.windows(x, dtypes.least(x.dtype))
         if any(map(any, self.padding)):
             # The padding value may equal the maximum, so padding is masked out.
-            top = self.spread(MaxOp(windows, positions=self.inner), windows)
-            is_top = logical_or(equal(windows, top), not_equal(windows, windows))
+            top = self.spread(ops.MaxOp(windows, positions=self.inner), windows)
+            is_top = ops.logical_or(ops.equal(windows, top), ops.not_equal(windows, windows))
             count = len(self.kernel)
-            inner = broadcast(constant(True), make_axes(x.axes.lengths[2:]))
+            inner = ops.broadcast(constant(True), make_axes(x.axes.lengths[2:]))
             is_inner = swapped(windows_over(inner, self.sliding, False), count)
             dims = (*self.inner, *range(count + 2, windows.rank))
-            is_inner = BroadcastOp(is_inner, target_axes=windows.axes, dims=dims)
-            windows = cast(logical_and(is_top, is_inner), dtypes.int32)
-        flat = cast_axes(windows, (math.prod(self.kernel), *self.axes.lengths))
-        return ArgmaxOp(flat, positions=(0,))
+            is_inner = ops.BroadcastOp(is_inner, target_axes=windows.axes, dims=dims)
+            windows = ops.cast(ops.logical_and(is_top, is_inner), dtypes.int32)
+        flat = ops.cast_axes(windows, (math.prod(self.kernel), *self.axes.lengths))
+        return ops.ArgmaxOp(flat, positions=(0,))
 
     @override
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[None]:
@@ -304,8 +281,8 @@ class AvgPoolOp(PoolingOp):
     def decompose(self, x: TensorOp) -> TensorOp:
         """Divide the window sums by the numbers of counted elements."""
         wide = accumulator_dtype(x.dtype)
-        total = SumOp(self.windows(cast(x, wide)), positions=self.inner)
-        return cast(divide(total, self._numbers(x, wide)), self.dtype)
+        total = ops.SumOp(self.windows(ops.cast(x, wide)), positions=self.inner)
+        return ops.cast(ops.divide(total, self._numbers(x, wide)), self.dtype)
 
     def _counted(self, lengths: Sequence[int | Length]) -> tuple[Sliding, tuple[Any, ...]]:
         """Return the windows over image and counted padding, and the lengths of these."""
@@ -321,11 +298,11 @@ class AvgPoolOp(PoolingOp):
         counting, lengths = self._counted(x.axes.lengths[2:])
         numbers: TensorOp = constant(1, dtype=dtype)
         for place, n in enumerate(lengths):
-            ones = broadcast(constant(1, dtype=dtype), make_axes((n,)))
-            line = SumOp(windows_over(ones, counting.along(place)), positions=(1,))
+            ones = ops.broadcast(constant(1, dtype=dtype), make_axes((n,)))
+            line = ops.SumOp(windows_over(ones, counting.along(place)), positions=(1,))
             behind = len(lengths) - 1 - place
-            numbers = multiply(numbers, cast_axes(line, (line.axes[0], *(1,) * behind)))
-        return broadcast(numbers, self.axes)
+            numbers = ops.multiply(numbers, ops.cast_axes(line, (line.axes[0], *(1,) * behind)))
+        return ops.broadcast(numbers, self.axes)
 
 
 class LpPoolOp(PoolingOp):
@@ -354,26 +331,26 @@ class LpPoolOp(PoolingOp):
 
     def decompose(self, x: TensorOp) -> TensorOp:
         """Sum the powers of elements divided by the largest of the window."""
-        windows = absolute(self.windows(cast(x, accumulator_dtype(x.dtype))))
+        windows = ops.absolute(self.windows(ops.cast(x, accumulator_dtype(x.dtype))))
         if self.p == 1:
-            return cast(SumOp(windows, positions=self.inner), self.dtype)
-        top = MaxOp(windows, positions=self.inner)
-        unit = where(logical_and(greater(top, 0), less(top, math.inf)), top, 1)
-        ratios = power(windows / self.spread(unit, windows), self.p)
-        total = power(SumOp(ratios, positions=self.inner), 1 / self.p)
-        return cast(unit * total, self.dtype)
+            return ops.cast(ops.SumOp(windows, positions=self.inner), self.dtype)
+        top = ops.MaxOp(windows, positions=self.inner)
+        unit = ops.where(ops.logical_and(ops.greater(top, 0), ops.less(top, math.inf)), top, 1)
+        ratios = ops.power(windows / self.spread(unit, windows), self.p)
+        total = ops.power(ops.SumOp(ratios, positions=self.inner), 1 / self.p)
+        return ops.cast(unit * total, self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp) -> tuple[TensorOp]:
         """Multiply the adjoint by (abs x / norm) ** (p - 1), with the sign of x."""
         wide = accumulator_dtype(x.dtype)
         # The norm itself may exceed the range of 16 bits.
-        norms = self if x.dtype == wide else type(self)(cast(x, wide), **self.attributes())
-        windows = self.windows(cast(x, wide))
-        norm = where(equal(norms, 0), 1, norms)
-        ratios = absolute(windows) / self.spread(norm, windows)
-        slopes = power(ratios, self.p - 1) * sign(windows)
-        shares = slopes * self.spread(cast(delta, wide), windows)
-        return (cast(self.folded(shares, x), x.dtype),)
+        norms = self if x.dtype == wide else type(self)(ops.cast(x, wide), **self.attributes())
+        windows = self.windows(ops.cast(x, wide))
+        norm = ops.where(ops.equal(norms, 0), 1, norms)
+        ratios = ops.absolute(windows) / self.spread(norm, windows)
+        slopes = ops.power(ratios, self.p - 1) * ops.sign(windows)
+        shares = slopes * self.spread(ops.cast(delta, wide), windows)
+        return (ops.cast(self.folded(shares, x), x.dtype),)
 
 
 def _windows(
@@ -619,7 +596,7 @@ def avg_pool(
     """
 
     def apply(x: Any) -> TensorOp:
-        (x,) = align(FloatOp, x)
+        (x,) = align(ops.FloatOp, x)
         use = Use("avg_pool", (x,))
         sliding, asked = _windows(use, kernel, stride, padding, dilation, ceil_mode)
         counted = asked if count_include_pad else ((0, 0),) * len(asked)
@@ -693,7 +670,7 @@ def lp_pool(
     """
 
     def apply(x: Any) -> TensorOp:
-        (x,) = align(FloatOp, x)
+        (x,) = align(ops.FloatOp, x)
         use = Use("lp_pool", (x,))
         sliding, _ = _windows(use, kernel, stride, padding, dilation, ceil_mode)
         return LpPoolOp(x, **sliding._asdict(), p=checked_number("lp_pool", "p", p, 1))
@@ -817,7 +794,7 @@ def adaptive_avg_pool(x: TensorLike, lengths: PerAxis, **axes: Unpack[ImageRoles
 
 
 def _adapted_means(x: TensorLike, lengths: PerAxis) -> TensorOp:
-    (result,) = align(FloatOp, x)
+    (result,) = align(ops.FloatOp, x)
     pairs = _adaptive_lengths(Use("adaptive_avg_pool", (result,)), lengths)
     if not any(n % m for n, m in pairs):
         return avg_pool(result, [n // m for n, m in pairs])
@@ -876,11 +853,11 @@ def _adapted_maxima(x: TensorLike, lengths: PerAxis) -> TensorOp:
     for place, (n, m) in enumerate(pairs, 2):
         first, end = _adaptive_windows(n, m)
         element = first + np.arange(np.max(end - first))
-        windows = take(result, constant(np.minimum(element, n - 1)), place)
+        windows = ops.take(result, constant(np.minimum(element, n - 1)), place)
         is_inside = constant(element < end)
-        spread = BroadcastOp(is_inside, target_axes=windows.axes, dims=(place, place + 1))
+        spread = ops.BroadcastOp(is_inside, target_axes=windows.axes, dims=(place, place + 1))
         least = constant(dtypes.least(result.dtype), dtype=result.dtype)
-        result = MaxOp(where(spread, windows, least), positions=(place + 1,))
+        result = ops.MaxOp(ops.where(spread, windows, least), positions=(place + 1,))
     return result
 
 
@@ -941,13 +918,13 @@ def _adapted_indices(x: TensorOp, pairs: Sequence[tuple[int, int]]) -> TensorOp:
         elements = elements[:, None, :, None] * n + np.minimum(element, n - 1)[:, None]
         is_inside = is_inside[:, None, :, None] & (element < end)[:, None]
         elements, is_inside = elements.reshape(windows), is_inside.reshape(windows)
-    flat = cast_axes(x, (*x.axes[:2], math.prod(n for n, _ in pairs)))
-    taken = take(flat, constant(elements), 2)
+    flat = ops.cast_axes(x, (*x.axes[:2], math.prod(n for n, _ in pairs)))
+    taken = ops.take(flat, constant(elements), 2)
     least = constant(dtypes.least(x.dtype), dtype=x.dtype)
-    candidates = where(broadcast(constant(is_inside), taken.axes), taken, least)
-    best = cast_axes(argmax(candidates, 3), (*taken.axes[:3], 1))
-    table = broadcast(constant(elements), taken.axes)
-    return cast_axes(take_along_axis(table, best, 3), (*x.axes[:2], *(m for _, m in pairs)))
+    candidates = ops.where(ops.broadcast(constant(is_inside), taken.axes), taken, least)
+    best = ops.cast_axes(ops.argmax(candidates, 3), (*taken.axes[:3], 1))
+    table = ops.broadcast(constant(elements), taken.axes)
+    return ops.cast_axes(ops.take_along_axis(table, best, 3), (*x.axes[:2], *(m for _, m in pairs)))
 
 
 def _adaptive_lengths(use: Use, lengths: PerAxis) -> Sequence[tuple[int, int]]:

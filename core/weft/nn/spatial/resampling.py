@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
 
+from weft import ops
 from weft.errors import AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, AxisKeys, make_axes
@@ -21,24 +22,10 @@ from weft.ir.storage import as_op, constant
 from weft.ir.tensor import CompositeOp, TensorLike, TensorOp
 from weft.nn.spatial.geometry import SPATIAL, Numbers, PerAxis, Use
 from weft.ops.arguments import checked_number
-from weft.ops.indexing.gathering import take, with_length
-from weft.ops.indexing.multi_index import take_along_axis
-from weft.ops.indexing.slicing import slice_along_axis, with_lengths
-from weft.ops.pointwise.comparison import clip, greater_equal, less, logical_and, where
-from weft.ops.pointwise.elementwise import (
-    FloatOp,
-    InexactOp,
-    absolute,
-    add,
-    align,
-    cast,
-    common_dtype,
-    mod,
-)
-from weft.ops.pointwise.rounding import floor, round
-from weft.ops.products.linalg import MatmulOp, matrix_transpose
+from weft.ops.indexing.gathering import with_length
+from weft.ops.indexing.slicing import with_lengths
+from weft.ops.pointwise.elementwise import align, common_dtype
 from weft.ops.products.roles import ImageRoles, RoleSignature, by_roles
-from weft.ops.shape.movement import broadcast, cast_axes, transpose
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -169,16 +156,16 @@ def _matrix(places: _Places, n: int, mode: str, a: float, stretch: float | None)
 
 def blended(x: TensorOp, matrix: Array, place: int) -> TensorOp:
     """Return the tensor multiplied by a matrix along one axis, 16-bit floats in float32."""
-    dtype, x = x.dtype, cast(x, accumulator_dtype(x.dtype))
+    dtype, x = x.dtype, ops.cast(x, accumulator_dtype(x.dtype))
     weights = constant(matrix, dtype=x.dtype)
     head, tail = make_axes(x.axes.lengths[:place]), make_axes(x.axes.lengths[place + 1 :])
     count, n = weights.axes.lengths
     if not tail:
-        product = MatmulOp(cast_axes(x, (head.size, n)), matrix_transpose(weights))
+        product = ops.MatmulOp(ops.cast_axes(x, (head.size, n)), ops.matrix_transpose(weights))
     else:
-        block = cast_axes(x, (head.size, n, tail.size))
-        product = MatmulOp(broadcast(weights, (head.size, count, n)), block)
-    return cast(cast_axes(product, with_length(x.axes, place, count)), dtype)
+        block = ops.cast_axes(x, (head.size, n, tail.size))
+        product = ops.MatmulOp(ops.broadcast(weights, (head.size, count, n)), block)
+    return ops.cast(ops.cast_axes(product, with_length(x.axes, place, count)), dtype)
 
 
 def resize(
@@ -248,7 +235,7 @@ def resize(
     >>> weft.jit(lambda x: weft.resize(x, scales=2.0, mode="nearest"))(x)
     array([[[0., 0., 4., 4.]]])
     """
-    (x,) = (as_op(x),) if mode == "nearest" else align(InexactOp, x)
+    (x,) = (as_op(x),) if mode == "nearest" else align(ops.InexactOp, x)
     use = Use("resize", (x,))
     _require_choice(use, "mode", mode, ("nearest", *KERNELS))
     _require_choice(use, "coordinates", coordinates, COORDINATES)
@@ -260,7 +247,7 @@ def resize(
     have = [x.axes.lengths[position] for position in positions]
     wanted = _wanted(use, have, lengths, scales)
     target = list(x.axes.lengths)
-    result = cast_axes(x, x.axes.lengths)
+    result = ops.cast_axes(x, x.axes.lengths)
     for position, n, (m, scale) in zip(positions, have, wanted, strict=True):
         target[position] = m
         coordinate = COORDINATES[coordinates]
@@ -271,14 +258,14 @@ def resize(
             continue
         if mode == "nearest":
             nearest = np.clip(ROUNDINGS[rounding](*places), 0, n - 1).astype(np.int64)
-            result = take(result, constant(nearest), position)
+            result = ops.take(result, constant(nearest), position)
         else:
             first, second = (coordinate(i, n, m, scale) for i in range(2))
             gap = second - first if m > 1 else 1 / scale
             stretch = max(float(gap), 1.0) if antialias else None
             matrix = _matrix(places, n, mode, a, stretch)
             result = blended(result, matrix, position)
-    return cast_axes(result, with_lengths(x.axes, target))
+    return ops.cast_axes(result, with_lengths(x.axes, target))
 
 
 def _require_choice(use: Use, what: str, value: object, choices: Iterable[str]) -> None:
@@ -386,9 +373,9 @@ class GridSampleOp(CompositeOp):
         line = (batch, 1, product(grid.axes.lengths[1:-1]))
         taps = []
         for d, n in enumerate(lengths):
-            part = cast_axes(slice_along_axis(grid, -1, len(lengths) - 1 - d), line)
-            taps.append(self._taps(cast(part, wide), n, _FUNCTIONS))
-        flat = cast_axes(x, (batch, channels, math.prod(lengths)))
+            part = ops.cast_axes(ops.slice_along_axis(grid, -1, len(lengths) - 1 - d), line)
+            taps.append(self._taps(ops.cast(part, wide), n, _FUNCTIONS))
+        flat = ops.cast_axes(x, (batch, channels, math.prod(lengths)))
         parts = []
         for neighbor in itertools.product(*taps):
             weight: Any = 1
@@ -396,12 +383,12 @@ class GridSampleOp(CompositeOp):
             index: Any = 0
             for tap, n in zip(neighbor, lengths, strict=True):
                 weight = tap.weight * weight
-                inside = logical_and(greater_equal(tap.index, 0), less(tap.index, n))
-                is_inside = inside if is_inside is None else logical_and(is_inside, inside)
-                index = index * n + cast(where(inside, tap.index, 0), dtypes.int64)
-            values = cast(take_along_axis(flat, index), wide)
-            parts.append(where(is_inside, values, 0) * weight)
-        return cast(cast_axes(functools.reduce(add, parts), self.axes), self.dtype)
+                inside = ops.logical_and(ops.greater_equal(tap.index, 0), ops.less(tap.index, n))
+                is_inside = inside if is_inside is None else ops.logical_and(is_inside, inside)
+                index = index * n + ops.cast(ops.where(inside, tap.index, 0), dtypes.int64)
+            values = ops.cast(ops.take_along_axis(flat, index), wide)
+            parts.append(ops.where(is_inside, values, 0) * weight)
+        return ops.cast(ops.cast_axes(functools.reduce(ops.add, parts), self.axes), self.dtype)
 
     def _taps(self, g: Any, n: int, functions: Any) -> Sequence[_Tap]:
         """Return the neighbors along an axis of coordinates from -1 to 1, and their weights."""
@@ -455,7 +442,9 @@ class _Tap(NamedTuple):
 _COEFFICIENT = -0.75
 """The coefficient of the cubic kernel of grid samples, that of PyTorch and ONNX."""
 
-_FUNCTIONS = SimpleNamespace(absolute=absolute, clip=clip, floor=floor, mod=mod, round=round)
+_FUNCTIONS = SimpleNamespace(
+    absolute=ops.absolute, clip=ops.clip, floor=ops.floor, mod=ops.mod, round=ops.round
+)
 """What NumPy has by the same names."""
 
 
@@ -507,8 +496,8 @@ def grid_sample(
     >>> weft.jit(weft.grid_sample)(x, grid)
     array([[[[2.5, 2. ]]]])
     """
-    dtype = FloatOp.operand_dtype(common_dtype((x, grid)))
-    x, grid = cast(as_op(x), dtype), cast(as_op(grid), dtype)
+    dtype = ops.FloatOp.operand_dtype(common_dtype((x, grid)))
+    x, grid = ops.cast(as_op(x), dtype), ops.cast(as_op(grid), dtype)
     use = Use("grid_sample", (x, grid))
     use.spatial_lengths()
     _require_choice(use, "mode", mode, ("bilinear", "bicubic", "nearest"))
@@ -548,7 +537,7 @@ def affine_grid(theta: TensorLike, lengths: PerAxis, align_corners: bool = False
     >>> weft.jit(lambda theta: weft.affine_grid(theta, [2, 2]))(theta).tolist()
     [[[[-0.5, -0.5], [0.5, -0.5]], [[-0.5, 0.5], [0.5, 0.5]]]]
     """
-    (theta,) = align(FloatOp, theta)
+    (theta,) = align(ops.FloatOp, theta)
     use = Use("affine_grid", (theta,))
     count = len(lengths) if isinstance(lengths, list | tuple) else 1
     sizes = use.numbers("lengths", lengths, count)
@@ -560,12 +549,12 @@ def affine_grid(theta: TensorLike, lengths: PerAxis, align_corners: bool = False
         edge = (n - 1) / n if not align_corners else 1.0
         lines.append(np.linspace(-edge, edge, n) if n > 1 else np.zeros(1))
     places = np.stack([*np.meshgrid(*lines, indexing="ij")[::-1], np.ones(sizes)], axis=-1)
-    wide = cast(theta, accumulator_dtype(theta.dtype))
+    wide = ops.cast(theta, accumulator_dtype(theta.dtype))
     base = constant(places.reshape(-1, count + 1), dtype=wide.dtype)
     batch = theta.axes.lengths[0]
-    several = broadcast(base, (batch, *base.axes.lengths))
-    product = MatmulOp(several, matrix_transpose(wide))
-    return cast(cast_axes(product, (batch, *sizes, count)), theta.dtype)
+    several = ops.broadcast(base, (batch, *base.axes.lengths))
+    product = ops.MatmulOp(several, ops.matrix_transpose(wide))
+    return ops.cast(ops.cast_axes(product, (batch, *sizes, count)), theta.dtype)
 
 
 _BLOCKS = RoleSignature("batch? channels spatial*", results=["batch? channels spatial*"])
@@ -617,10 +606,10 @@ def _in_blocks(x: TensorOp, factor: int) -> TensorOp:
     if not isinstance(channels, int) or channels % factor**count:
         problem = f"blocks of {factor**count} do not divide {channels} channels of {x.axes}"
         raise use.refusal(problem, AxesError)
-    split = cast_axes(x, (batch, channels // factor**count, *[factor] * count, *lengths))
+    split = ops.cast_axes(x, (batch, channels // factor**count, *[factor] * count, *lengths))
     pairs = (place for i in range(count) for place in (2 + count + i, 2 + i))
     longer = (n * factor for n in lengths)
-    return cast_axes(transpose(split, (0, 1, *pairs)), (batch, split.axes[1], *longer))
+    return ops.cast_axes(ops.transpose(split, (0, 1, *pairs)), (batch, split.axes[1], *longer))
 
 
 def pixel_unshuffle(x: TensorLike, factor: int, **axes: Unpack[ImageRoles]) -> TensorOp:
@@ -671,7 +660,7 @@ def _as_channels(x: TensorOp, factor: int) -> TensorOp:
         problem = f"blocks of {factor} do not divide the lengths of {x.axes}, or they are unknown"
         raise use.refusal(problem, AxesError)
     batch, channels = x.axes.lengths[:2]
-    split = cast_axes(x, (batch, channels, *(each for n in shorter for each in (n, factor))))
+    split = ops.cast_axes(x, (batch, channels, *(each for n in shorter for each in (n, factor))))
     inside, outside = range(3, 3 + 2 * count, 2), range(2, 2 + 2 * count, 2)
-    turned = transpose(split, (0, 1, *inside, *outside))
-    return cast_axes(turned, (batch, product((channels, factor**count)), *shorter))
+    turned = ops.transpose(split, (0, 1, *inside, *outside))
+    return ops.cast_axes(turned, (batch, product((channels, factor**count)), *shorter))

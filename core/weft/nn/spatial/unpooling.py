@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Unpack
 
+from weft import ops
 from weft.errors import AxesError
 from weft.ir.axes import make_axes
 from weft.ir.lengths import product
@@ -13,10 +14,8 @@ from weft.ir.tensor import TensorLike, TensorOp
 from weft.nn.spatial.geometry import PerAxis, Use
 from weft.nn.spatial.windows import folded_into
 from weft.ops.arguments import checked_number
-from weft.ops.indexing.multi_index import scatter_along_axis
-from weft.ops.pointwise.elementwise import FloatOp, align
+from weft.ops.pointwise.elementwise import align
 from weft.ops.products.roles import IMAGES, ImageRoles, RoleSignature, by_roles
-from weft.ops.shape.movement import BroadcastOp, broadcast, cast_axes
 
 __all__ = [
     "avg_unpool",
@@ -83,9 +82,9 @@ def _put(x: TensorLike, indices: TensorLike, lengths: PerAxis) -> TensorOp:
     if indices.axes != x.axes:
         raise use.refusal(f"{x.axes} needs indices of the same axes, not {indices.axes}", AxesError)
     rows = (*x.axes.lengths[:2], product(counts))
-    zeros = broadcast(constant(0, dtype=x.dtype), make_axes((*rows[:2], math.prod(sizes))))
-    found = scatter_along_axis(zeros, cast_axes(indices, rows), cast_axes(x, rows))
-    return cast_axes(found, (*rows[:2], *sizes))
+    zeros = ops.broadcast(constant(0, dtype=x.dtype), make_axes((*rows[:2], math.prod(sizes))))
+    found = ops.scatter_along_axis(zeros, ops.cast_axes(indices, rows), ops.cast_axes(x, rows))
+    return ops.cast_axes(found, (*rows[:2], *sizes))
 
 
 def avg_unpool(
@@ -192,7 +191,7 @@ def lp_unpool(
     """
 
     def apply(x: Any) -> TensorOp:
-        (x,) = align(FloatOp, x)
+        (x,) = align(ops.FloatOp, x)
         use = Use("lp_unpool", (x,))
         sizes = use.numbers("kernel", kernel, len(use.spatial_lengths()))
         share = x * math.prod(sizes) ** (-1 / checked_number("lp_unpool", "p", p, 1))
@@ -216,5 +215,5 @@ def _unpooled(
         problem = f"{counts} windows do not fit the lengths {sizes}: give {least} or slightly more"
         raise use.refusal(problem, AxesError)
     target = make_axes((*x.axes.lengths, *sliding.kernel))
-    windows = BroadcastOp(x, target_axes=target, dims=tuple(range(x.rank)))
+    windows = ops.BroadcastOp(x, target_axes=target, dims=tuple(range(x.rank)))
     return folded_into(make_axes((*x.axes.lengths[:2], *sizes)), windows, sliding)

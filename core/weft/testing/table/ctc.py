@@ -40,9 +40,11 @@ def _losses(x: Array, labels: Array, times: Any = (), counts: Any = (), blank: i
     )
 
 
-def _each(x: TensorOp, labels: TensorOp, *lengths: Any, **options: Any) -> Any:
+def _each(
+    x: TensorOp, labels: TensorOp, inputs: Any = None, counts: Any = None, **options: Any
+) -> Any:
     """Return the losses for labels from 1."""
-    return weft.ctc_loss(x, labels + 1, *lengths, reduction="none", **options)
+    return weft.ctc_loss(x, labels + 1, inputs, counts, reduction="none", **options)
 
 
 _TIMES, _COUNTS = [4, 3, 0, 2], [2, 0, 0, 1]

@@ -31,6 +31,8 @@ from weft.testing.table.rows import (
 from weft.testing.table.windows import Geometry, Index, Pairs
 from weft.testing.windows_by_definition import Pooling, Windows, meaning
 
+Build = Callable[..., Any]
+
 _LINE: Geometry = ((2,), (2,), ((0, 0),), (1,))
 _SQUARE: Geometry = ((2, 2), (2, 2), ((0, 0),) * 2, (1, 1))
 _STEPS: Geometry = ((2, 2), (1, 1), ((0, 0),) * 2, (1, 1))
@@ -273,7 +275,7 @@ def _images(*shape: Any, dtype: str = "float32") -> Any:
 def _refusal(
     name: str,
     case: str,
-    build: Callable[..., Any],
+    build: Build,
     args: tuple[Any, ...],
     options: dict[str, Any],
     error: type[WeftError],
@@ -282,7 +284,7 @@ def _refusal(
     return Refusal(name, case, lambda: build(_images(1, 2, 4), *args, **options), error, words)
 
 
-def _refusals(name: str, build: Callable[..., Any]) -> list[Refusal]:
+def _refusals(name: str, build: Build) -> list[Refusal]:
     """Return the refusals shared by all functions of windows."""
     return [
         Refusal(name, "rank", lambda: build(_images(2, 3), 1), AxesError, "N, C, 1 to 3 spatial"),
@@ -294,7 +296,7 @@ def _refusals(name: str, build: Callable[..., Any]) -> list[Refusal]:
     ]  # fmt: skip
 
 
-def _padding_refusals(name: str, build: Callable[..., Any]) -> list[Refusal]:
+def _padding_refusals(name: str, build: Build) -> list[Refusal]:
     return [
         Refusal(name, "padding", lambda: build(_images(1, 2, 4), 2, padding=-1),
                 ArgumentError, "padding must be"),
@@ -319,14 +321,14 @@ def _lp_unpool(x: TensorOp, kernel: Any, **options: Any) -> Any:
     return weft.lp_unpool(x, 2, kernel, **options)
 
 
-_POOLINGS = {
+_POOLINGS: dict[str, Build] = {
     "max_pool": weft.max_pool,
     "max_pool_with_indices": weft.max_pool_with_indices,
     "avg_pool": weft.avg_pool,
     "lp_pool": _lp_pool,
 }
 
-_UNPOOLINGS = {"avg_unpool": weft.avg_unpool, "lp_unpool": _lp_unpool}
+_UNPOOLINGS: dict[str, Build] = {"avg_unpool": weft.avg_unpool, "lp_unpool": _lp_unpool}
 
 REFUSALS: tuple[Refusal, ...] = (
     *(each for name, build in (_POOLINGS | _UNPOOLINGS).items() for each in _refusals(name, build)),
