@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from time import perf_counter
@@ -16,6 +17,7 @@ from weft.support.backports import override
 from weft.support.quoting import harmless
 from weft.support.source import file_info
 from weft_c.runtime.bound_segment import BoundSegment
+from weft_c.runtime.errors import DeviceMemoryError, build_error
 from weft_c.runtime.host_io import HostIO
 from weft_c.runtime.kernel_group import GPUKernelGroup
 from weft_c.runtime.segments import Launch, Segment, Work
@@ -229,7 +231,10 @@ class WebGPUKernelGroup(GPUKernelGroup):
             offsets.append(offset)
         self._require_limits(launch, len(buffers))
         code = module_text(launch.function, tuple(numbers))
-        pipeline = self.device.pipeline(code, len(buffers))
+        try:
+            pipeline = self.device.pipeline(code, len(buffers))
+        except self.device.errors as error:
+            raise self._refused(launch, code, error) from error
         key = tuple(offsets)
         if key not in self._places_of:
             self._places_of[key] = self.device.places(offsets)
@@ -256,6 +261,18 @@ class WebGPUKernelGroup(GPUKernelGroup):
                 f"{self.device.name} binds {limit} buffers to a kernel, and one of "
                 f"{self.program.name} has {count}: make fewer states in one expression\n{lines}"
             )
+
+    def _refused(self, launch: GPUKernel, code: str, error: Exception) -> BackendError:
+        """Return the error for a shader that the driver does not compile."""
+        name = launch.function.name
+        failed = self.device.failed(error, f"compiling {name}")
+        if self.device.lost or isinstance(failed, DeviceMemoryError):
+            return failed
+        computed = "".join(f"  {file_info(each)}\n" for each in self.source.lines_of(name))
+        refused = f"{self.device.name} refuses the shader {name}"
+        lines = [int(line) for line in re.findall(r":(\d+):\d+", str(error))]
+        log = f"it computes:\n{computed}{error}"
+        return build_error(refused, "the driver", log, code, lines)
 
     def _record(self, pipeline: Any, group: Any, across: int, down: int) -> None:
         recorded = self.recorded_pass

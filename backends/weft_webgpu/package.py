@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
 from weft.errors import BackendError
+
+NATIVE = ("Vulkan", "Metal", "DX12")
+"""The interfaces that are asked for adapters: OpenGL lacks features, and takes seconds to load."""
 
 
 @cache
@@ -21,10 +25,13 @@ def wgpu() -> Any:
         return browser
     try:
         import wgpu as found
+        from wgpu.backends.wgpu_native.extras import set_instance_extras
     except ModuleNotFoundError as error:
         if error.name != "wgpu":
             raise BackendError(f"wgpu cannot be imported: {error}") from error
         raise BackendError("wgpu is not installed: pip install 'weftc[webgpu]'") from error
     except (ImportError, OSError) as error:
         raise BackendError(f"wgpu cannot be loaded: {error}: install it from a wheel") from error
+    with suppress(RuntimeError):  # somebody has listed adapters already
+        set_instance_extras(backends=NATIVE)
     return found

@@ -162,12 +162,12 @@ class GPUKernelGroup(SegmentBuilder, ABC):
         """Run the program; after an error, wait until the device is idle."""
         try:
             self.run(arrays)
-        except self.device.errors as error:
+        except BaseException as error:
             self.abandon()
-            raise self._failed(error) from error
-        except BaseException:
+            # A BackendError is a RuntimeError, as errors of some drivers are.
+            if isinstance(error, self.device.errors) and not isinstance(error, BackendError):
+                raise self._failed(error) from error
             self.starting = None
-            self.abandon()
             raise
 
     def _failed(self, error: Exception) -> BackendError:
