@@ -24,12 +24,16 @@ from weft_c.runtime.segments import Launch, Segment, Work
 from weft_c.runtime.storage import Arrays, Bytes, bytes_of
 from weft_c.source.functions import GPUKernel, HostCall, Section, Source
 from weft_webgpu import lowering
-from weft_webgpu.device import Device, Memory, words
-from weft_webgpu.shader import GROUPS_ACROSS, module_text
+from weft_webgpu.device import WORD, Device, Memory
+from weft_webgpu.shader import ERROR_WORD, GROUPS_ACROSS, module_text
 
 if TYPE_CHECKING:
     from weft.report.recorder import Recorder
     from weft_webgpu.transformer import WebGPUTransformer
+
+
+JUST_READ = "READ_NOSYNC"
+"""The mode in which `queue.read_buffer` maps: `MapMode.READ` submits an empty command buffer too."""
 
 
 class WGSLSource(Source):
@@ -80,9 +84,11 @@ class WebGPUHostIO(HostIO):
             RESULT: CallMemory(sizes[self.inputs :], alignment),
         }
         self._packed = np.zeros(self.memories[INPUT].nbytes, np.uint8)
+        self.error_words: list[int] | None = None
         kinds = self.device.api.BufferUsage
+        self._read = self.memories[RESULT].nbytes + WORD * max(len(group.reports), 1)
         self._staging = self.device.handle.create_buffer(
-            size=words(self.memories[RESULT].nbytes), usage=kinds.MAP_READ | kinds.COPY_DST
+            size=self._read, usage=kinds.MAP_READ | kinds.COPY_DST
         )
 
     def buffer(self, kind: Any) -> Any:
@@ -93,6 +99,7 @@ class WebGPUHostIO(HostIO):
 
     def begin(self, arrays: Arrays) -> Any:
         """Copy the inputs to the device."""
+        self.error_words = None
         memory = self.memories[INPUT]
         for start, size, array in zip(memory.offsets, memory.sizes, arrays, strict=False):
             if size:
@@ -104,23 +111,24 @@ class WebGPUHostIO(HostIO):
         return None
 
     def copy_results(self, encoder: Any) -> None:
-        """Record the copy of the results to memory that the host can map."""
-        size = self.memories[RESULT].nbytes
+        """Record the copy of results and error words to memory that the host can map."""
+        size, reports = self.memories[RESULT].nbytes, len(self.group.reports)
+        copy = encoder.copy_buffer_to_buffer
         if size:
-            encoder.copy_buffer_to_buffer(self.buffer(RESULT), 0, self._staging, 0, size)
+            copy(self.buffer(RESULT), 0, self._staging, 0, size)
+        if reports:
+            copy(self.group.error_words.buffer, 0, self._staging, size, WORD * reports)
 
     def end(self, arrays: Arrays) -> None:
         """Wait for the device, and copy the results to the caller's arrays."""
         memory = self.memories[RESULT]
-        if not memory.nbytes:
-            self.device.wait()
-            return
-        self._staging.map_sync(self.device.api.MapMode.READ, 0, memory.nbytes)
+        self._staging.map_sync(JUST_READ, 0, self._read)
         try:
             found = np.frombuffer(self._staging.read_mapped(copy=False), np.uint8)
             places = zip(memory.offsets, memory.sizes, arrays[self.inputs :], strict=True)
             for start, size, array in places:
                 array.reshape(-1).view(np.uint8)[:] = found[start : start + size]
+            self.error_words = found[memory.nbytes :].view(np.int32).tolist()
             del found
         finally:
             self._staging.unmap()
@@ -201,8 +209,15 @@ class WebGPUKernelGroup(GPUKernelGroup):
 
     @override
     def can_guard(self, lowered: Any) -> bool:
-        """Never: a launch that ends early would not reach its barriers."""
-        return False
+        """Whether launches can test an error word: one that ends early reaches no barrier."""
+        return super().can_guard(lowered) and not any(
+            None in work.args or "Barrier()" in work.function.body for work in lowered
+        )
+
+    @override
+    def guarded(self, launch: GPUKernel) -> GPUKernel:
+        test = f"if ({ERROR_WORD}({ERROR_WORD}_at) != 0u) {{ return; }}"
+        return launch.guarded(ERROR_WORD, test)
 
     def load(self, text: str) -> None:
         """Do nothing: shaders are compiled when it is known which tensors share a buffer."""
@@ -289,9 +304,9 @@ class WebGPUKernelGroup(GPUKernelGroup):
         self.device.handle.queue.submit([encoder.finish()])
 
     def bind_segment(self, segment: Segment, is_last: bool) -> BoundSegment:
-        """Bind a segment, which waits before reports and host work."""
-        is_looked_at = segment.reports or isinstance(segment.host, HostCall)
-        return WebGPUSegment(self, segment, is_last, bool(is_looked_at and not is_last))
+        """Bind a segment, which waits before host work; reports are read after all work."""
+        waits = isinstance(segment.host, HostCall) and not segment.reports and not is_last
+        return WebGPUSegment(self, segment, is_last, waits)
 
     def launch_again(self, launch: Launch) -> None:
         """Submit a launch with the first error word."""
@@ -337,6 +352,8 @@ class WebGPUKernelGroup(GPUKernelGroup):
 
     @override
     def read_error_words(self) -> list[int]:
+        if self.host_io.error_words is not None:
+            return self.host_io.error_words
         found = self.device.download(self.error_words.buffer, 0, 4 * len(self.reports))
         result: list[int] = found.view(np.int32).tolist()
         return result

@@ -140,7 +140,7 @@ class SegmentBuilder:
         if ends or may_report:
             self.launch_small()
         if ends and self.can_guard(lowered):
-            lowered = [work.guarded() for work in lowered if isinstance(work, GPUKernel)]
+            lowered = [self.guarded(work) for work in lowered if isinstance(work, GPUKernel)]
         elif ends:
             self.segments.append(Segment())
         start = len(self.work) if self.can_run_again else None
@@ -169,6 +169,10 @@ class SegmentBuilder:
         """
         are_kernels = all(isinstance(work, GPUKernel) for work in lowered)
         return are_kernels and len(self.segments[-1].reports) == 1 and not self.processor.is_serial
+
+    def guarded(self, launch: GPUKernel) -> GPUKernel:
+        """Return a launch that tests an error word; that of another language overrides it."""
+        return launch.guarded()
 
     def launch_small(self) -> None:
         """Append the small launches that were held back, merged into one kernel."""

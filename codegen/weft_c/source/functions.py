@@ -106,13 +106,17 @@ class GPUKernel:
     ops: tuple[Op, ...]
     is_guarded: bool = False
 
-    def guarded(self) -> GPUKernel:
-        """Return a launch that returns at once if an error has been reported."""
-        function, word = self.function, Parameter("error_word", "i32", False)
+    def guarded(
+        self, name: str = "error_word", test: str = "if (*error_word) return;"
+    ) -> GPUKernel:
+        """Return a launch that returns at once if an error has been reported.
+
+        The parameter of the error word has a name, by which a statement tests it.
+        """
         function = replace(
-            function,
-            parameters=(*function.parameters, word),
-            body=f"    if (*{word.name}) return;\n{function.body}",
+            self.function,
+            parameters=(*self.function.parameters, Parameter(name, "i32", False)),
+            body=f"    {test}\n{self.function.body}",
         )
         return replace(self, function=function, args=(*self.args, None), is_guarded=True)
 
