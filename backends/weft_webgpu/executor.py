@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 JUST_READ = "READ_NOSYNC"
-"""The mode in which `queue.read_buffer` maps: `MapMode.READ` submits an empty command buffer too."""
+"""The mode in which `queue.read_buffer` maps: `MapMode.READ` submits an empty buffer before."""
 
 
 class WGSLSource(Source):
