@@ -14,10 +14,21 @@ from weft.ir.description import TensorDescription
 from weft.ir.dtypes import accumulator_dtype
 from weft.ops.reductions import cumulative
 from weft.ops.reductions.sorting import SortOp
-from weft_c.ops.lines import as_lines, line_count, suits_work_groups
-from weft_c.ops.scans import ELEMENTS_PER_ITEM, MIN_LINE, part_length, split_count
-from weft_c.ops.sort_keys import sort_key_dtype
-from weft_c.ops.sorting import concurrent_lines, fits_group, next_power_of_two
+from weft_c.processor import Processor
+from weft_tiling.lines import (
+    ELEMENTS_PER_ITEM,
+    MIN_LINE,
+    as_lines,
+    concurrent_lines,
+    fits_group,
+    line_count,
+    network_bytes,
+    next_power_of_two,
+    part_length,
+    sort_key_dtype,
+    split_count,
+    suits_work_groups,
+)
 from weft_webgpu import wgsl
 from weft_webgpu.movement import as_words
 from weft_webgpu.shader import Lowering, Shader, each_point, pointwise
@@ -296,6 +307,13 @@ def sorting_rule(op: Any, lowering: Lowering) -> None:
     line(barrier)
     line("}")
     shader.launch(groups)
+
+
+def sorting_bytes(op: Any, processor: Processor) -> int:
+    """Return the bytes of the keys and places of lines that do not fit in shared memory."""
+    x = op.args[0]
+    length = x.axes.shape[op.position]
+    return network_bytes(x.axes.size // length, length, x.dtype, processor) if x.axes.size else 0
 
 
 def search_rule(op: Any, lowering: Lowering) -> None:

@@ -26,12 +26,11 @@ from weft.ops.reductions.cumulative import RunningOp
 from weft.ops.reductions.reduction import ArgExtremumOp
 from weft.ops.reductions.sorting import SearchSortedOp, SortingOp, SortOp, TopKIndicesOp
 from weft.plan.plan import Step
-from weft_c.ops.scans import scan_scratch
-from weft_c.ops.scattering import scatter_scratch
-from weft_c.ops.sorting import sorting_scratch
 from weft_c.processor import Processor
 from weft_c.source.functions import GPUKernel, HostCall
-from weft_c.spatial.pooling import share_bytes
+from weft_tiling.lines import scan_bytes
+from weft_tiling.scatters import scatter_bytes
+from weft_tiling.spatial import share_bytes
 from weft_webgpu import lines, movement, products, random, scattering, spatial, wgsl
 from weft_webgpu.shader import Lowering
 from weft_webgpu.sweeps import REDUCTIONS, Sweep, Writer, has_sweep, scratch_of_parts
@@ -124,9 +123,9 @@ for _rule, _kinds in _RULES.items():
 
 _SCRATCH: tuple[tuple[type[Op], Callable[[Any, Processor], int]], ...] = (
     (BilinearConvolutionOp, spatial.convolution_bytes),
-    (ops.ScatterOp, scatter_scratch),
-    (RunningOp, scan_scratch),
-    (SortingOp, sorting_scratch),
+    (ops.ScatterOp, scatter_bytes),
+    (RunningOp, scan_bytes),
+    (SortingOp, lines.sorting_bytes),
     (MaxPoolInputOp, share_bytes),
 )
 """The scratch memory of other ops."""

@@ -17,9 +17,8 @@ from weft.ir.dtypes import DType
 from weft.ir.op import Op
 from weft.kernels import Kernel
 from weft.ops import MatmulOp
-from weft_c.matmul.products import MAX_UNTILED_WORK, column_splits
-from weft_c.matmul.shared_tiles import SLICE, split_k, tile_shape
 from weft_c.processor import Processor
+from weft_tiling.products import MAX_UNTILED_WORK, SLICE, column_splits, split_k, tile_shape
 from weft_webgpu import wgsl
 from weft_webgpu.shader import Lowering, Shader, each_point
 from weft_webgpu.sweeps import ROW_GROUP, Sweep, Values, tree

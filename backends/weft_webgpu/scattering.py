@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.ir.description import TensorDescription
-from weft_c.ops.scattering import number_dtype, total_dtype
+from weft_tiling.scatters import number_dtype, total_dtype
 from weft_webgpu import wgsl
 from weft_webgpu.device import WORD
 from weft_webgpu.movement import as_words, write_index

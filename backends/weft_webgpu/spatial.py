@@ -15,9 +15,7 @@ from weft.nn.spatial.convolutions import (
 )
 from weft.nn.spatial.pooling import MaxPoolInputOp, PoolingOp
 from weft_c.processor import Processor
-from weft_c.spatial.geometry import geometry_of
-from weft_c.spatial.implicit_gemm import product_lengths, result_of_product
-from weft_c.spatial.pooling import are_tiles
+from weft_tiling.spatial import are_tiles, geometry_of, product_lengths, result_of_product
 from weft_webgpu import wgsl
 from weft_webgpu.products import Factors, Place, multiply, scratch_of_sums, stored
 from weft_webgpu.shader import Element, Lowering, Shader, each_point, pointwise

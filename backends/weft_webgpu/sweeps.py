@@ -13,7 +13,7 @@ from weft.ir.description import TensorDescription
 from weft.kernels import VIEWS, Kernel, PiecewiseOp
 from weft.ops.reductions.reduction import ArgExtremumOp
 from weft_c.processor import Processor
-from weft_c.reductions.split import count_splits
+from weft_tiling.sharing import count_splits
 from weft_webgpu import wgsl
 from weft_webgpu.shader import Lowering, Shader, Stores
 

@@ -11,6 +11,7 @@ from weft.runtime.program import Program
 from weft.support.backports import override
 from weft.support.locks import cached_property
 from weft_c.runtime.transformer import DeviceTransformer
+from weft_tiling.machine import Machine
 from weft_webgpu import lowering, products
 from weft_webgpu.device import WORD, Device, Memory
 from weft_webgpu.devices import choose, summary
@@ -77,7 +78,7 @@ class WebGPUTransformer(DeviceTransformer):
     @override
     def code_options(self) -> list[Any]:
         table = lowering.rules
-        return [self.processor, self.has_int64, [(kind, table[kind]) for kind in table]]
+        return [self.processor, Machine, self.has_int64, [(kind, table[kind]) for kind in table]]
 
     @override
     def device_buffer_storage(self, nbytes: int, name: str) -> WebGPUStorage:

@@ -5,25 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from weft_c.dialect import Dialect
+from weft_tiling.machine import Machine
 
 
 @dataclass(frozen=True)
-class Processor:
-    """The properties of a device that code generation depends on.
+class Processor(Machine):
+    """The properties of a device that code generation depends on, with those of a `Machine`.
 
     Attributes
     ----------
     dialect
         The dialect of C that it is programmed in.
-    is_serial
-        Whether a work item processes a contiguous range of elements in vectors, as on a CPU; else
-        neighboring work items access neighboring elements.
-    units
-        The number of compute units: cores, or multiprocessors.
-    group
-        The work items of a work group, on devices that are not serial.
-    local_bytes
-        The local (shared) memory of a work group, in bytes.
     alignment
         The alignment of the addresses of kernel arguments, in bytes.
     access_bytes
@@ -33,8 +25,6 @@ class Processor:
         The most elements of such an access to operands of arithmetic; copies have no limit.
     has_fp64
         Whether the device supports float64.
-    has_int64_atomics
-        Whether the device supports ``ATOMIC_CAS_U64``.
     shares_host
         Whether the device works in the host's memory, so that host calls need no copies.
     host_work, host_work_even
@@ -60,15 +50,10 @@ class Processor:
     """
 
     dialect: Dialect
-    is_serial: bool
-    units: int
-    group: int = 256
-    local_bytes: int = 32768
     alignment: int = 128
     access_bytes: int = 0
     access_elements: int = 1 << 16
     has_fp64: bool = True
-    has_int64_atomics: bool = True
     shares_host: bool = False
     host_work: int = 160**3
     host_work_even: int = 600**3

@@ -31,14 +31,14 @@ from weft_c.matmul.accumulators import accumulator
 from weft_c.matmul.packed_panels import MIN_WORK, PackedMatmulOp, packed
 from weft_c.matmul.words import BYTES, PackWordsOp, words_of
 from weft_c.processor import Processor
-from weft_c.source.index_types import needs_wide_counter
-from weft_c.spatial.geometry import Geometry, geometry_of
 from weft_c.spatial.packed_filters import (
     PackedConvolutionOp,
     best_pixel_tile,
     is_possible,
     windows_of,
 )
+from weft_tiling.counters import needs_wide_counter
+from weft_tiling.spatial import Geometry, geometry_of
 
 MAX_DEPTH = 8
 """The most ops between a constant and a product that are computed to find the constant factor."""

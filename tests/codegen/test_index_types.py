@@ -28,6 +28,7 @@ from weft.ir.description import TensorDescription, contiguous
 from weft_c.lowering import Array
 from weft_c.source import index_types
 from weft_c.source.code import Code
+from weft_tiling import counters
 
 MANY = 2**31 + 5008
 """A count whose indices have more than 31 bits."""
@@ -212,7 +213,7 @@ def passes_of(name: str):
 @pytest.fixture
 def few_are_many(monkeypatch: pytest.MonkeyPatch):
     """Limit counters of 32 bits to small counts."""
-    monkeypatch.setattr(index_types, "MAX_NARROW", 100)
+    monkeypatch.setattr(counters, "MAX_NARROW", 100)
 
 
 @pytest.mark.share(24)
@@ -303,7 +304,7 @@ def test_indices_are_multiplied_in_64_bits_where_the_product_may_be_large():
 @pytest.mark.parametrize("count", [2**31 - 2**24, 2**31 - 2**24 + 1])
 def test_counters_end_a_step_beyond_the_last_thing(count: int):
     is_wide = count > 2**31 - 2**24
-    assert index_types.needs_wide_counter(count) is is_wide
+    assert counters.needs_wide_counter(count) is is_wide
     for shape in ((count,), (1, count)):
         layout = contiguous(shape, weft.dtypes.uint8)
         assert index_types.is_wide(layout) is is_wide

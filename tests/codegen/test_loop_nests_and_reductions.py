@@ -22,9 +22,10 @@ from weft_c.fused import single_op_kernel
 from weft_c.loops.loop_nest import make_loop_nest, split_reduced_loop
 from weft_c.reductions.columns import ColumnReductionLoops
 from weft_c.reductions.loops import ReductionLoops
-from weft_c.reductions.split import choose_reduction_loops, count_splits, split_count
+from weft_c.reductions.split import choose_reduction_loops, split_count
 from weft_c.reductions.work_group import WorkGroupReductionLoops
 from weft_c.reductions.work_group_columns import WorkGroupColumnReductionLoops
+from weft_tiling.sharing import count_splits
 
 pytestmark = [pytest.mark.slow, pytest.mark.share(8)]
 

@@ -8,8 +8,8 @@ from weft_c.fourier.mixed_radix import MixedRadixOp
 from weft_c.fourier.serial import SerialTransform, scratch_elements
 from weft_c.fourier.work_groups import GroupTransform
 from weft_c.lowering import Lowering, needs_scratch, rules
-from weft_c.ops.views import merge_dims
 from weft_c.processor import Processor
+from weft_tiling.lines import merge_dims
 
 
 @needs_scratch(MixedRadixOp)

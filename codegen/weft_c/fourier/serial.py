@@ -18,10 +18,11 @@ from weft_c.fourier.mixed_radix import MixedRadixOp, Stage
 from weft_c.fourier.places import Elements, Pairs, Parts, Place, Swapped
 from weft_c.fourier.steps import Transform
 from weft_c.fourier.vectors import Vectors
-from weft_c.loops.parallel import serial_items, unravel_index, work_item_bounds
+from weft_c.loops.parallel import unravel_index, work_item_bounds
 from weft_c.lowering import Array, Lowering
 from weft_c.processor import Processor
 from weft_c.source.functions import ctype
+from weft_tiling.sharing import serial_items
 
 MIN_ROW = 64
 """The shortest transform whose elements fill vectors, where there are other rows to do so."""

@@ -13,7 +13,8 @@ from weft.kernels.kernel import Instruction, Kernel, Operand
 from weft.kernels.piecewise import PiecewiseOp
 from weft.plan.verifier import share_memory
 from weft_c.loops.piecewise import PiecewiseLoad, piecewise_load
-from weft_c.source.index_types import is_wide, needs_wide_counter
+from weft_c.source.index_types import is_wide
+from weft_tiling.counters import needs_wide_counter
 
 View = Callable[[TensorDescription], TensorDescription | None]
 """Returns a view of a tensor that has the shape of a product; None where strides rule it out."""

@@ -11,13 +11,14 @@ from contextlib import ExitStack, contextmanager
 from math import prod
 from typing import NamedTuple
 
-from weft.ir.guards import is_multiple, is_one, is_traced, recomputed, smallest, untraced
+from weft.ir.guards import is_multiple, is_one, is_traced, smallest, untraced
 from weft_c.loops.vectorized_access import VectorAccess
 from weft_c.lowering import KernelBuilder
-from weft_c.processor import Processor
 from weft_c.source.code import Code
-from weft_c.source.index_types import index_type, needs_wide_counter
+from weft_c.source.index_types import index_type
 from weft_c.source.values import ValueEmitter
+from weft_tiling.counters import needs_wide_counter
+from weft_tiling.sharing import GROUPS_PER_UNIT, parallel_items, serial_items
 
 Body = Callable[[tuple[str, ...], ValueEmitter], None]
 """Writes the body of a loop, given the index along each dimension of the shape, by name.
@@ -39,13 +40,6 @@ class Interleaving(NamedTuple):
 
     vectors: int
     body: Callable[[Sequence[tuple[str, ...]], ValueEmitter], None]
-
-
-GRAIN = 4096
-"""The fewest points for each work item on a serial device."""
-
-GROUPS_PER_UNIT = 8
-"""The most work groups, or work items of a serial device, for each compute unit."""
 
 
 def parallel_for(
@@ -103,26 +97,6 @@ def at_least_1d(shape: Sequence[int], body: Body) -> tuple[tuple[int, ...], Body
     if shape:
         return tuple(shape), body
     return (1,), lambda at, emitter: body((), emitter)
-
-
-def serial_items(points: int, processor: Processor) -> int:
-    """Return the number of work items for some points on a serial device."""
-    if processor.units == 1:
-        return 1
-    (items,) = recomputed(item_count, points // GRAIN, processor.units, for_largest=True)
-    return items  # type: ignore[no-any-return]
-
-
-def item_count(grains: int, units: int) -> tuple[int]:
-    """Return how many work items, or groups of them, share some work on so many units."""
-    return (max(1, min(grains, units * GROUPS_PER_UNIT)),)
-
-
-def parallel_items(points: int, processor: Processor) -> int:
-    """Return the number of work items for some points on a parallel device, in whole groups."""
-    count = -(-points // processor.group)
-    (groups,) = recomputed(item_count, count, processor.units, for_largest=True)
-    return groups * processor.group  # type: ignore[no-any-return]
 
 
 def unravel_index(code: Code, shape: Sequence[int], flat_index: str, kind: str) -> tuple[str, ...]:

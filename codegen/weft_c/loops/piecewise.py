@@ -18,8 +18,8 @@ from weft.kernels import Instruction, PiecewiseOp
 from weft_c.lowering import KernelBuilder
 from weft_c.source.code import UNROLL, Address
 from weft_c.source.functions import ctype
-from weft_c.source.index_types import needs_wide_counter
 from weft_c.source.values import ValueEmitter
+from weft_tiling.counters import needs_wide_counter
 
 Interval = tuple[int, int]
 """The first index of a loop, and the one after the last."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from math import isqrt
 
 from weft.ir.guards import is_traced, largest, recomputed
-from weft_c.loops import parallel
 from weft_c.matmul.accumulators import Accumulator
 from weft_c.processor import Processor
+from weft_tiling import sharing
 
 DEPTH = 256
 """The terms of a block: a panel of two vectors for each fits the first-level cache."""
@@ -143,7 +143,7 @@ def divided(
 ) -> tuple[int, int, int]:
     """Return the parts of the rows and of the columns of products, and the work items for them."""
     is_single = grain == GRAIN and work <= MAX_SINGLE_ITEM_WORK
-    (items,) = (1,) if is_single else parallel.item_count(work // grain // parallel.GRAIN, units)
+    (items,) = (1,) if is_single else sharing.item_count(work // grain // sharing.GRAIN, units)
     wanted = -(-items // batch)
     rows, panels = -(-m // tile_rows), -(-n // tile_width)
     across = min(max(isqrt(wanted * n // m), 1), panels, wanted)

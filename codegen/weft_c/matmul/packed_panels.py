@@ -26,8 +26,8 @@ from weft_c.lowering import Lowering, rules
 from weft_c.matmul.accumulators import accumulator
 from weft_c.matmul.words import numbers_in, numbers_of
 from weft_c.processor import Processor
-from weft_c.source.index_types import needs_wide_counter
 from weft_c.source.values import ValueEmitter
+from weft_tiling.counters import needs_wide_counter
 
 MIN_WORK = 16384
 """The fewest multiplications of a product that is worth panels."""

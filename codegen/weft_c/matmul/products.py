@@ -23,7 +23,7 @@ from weft.kernels.kernel import Kernel
 from weft.ops.products.linalg import MatmulOp
 from weft.ops.shape.movement import BroadcastOp
 from weft_c.loops.loop_nest import make_pointwise_nest
-from weft_c.loops.parallel import GROUPS_PER_UNIT, parallel_for, unravel_index
+from weft_c.loops.parallel import parallel_for, unravel_index
 from weft_c.lowering import KernelBuilder, Lowering, needs_scratch, rules
 from weft_c.matmul import blas
 from weft_c.matmul.accumulators import Accumulator, accumulator, accumulator_of
@@ -34,21 +34,18 @@ from weft_c.matmul.prologues import Prologue, prologue_of, reader
 from weft_c.matmul.register_tiles import multiply_tiles
 from weft_c.matmul.row_streams import multiply_streams, stream_bytes, suits_streams
 from weft_c.matmul.shared_tiles import (
-    MIN_SPLIT_TERMS,
     Index,
     MatmulOperands,
     multiply_shared,
     partial_bytes,
     sum_splits,
-    tile_columns,
 )
 from weft_c.processor import Processor
 from weft_c.source.code import UNROLL, Address, Code
 from weft_c.source.index_types import index_type, is_wide
 from weft_c.source.values import ValueEmitter
-
-MAX_UNTILED_WORK = 2048
-"""The most multiplications of a product that is computed without tiles."""
+from weft_tiling.products import MAX_UNTILED_WORK, column_splits, tile_columns
+from weft_tiling.sharing import GROUPS_PER_UNIT
 
 MIN_BLAS_SIDE = 256
 """With a shorter side, register tiles reach half the rate of a BLAS, due to packing."""
@@ -464,12 +461,6 @@ def _vector_sums(
         name = code.define(f"const {vector}", "sums", added)
         code.line(f"{total} = {acc.horizontal_sum(name)};")
     return str(whole)
-
-
-def column_splits(batch: int, columns: int, k: int, processor: Processor) -> int:
-    """Return the parts that the sums of columns are split in, on a device that is not serial."""
-    wanted = processor.units * processor.group * 2 // max(batch * columns, 1)
-    return max(1, min(wanted, k // MIN_SPLIT_TERMS))
 
 
 def _column_bytes(batch: int, columns: int, k: int, acc: Accumulator, processor: Processor) -> int:

@@ -25,8 +25,9 @@ from weft_c.matmul.packing import LoopBounds, RowTiles, minimum, pack_columns, p
 from weft_c.matmul.prologues import Prologue, reader
 from weft_c.source.code import ROLLED, UNROLL, Address
 from weft_c.source.functions import ctype
-from weft_c.source.index_types import index_type, is_wide, needs_wide_counter
+from weft_c.source.index_types import index_type, is_wide
 from weft_c.source.values import ValueEmitter
+from weft_tiling.counters import needs_wide_counter
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from math import prod
 
 from weft.ir.description import TensorDescription
-from weft_c.loops.parallel import part_bounds, serial_items, unravel_index, work_item_bounds
+from weft_c.loops.parallel import part_bounds, unravel_index, work_item_bounds
 from weft_c.lowering import Lowering
 from weft_c.matmul.accumulators import Accumulator
 from weft_c.matmul.blocking import VECTOR_GRAIN
@@ -21,6 +21,7 @@ from weft_c.processor import Processor
 from weft_c.source.code import ROLLED, Address
 from weft_c.source.index_types import index_type, is_wide
 from weft_c.source.values import ValueEmitter
+from weft_tiling.sharing import serial_items
 
 MIN_BYTES = 1 << 18
 """The bytes of a matrix from which it is streamed: smaller ones stay in the second-level cache."""

@@ -14,7 +14,7 @@ from math import prod
 
 from weft.ir.description import TensorDescription
 from weft.ir.guards import smallest
-from weft_c.loops.parallel import GROUPS_PER_UNIT, parallel_for, unravel_index
+from weft_c.loops.parallel import parallel_for, unravel_index
 from weft_c.lowering import KernelBuilder, Lowering
 from weft_c.matmul.accumulators import Accumulator
 from weft_c.matmul.epilogues import Epilogue, StoreEpilogue
@@ -22,12 +22,8 @@ from weft_c.processor import Processor
 from weft_c.source.code import UNROLL
 from weft_c.source.index_types import is_wide
 from weft_c.source.values import ValueEmitter
-
-SLICE = 16
-"""The terms of a slice."""
-
-MIN_SPLIT_TERMS = 128
-"""The fewest terms of a split."""
+from weft_tiling.products import SLICE, split_k, tile_shape
+from weft_tiling.sharing import GROUPS_PER_UNIT
 
 Index = tuple[str, ...]
 
@@ -57,47 +53,6 @@ class MatmulOperands:
     second: Callable[[KernelBuilder, Index, str, str], str]
     by_rows: tuple[bool, bool]
     kind: str
-
-
-@dataclass(frozen=True)
-class TileShape:
-    """The tile of a work group: a grid of work items, each with a square block of sums."""
-
-    down: int
-    across: int
-    block: int
-
-    @property
-    def rows(self) -> int:
-        """The rows of a tile."""
-        return self.down * self.block
-
-    @property
-    def columns(self) -> int:
-        """The columns of a tile."""
-        return self.across * self.block
-
-
-def tile_shape(m: int, n: int, processor: Processor) -> TileShape:
-    """Return the tile of a work group for products of so many rows and columns."""
-    group = processor.group
-    across = 1 << (group.bit_length() // 2)
-    down = group // across
-    shared = SLICE * (down + across + 1) * 8 * 8
-    is_large = m * n >= processor.units * (8 * down) * (8 * across)
-    return TileShape(down, across, 8 if is_large and shared <= processor.local_bytes else 4)
-
-
-def tile_columns(m: int, n: int, processor: Processor) -> int:
-    """Return the columns of a tile."""
-    return tile_shape(m, n, processor).columns
-
-
-def split_k(batch: int, m: int, n: int, k: int, processor: Processor) -> int:
-    """Return the number of splits of the sums."""
-    shape = tile_shape(m, n, processor)
-    tiles = batch * -(-m // shape.rows) * -(-n // shape.columns)
-    return max(1, min(2 * processor.units // max(tiles, 1), k // MIN_SPLIT_TERMS))
 
 
 def partial_bytes(

@@ -7,22 +7,25 @@ from collections.abc import Callable
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import DType, is_float
 from weft.ops.reductions import reduction
-from weft_c.loops.parallel import GROUPS_PER_UNIT, parallel_for, unravel_index, work_group_loop
+from weft_c.loops.parallel import parallel_for, unravel_index, work_group_loop
 from weft_c.lowering import Array, KernelBuilder, Lowering, needs_scratch, rules
-from weft_c.ops.lines import (
+from weft_c.ops.sort_keys import reduce_highest_key, sort_key, sort_key_type
+from weft_c.processor import Processor
+from weft_c.source.code import Code
+from weft_c.source.index_types import index_type, is_wide
+from weft_c.source.values import ValueEmitter, register_type
+from weft_tiling.counters import index_dtype, needs_wide_counter
+from weft_tiling.lines import (
     WIDTH,
     are_columns,
     as_lines,
     line_blocks,
     line_count,
+    sort_key_dtype,
     suits_work_groups,
     with_axis,
 )
-from weft_c.ops.sort_keys import reduce_highest_key, sort_key, sort_key_dtype, sort_key_type
-from weft_c.processor import Processor
-from weft_c.source.code import Code
-from weft_c.source.index_types import index_dtype, index_type, is_wide, needs_wide_counter
-from weft_c.source.values import ValueEmitter, register_type
+from weft_tiling.sharing import GROUPS_PER_UNIT
 
 BLOCK = 128
 """The elements of a line that are compared before their position matters."""

@@ -17,29 +17,21 @@ from weft.support.backports import override
 from weft_c.loops.parallel import parallel_for, unravel_index, work_group_loop
 from weft_c.lowering import Array, KernelBuilder, Lowering, needs_scratch, rules
 from weft_c.ops.combining import combined
-from weft_c.ops.lines import (
+from weft_c.source.index_types import index_type, is_wide
+from weft_c.source.values import ValueEmitter, literal, register_type
+from weft_tiling.lines import (
+    ELEMENTS_PER_ITEM,
+    MIN_LINE,
     WIDTH,
     are_columns,
     as_lines,
     line_blocks,
     line_count,
+    part_length,
+    scan_bytes,
+    split_count,
     suits_work_groups,
 )
-from weft_c.processor import Processor
-from weft_c.source.index_types import index_type, is_wide
-from weft_c.source.values import ValueEmitter, literal, register_type
-
-ELEMENTS_PER_ITEM = 4
-"""The elements of a chunk for each work item."""
-
-MIN_LINE = 64
-"""The shortest line that a work group scans."""
-
-MAX_SPLITS = 256
-"""The most splits of a line; each of them reads the totals of all before it."""
-
-MIN_CHUNKS = 4
-"""The fewest chunks of a split."""
 
 _REDUCTIONS = {
     cumulative.CumsumOp: "add",
@@ -64,27 +56,7 @@ def recurrence_rule(op: cumulative.LinearRecurrenceOp, lowering: Lowering) -> No
         _RecurrenceScan(op, lowering).write()
 
 
-def split_count(lines: int, length: int, processor: Processor) -> int:
-    """Return the number of splits of each line."""
-    if processor.is_serial:
-        return 1
-    min_length = MIN_CHUNKS * processor.group * ELEMENTS_PER_ITEM
-    return max(1, min(MAX_SPLITS, 2 * processor.units // lines, length // min_length))
-
-
-def part_length(length: int, splits: int, group: int) -> int:
-    """Return the length of a split, a multiple of a chunk."""
-    chunk = group * ELEMENTS_PER_ITEM
-    return -(-length // splits // chunk) * chunk if splits > 1 else length
-
-
-@needs_scratch(cumulative.RunningOp)
-def scan_scratch(op: cumulative.RunningOp, processor: Processor) -> int:
-    """Return the bytes of the splits' totals: two scalars for a recurrence, else one."""
-    length = op.axes.shape[op.position]
-    lines = op.axes.size // length if op.axes.size else 1
-    splits = split_count(lines, length, processor)
-    return 2 * lines * splits * accumulator_dtype(op.dtype).itemsize if splits > 1 else 0
+needs_scratch(cumulative.RunningOp)(scan_bytes)
 
 
 class _Scan:

@@ -11,51 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from weft.ir import dtypes
 from weft.ir.description import TensorDescription, row_major
 from weft.ir.dtypes import DType
 from weft.ops.indexing import gathering
-from weft_c.loops.parallel import parallel_for, serial_items, unravel_index, work_item_bounds
+from weft_c.loops.parallel import parallel_for, unravel_index, work_item_bounds
 from weft_c.lowering import Lowering, needs_scratch, rules
 from weft_c.ops.combining import combined
 from weft_c.ops.copies import convert, copy
 from weft_c.ops.indices import AFTER, BEFORE, INDEXED, checked_index, indexing, report_out_of_range
 from weft_c.ops.views import bits, collapse_dims
-from weft_c.processor import Processor
-from weft_c.source.index_types import index_type, is_wide, needs_wide_counter
+from weft_c.source.index_types import index_type, is_wide
 from weft_c.source.values import ValueEmitter, register_type
+from weft_tiling.scatters import number_dtype, scatter_bytes, total_dtype
+from weft_tiling.sharing import serial_items
 
-_WIDER = {"b": dtypes.int32, "i": dtypes.int32, "u": dtypes.uint32, "f": dtypes.float32}
-
-
-def total_dtype(op: gathering.ScatterOp, processor: Processor) -> DType:
-    """Return the dtype of the accumulators: atomics need 32 or 64 bits."""
-    if processor.is_serial or op.reduction == "set" or op.dtype.itemsize >= 4:
-        return op.accumulator_dtype
-    return _WIDER.get(op.dtype.kind, dtypes.float32)
-
-
-def number_dtype(op: gathering.ScatterOp, processor: Processor) -> DType | None:
-    """Return the dtype of update numbers for ``set`` on parallel devices.
-
-    None where no kernel compares them: there is a single update, or one work item applies all.
-    """
-    count = op.args[1].axes.size
-    if op.reduction != "set" or processor.is_serial or count == 1:
-        return None
-    if not needs_wide_counter(count):
-        return dtypes.int32
-    return dtypes.int64 if processor.has_int64_atomics else None
-
-
-@needs_scratch(gathering.ScatterOp)
-def scatter_scratch(op: gathering.ScatterOp, processor: Processor) -> int:
-    """Return the bytes of wider accumulators, or of the last update's number for each index."""
-    number = number_dtype(op, processor)
-    if number is not None:
-        return op.axes.shape[op.position] * number.itemsize
-    dtype = total_dtype(op, processor)
-    return 0 if dtype == op.dtype else op.axes.size * dtype.itemsize
+needs_scratch(gathering.ScatterOp)(scatter_bytes)
 
 
 @rules.on_type(gathering.ScatterOp)

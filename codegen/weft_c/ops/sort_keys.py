@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from weft.ir import dtypes
 from weft.ir.dtypes import DType
 from weft_c.lowering import KernelBuilder
 from weft_c.source.code import Code
 from weft_c.source.values import register_type
-
-
-def sort_key_dtype(dtype: DType) -> DType:
-    """Return the dtype of the sort keys of a dtype."""
-    return dtypes.uint64 if dtype.itemsize == 8 else dtypes.uint32
+from weft_tiling.lines import sort_key_dtype
 
 
 def sort_key_type(dtype: DType) -> str:

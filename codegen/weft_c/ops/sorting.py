@@ -11,52 +11,31 @@ from collections.abc import Callable
 
 from weft.ir.dtypes import DType
 from weft.ops.reductions import sorting
-from weft_c.loops.parallel import (
-    parallel_for,
-    serial_items,
-    unravel_index,
-    work_group_loop,
-    work_item_loop,
-)
+from weft_c.loops.parallel import parallel_for, unravel_index, work_group_loop, work_item_loop
 from weft_c.lowering import Array, KernelBuilder, Lowering, needs_scratch, rules
-from weft_c.ops.lines import as_lines, line_count
-from weft_c.ops.sort_keys import reduce_highest_key, sort_key, sort_key_dtype, sort_key_type
+from weft_c.ops.sort_keys import reduce_highest_key, sort_key, sort_key_type
 from weft_c.ops.views import bits
 from weft_c.ops.work_sharing import launch, share_points
 from weft_c.processor import Processor
 from weft_c.source.code import Address
-from weft_c.source.index_types import index_dtype, index_type, is_wide, needs_wide_counter
+from weft_c.source.index_types import index_type, is_wide
 from weft_c.source.values import ValueEmitter, register_type
+from weft_tiling.lines import (
+    as_lines,
+    concurrent_lines,
+    fits_group,
+    line_count,
+    network_bytes,
+    next_power_of_two,
+    place_dtype,
+    sort_key_dtype,
+)
 
 MAX_INSERTED = 32
 """The largest top-k by insertion."""
 
 MAX_SELECTED = 64
 """The largest top-k by repeated selection."""
-
-_COST = 16
-"""The weight of a sorted element in points of a parallel loop."""
-
-
-def next_power_of_two(length: int) -> int:
-    """Return the least power of two that is at least `length`."""
-    return 1 << (length - 1).bit_length()
-
-
-def place_dtype(length: int, processor: Processor) -> DType:
-    """Return the dtype of positions along a line, and of a network's counters.
-
-    The counters go up to twice the number of slots of the network.
-    """
-    return index_dtype(
-        needs_wide_counter(length if processor.is_serial else 2 * next_power_of_two(length))
-    )
-
-
-def fits_group(length: int, dtype: DType, processor: Processor) -> bool:
-    """Return whether the keys and places of a line fit in local memory."""
-    each = sort_key_dtype(dtype).itemsize + place_dtype(length, processor).itemsize
-    return next_power_of_two(length) * each <= processor.local_bytes
 
 
 def _uses_insertion(op: sorting.SortingOp, processor: Processor) -> bool:
@@ -70,25 +49,18 @@ def _uses_selection(op: sorting.SortingOp, processor: Processor) -> bool:
     return not fits_group(x.axes.shape[op.position], x.dtype, processor)
 
 
-def concurrent_lines(count: int, length: int, processor: Processor) -> int:
-    """Return how many lines are sorted concurrently."""
-    if processor.is_serial:
-        return min(count, serial_items(count * length * _COST, processor))
-    return min(count, processor.units)
-
-
 @needs_scratch(sorting.ArgsortOp, sorting.SortOp, sorting.TopKIndicesOp)
 def sorting_scratch(op: sorting.SortingOp, processor: Processor) -> int:
     """Return the bytes of sort keys and positions, doubled on serial devices."""
     x = op.args[0]
-    length = x.axes.shape[op.position]
+    length: int = x.axes.shape[op.position]
     if not x.axes.size or _uses_insertion(op, processor) or _uses_selection(op, processor):
         return 0
-    if not processor.is_serial and fits_group(length, x.dtype, processor):
-        return 0
+    lines: int = x.axes.size // length
+    if not processor.is_serial:
+        return network_bytes(lines, length, x.dtype, processor)
     each = sort_key_dtype(x.dtype).itemsize + place_dtype(length, processor).itemsize
-    slots = 2 * length if processor.is_serial else next_power_of_two(length)
-    return concurrent_lines(x.axes.size // length, length, processor) * slots * each + 4 * 256
+    return concurrent_lines(lines, length, processor) * 2 * length * each + 4 * 256
 
 
 @rules.on_type(sorting.ArgsortOp, sorting.SortOp, sorting.TopKIndicesOp)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,6 +11,7 @@ from weft.ir import dtypes
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import DType
 from weft.kernels.collapse import collapse
+from weft_tiling.lines import merge_dims
 
 _BITS = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
 
@@ -25,15 +24,6 @@ def bits(tensor: TensorDescription) -> TensorDescription:
 def bits_of(value: Any, dtype: DType) -> int:
     """Return the bits of a scalar of a dtype as an integer."""
     return int(np.asarray(value).astype(dtype).view(_BITS[dtype.itemsize]))
-
-
-def merge_dims(tensor: TensorDescription, groups: Sequence[Sequence[int]]) -> TensorDescription:
-    """Return a tensor with the dimensions of each group merged; strides must allow it."""
-    return replace(
-        tensor,
-        shape=tuple(prod(tensor.shape[dim] for dim in group) for group in groups),
-        strides=tuple(tensor.strides[group[-1]] for group in groups),
-    )
 
 
 def collapse_dims(

@@ -9,14 +9,13 @@ from weft_c.loops.parallel import (
     Body,
     at_least_1d,
     innermost_loop,
-    parallel_items,
-    serial_items,
     strided_loop,
     unravel_index,
     work_item_bounds,
 )
 from weft_c.lowering import KernelBuilder
 from weft_c.source.values import ValueEmitter
+from weft_tiling.sharing import parallel_items, serial_items
 
 
 def work_items(points: int, builder: KernelBuilder) -> int:

@@ -9,10 +9,11 @@ from math import prod
 from weft.ir.guards import is_multiple
 from weft.support.backports import override
 from weft_c.loops.elementwise import ElementWiseKernel, are_contiguous
-from weft_c.loops.parallel import serial_items, unravel_index, work_item_bounds
+from weft_c.loops.parallel import unravel_index, work_item_bounds
 from weft_c.reductions.combiners import accumulation_dtype
 from weft_c.reductions.loops import ReductionLoops
 from weft_c.source.values import ValueEmitter
+from weft_tiling.sharing import serial_items
 
 MAX_WIDTH, MIN_WIDTH = 1024, 64
 """The most and the fewest columns of a tile."""

@@ -14,14 +14,7 @@ from weft.ir.description import TensorDescription
 from weft.kernels.kernel import Kernel
 from weft_c.loops.elementwise import ElementWiseKernel
 from weft_c.loops.loop_nest import LoopNest, split_reduced_loop, without_reduced_loops
-from weft_c.loops.parallel import (
-    GROUPS_PER_UNIT,
-    parallel_for,
-    serial_items,
-    unravel_index,
-    work_group_loop,
-    work_item_loop,
-)
+from weft_c.loops.parallel import parallel_for, unravel_index, work_group_loop, work_item_loop
 from weft_c.loops.pointwise import write_map
 from weft_c.lowering import Lowering
 from weft_c.processor import Processor
@@ -47,9 +40,7 @@ from weft_c.reductions.work_group import MIN_COALESCED, WorkGroupReductionLoops,
 from weft_c.reductions.work_group_columns import COLUMNS_PER_GROUP, WorkGroupColumnReductionLoops
 from weft_c.source.index_types import is_wide
 from weft_c.source.values import ValueEmitter, register_type
-
-MIN_SPLIT_POINTS = 1024
-"""The fewest points of a split."""
+from weft_tiling.sharing import GROUPS_PER_UNIT, MIN_SPLIT_POINTS, count_splits
 
 MIN_WORK_GROUP_ROW = 64
 """The shortest row that is reduced by a work group."""
@@ -100,26 +91,6 @@ def _suits_work_groups(nest: LoopNest, processor: Processor) -> bool:
     ):
         return False
     return prod(nest.reduced) >= MIN_WORK_GROUP_ROW or columns >= processor.group
-
-
-def count_splits(
-    rows: int,
-    reduced: int,
-    processor: Processor,
-    min_points: int = MIN_SPLIT_POINTS,
-    points: int | None = None,
-) -> int:
-    """Return the number of splits of each row; 1 for no split.
-
-    `rows` counts tiles of columns for column reductions; `points` is then the number of points in
-    all of them.
-    """
-    if not rows or reduced < 2 * min_points:
-        return 1
-    wanted = processor.units * GROUPS_PER_UNIT
-    if processor.is_serial:
-        wanted = min(wanted, serial_items(points or rows * reduced, processor))
-    return max(1, min(wanted // rows, reduced // min_points))
 
 
 def _count_splits(

@@ -17,7 +17,6 @@ from weft.report.recorder import HOST, KERNEL, LIBRARY, Recorder
 from weft.runtime.program import Program
 from weft.runtime.reported_errors import raise_reported
 from weft.support.interrupts import held
-from weft_c.loops.parallel import GROUPS_PER_UNIT
 from weft_c.runtime.bound_segment import BoundSegment
 from weft_c.runtime.control_flow import Bound, HostWork
 from weft_c.runtime.device import DeviceMemory, OpenDevice
@@ -27,6 +26,7 @@ from weft_c.runtime.segments import Launch, Report, Segment, SegmentBuilder, Wor
 from weft_c.runtime.storage import Arrays, CopiedStorage, bytes_of, view
 from weft_c.source.functions import GPUKernel, HostCall, LibraryCall
 from weft_c.source.numbers import readable
+from weft_tiling.sharing import GROUPS_PER_UNIT
 
 if TYPE_CHECKING:
     from weft_c.runtime.transformer import DeviceTransformer

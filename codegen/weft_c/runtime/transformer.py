@@ -35,6 +35,7 @@ from weft_c.runtime.errors import (
 from weft_c.runtime.kernel_group import GPUKernelGroup
 from weft_c.runtime.storage import CopiedStorage
 from weft_c.runtime.workspace_pool import WorkspacePool
+from weft_tiling.machine import Machine
 
 LEAST_ALIGNMENT = 256
 """The minimal alignment of tensors, in bytes."""
@@ -161,8 +162,8 @@ class DeviceTransformer(Transformer):
         group.launch_small()
 
     def code_options(self) -> Sequence[Any]:
-        """Return the processor and the rules, on which generated code depends."""
-        return [self.processor, [(kind, rules[kind]) for kind in rules]]
+        """Return the processor, its tilings and the rules, on which generated code depends."""
+        return [self.processor, Machine, [(kind, rules[kind]) for kind in rules]]
 
     def export(self, program: Program, serializer: Serializer) -> Any:
         """Return the functions and segments of a program as JSON."""

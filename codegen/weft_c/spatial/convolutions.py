@@ -19,17 +19,13 @@ from weft_c.matmul.accumulators import VECTOR, accumulator
 from weft_c.matmul.epilogues import StoreEpilogue
 from weft_c.matmul.shared_tiles import multiply_shared, partial_bytes
 from weft_c.processor import Processor
-from weft_c.source.index_types import needs_wide_counter
 from weft_c.spatial.direct_convolution import DirectConvolution, write_direct_convolution
 from weft_c.spatial.filter_gradients import plan_filter_gradient, write_filter_gradient
 from weft_c.spatial.filter_products import plan_filter_product, write_filter_product
-from weft_c.spatial.geometry import Geometry, forward, geometry_of, transposed
-from weft_c.spatial.implicit_gemm import (
-    matmul_operands,
-    product_lengths,
-    result_of_product,
-    write_implicit_product,
-)
+from weft_c.spatial.geometry import forward, transposed
+from weft_c.spatial.implicit_gemm import matmul_operands, write_implicit_product
+from weft_tiling.counters import needs_wide_counter
+from weft_tiling.spatial import Geometry, geometry_of, product_lengths, result_of_product
 
 MAX_TAPS = 1024
 """The most elements of a filter for direct convolution, which has tables of them."""

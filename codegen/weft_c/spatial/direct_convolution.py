@@ -9,19 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from weft_c.loops.parallel import (
-    GROUPS_PER_UNIT,
-    part_bounds,
-    unravel_index,
-    work_item_bounds,
-)
+from weft_c.loops.parallel import part_bounds, unravel_index, work_item_bounds
 from weft_c.lowering import KernelBuilder, Lowering
 from weft_c.matmul.accumulators import VECTOR, Accumulator
 from weft_c.processor import Processor
 from weft_c.source.code import UNROLL, Address
-from weft_c.source.index_types import index_type, needs_wide_counter
+from weft_c.source.index_types import index_type
 from weft_c.spatial.geometry import OutputPhase, Planes
 from weft_c.spatial.padded_copies import copy_planes
+from weft_tiling.counters import needs_wide_counter
+from weft_tiling.sharing import GROUPS_PER_UNIT
 
 MIN_TASKS = 2
 """The tasks for each compute unit, below which the results of an image are split."""

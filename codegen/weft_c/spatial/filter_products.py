@@ -20,9 +20,11 @@ from weft_c.matmul.packing import minimum
 from weft_c.matmul.shared_tiles import sum_splits
 from weft_c.processor import Processor
 from weft_c.source.code import ROLLED, UNROLL, Address
-from weft_c.source.index_types import index_type, needs_wide_counter
-from weft_c.spatial.geometry import Geometry, Planes, forward
+from weft_c.source.index_types import index_type
+from weft_c.spatial.geometry import Planes, forward
 from weft_c.spatial.padded_copies import copy_planes
+from weft_tiling.counters import needs_wide_counter
+from weft_tiling.spatial import Geometry
 
 CACHED = 1 << 17
 """The elements of images that are copied at a time, for the cache."""

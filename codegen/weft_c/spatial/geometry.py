@@ -6,59 +6,9 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
-from weft.nn.spatial.convolutions import (
-    BilinearConvolutionOp,
-    ConvolutionFilterOp,
-    ConvolutionOp,
-)
-from weft.nn.spatial.geometry import Numbers, Sliding
+from weft.nn.spatial.geometry import Numbers
 from weft.support.locks import cached_property
-
-
-@dataclass(frozen=True)
-class Geometry:
-    """The sizes of a convolution.
-
-    Attributes
-    ----------
-    batch, groups
-        The number of images, and of groups of channels.
-    channels, filters
-        The input and output channels of a group.
-    lengths, counts
-        The spatial sizes of the images, and of the outputs.
-    sliding
-        Kernel size, stride, padding and dilation.
-    """
-
-    batch: int
-    groups: int
-    channels: int
-    filters: int
-    lengths: Numbers
-    counts: Numbers
-    sliding: Sliding
-
-    @property
-    def taps(self) -> int:
-        """The elements of a filter in one channel."""
-        return prod(self.sliding.kernel)
-
-
-def geometry_of(op: BilinearConvolutionOp) -> Geometry:
-    """Return the geometry of a convolution or of one of its gradients."""
-    first, second, result = (each.axes.shape for each in (*op.args, op))
-    if isinstance(op, ConvolutionOp):
-        images, filters, outputs = first, second, result
-    elif isinstance(op, ConvolutionFilterOp):
-        images, filters, outputs = first, result, second
-    else:
-        images, filters, outputs = result, second, first
-    count, channels, *kernel = filters
-    return Geometry(
-        images[0], op.groups, channels, count // op.groups, tuple(images[2:]), tuple(outputs[2:]),
-        op.sliding(kernel),
-    )  # fmt: skip
+from weft_tiling.spatial import Geometry
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
-
 from weft.ir.description import TensorDescription
 from weft.nn.spatial.convolutions import BilinearConvolutionOp, ConvolutionInputOp, ConvolutionOp
 from weft_c.loops.parallel import parallel_for, unravel_index
@@ -12,28 +10,7 @@ from weft_c.matmul.accumulators import Accumulator
 from weft_c.matmul.shared_tiles import Index, MatmulOperands
 from weft_c.source.index_types import index_type, is_wide
 from weft_c.source.values import ValueEmitter
-from weft_c.spatial.geometry import Geometry
-
-
-def product_lengths(
-    op: BilinearConvolutionOp, g: Geometry
-) -> tuple[tuple[int, ...], int, int, int]:
-    """Return the batch shape, rows, columns and terms of a convolution's matrix product."""
-    if isinstance(op, ConvolutionOp):
-        return (g.batch, g.groups), g.filters, prod(g.counts), g.channels * g.taps
-    if isinstance(op, ConvolutionInputOp):
-        return (g.batch, g.groups), g.channels, prod(g.lengths), g.filters * g.taps
-    return (g.groups,), g.filters, g.channels * g.taps, g.batch * prod(g.counts)
-
-
-def result_of_product(
-    op: BilinearConvolutionOp, g: Geometry, out: TensorDescription
-) -> TensorDescription:
-    """Return the convolution's result in the shape of the product."""
-    batch, m, n, _ = product_lengths(op, g)
-    result = out.cast((*batch, m, n))
-    assert result is not None, "results are contiguous"
-    return result
+from weft_tiling.spatial import Geometry, product_lengths
 
 
 def matmul_operands(

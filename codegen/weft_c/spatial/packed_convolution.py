@@ -16,19 +16,14 @@ from math import prod
 
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import DType
-from weft_c.loops.parallel import (
-    GROUPS_PER_UNIT,
-    part_bounds,
-    unravel_index,
-    work_item_bounds,
-)
+from weft_c.loops.parallel import part_bounds, unravel_index, work_item_bounds
 from weft_c.lowering import Lowering, needs_scratch, rules
 from weft_c.matmul.accumulators import VECTOR, accumulator_of
 from weft_c.matmul.epilogues import Epilogue, StoreEpilogue
 from weft_c.processor import Processor
 from weft_c.source.code import ROLLED, UNROLL, Address
 from weft_c.source.values import ValueEmitter
-from weft_c.spatial.geometry import Geometry, Planes
+from weft_c.spatial.geometry import Planes
 from weft_c.spatial.packed_filters import (
     PackedConvolutionOp,
     PixelTile,
@@ -37,6 +32,8 @@ from weft_c.spatial.packed_filters import (
     windows_of,
 )
 from weft_c.spatial.padded_copies import copy_planes
+from weft_tiling.sharing import GROUPS_PER_UNIT
+from weft_tiling.spatial import Geometry
 
 IMAGE_BYTES = 1 << 18
 """The bytes of a block's part of the image, which stay in the second-level cache."""

@@ -29,9 +29,10 @@ from weft_c.matmul.accumulators import Accumulator, accumulator
 from weft_c.matmul.packed_panels import dtype_of_sums, packed
 from weft_c.matmul.words import numbers_in, numbers_of
 from weft_c.processor import Processor
-from weft_c.source.index_types import needs_wide_counter
 from weft_c.spatial.direct_convolution import best_tile
-from weft_c.spatial.geometry import Geometry, forward, geometry_of, transposed
+from weft_c.spatial.geometry import forward, transposed
+from weft_tiling.counters import needs_wide_counter
+from weft_tiling.spatial import Geometry, geometry_of
 
 MAX_TAPS = 1024
 """The most elements of a filter, of which kernels have tables."""

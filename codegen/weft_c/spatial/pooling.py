@@ -13,7 +13,6 @@ from weft.ir.dtypes import accumulator_dtype
 from weft.nn.spatial.pooling import AvgPoolOp, MaxPoolIndexOp, MaxPoolInputOp, MaxPoolOp, PoolingOp
 from weft_c.loops.parallel import Body, parallel_for
 from weft_c.lowering import Array, KernelBuilder, Lowering, needs_scratch, rules
-from weft_c.processor import Processor
 from weft_c.reductions.combiners import BLOCK, CompensatedAccumulator
 from weft_c.source.code import Code
 from weft_c.source.values import ValueEmitter, literal, register_type
@@ -26,11 +25,9 @@ from weft_c.spatial.vectorized_pooling import (
     write_mean_rows,
     write_shared_rows,
 )
+from weft_tiling.spatial import UNROLLED, are_tiles, share_bytes
 
 Indices = Sequence[str]
-
-UNROLLED = 16
-"""The most elements of an unrolled window."""
 
 
 @rules.on_type(MaxPoolOp)
@@ -158,13 +155,7 @@ def max_pool_input(op: MaxPoolInputOp, lowering: Lowering) -> None:
     _launch(builder, op, element)
 
 
-@needs_scratch(MaxPoolInputOp)
-def share_bytes(op: MaxPoolInputOp, processor: Processor) -> int:
-    """Return the bytes of the shares of overlapping windows."""
-    if are_tiles(op):
-        return 0
-    windows: int = prod(op.args[2].axes.shape)
-    return windows * accumulator_dtype(op.dtype).itemsize + 256
+needs_scratch(MaxPoolInputOp)(share_bytes)
 
 
 def _shares(op: MaxPoolInputOp, lowering: Lowering) -> TensorDescription:
@@ -188,16 +179,6 @@ def _shares(op: MaxPoolInputOp, lowering: Lowering) -> TensorDescription:
 
     parallel_for(builder, maxima.shape, window, wide=counter == "i64", cost=prod(op.kernel))
     return shares
-
-
-def are_tiles(op: MaxPoolInputOp) -> bool:
-    """Whether windows tile the images without overlap, and are small enough to unroll."""
-    axes = zip(op.axes.shape[2:], op.args[2].axes.shape[2:], *op.sliding, strict=True)
-    is_tiled = all(
-        n == count * step and size == step and gap == 1 and not any(pair)
-        for n, count, size, step, pair, gap in axes
-    )
-    return is_tiled and prod(op.kernel) <= UNROLLED
 
 
 def _tiles_input(op: MaxPoolInputOp, lowering: Lowering) -> None:

@@ -18,8 +18,9 @@ from weft_c.lowering import KernelBuilder, Lowering
 from weft_c.matmul.accumulators import Accumulator, accumulator
 from weft_c.processor import Processor
 from weft_c.source.code import Address, Code
-from weft_c.source.index_types import index_type, is_wide, needs_wide_counter
+from weft_c.source.index_types import index_type, is_wide
 from weft_c.source.values import ValueEmitter
+from weft_tiling.counters import needs_wide_counter
 
 MAX_STRIDE = 3
 """The largest stride for which the shuffles pay off."""

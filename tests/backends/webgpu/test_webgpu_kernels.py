@@ -79,6 +79,7 @@ KERNELS: dict[str, tuple[Callable[..., Any], list[Shape]]] = {
         lambda x: [weft.sort(x, descending=True), weft.argsort(x)], [((3, 100), FLOAT)]),
     "sorting in global memory": (lambda x: weft.argsort(x), [((2, 3000), FLOAT)]),
     "the largest": (lambda x: weft.topk(x, 5), [((3, 100), FLOAT)]),
+    "the largest of many": (lambda x: weft.topk(x, 5)[1], [((2, 3000), FLOAT)]),
     "a search": (
         lambda x, y: weft.searchsorted(weft.sort(x), y), [((100,), WHOLE), ((30,), WHOLE)]),
     "sums at places": (
