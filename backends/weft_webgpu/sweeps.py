@@ -13,7 +13,7 @@ from weft.ir.description import TensorDescription
 from weft.kernels import VIEWS, Kernel, PiecewiseOp
 from weft.ops.reductions.reduction import ArgExtremumOp
 from weft_c.processor import Processor
-from weft_tiling.sharing import count_splits
+from weft_tiling.sharing import GROUPS_PER_UNIT, count_splits
 from weft_webgpu import wgsl
 from weft_webgpu.shader import Lowering, Shader, Stores
 
@@ -23,6 +23,9 @@ ROW_GROUP = 128
 """Invocations that share a row."""
 SHORT_ROW = 32
 """The longest row that one invocation reduces alone."""
+
+MIN_COLUMNS, MAX_COLUMNS = 8, 32
+"""The fewest and the most columns that a work group reduces side by side."""
 
 REDUCTIONS = (ops.SumOp, ops.ProdOp, ops.MaxOp, ops.MinOp, ops.ArgmaxOp, ops.ArgminOp)
 
@@ -240,33 +243,72 @@ class Writer:
         self.row_outs = [n for n, value in enumerate(sweep.outputs) if not self._in_loop(value)]
         self.point_outs = [n for n, value in enumerate(sweep.outputs) if self._in_loop(value)]
         self.shares_rows = self.has_rows and self.length > SHORT_ROW
+        self.splits = count_parts(sweep, lowering.processor)
+        self.side_by_side = self._count_columns() if self.shares_rows else 1
         self.shader = Shader(lowering, title, ROW_GROUP if self.shares_rows else 64)
         self.line = self.shader.line
 
     def _in_loop(self, number: int) -> bool:
         return self.has_rows and self.sweep.varies(number)
 
+    def _count_columns(self) -> int:
+        """Return how many rows a work group reduces side by side, where they are columns in memory.
+
+        Then neighboring lanes read neighbors; fewer where there would be too few work groups.
+        """
+        if not self.kept:
+            return 1
+        column, row = self.kept[-1], self.sweep.reduced[-1]
+        if self.sweep.domain[column] < MIN_COLUMNS or not self._has_neighbors(column):
+            return 1
+        count = 1 if self._has_neighbors(row) else MAX_COLUMNS
+        processor = self.lowering.processor
+        while count > MIN_COLUMNS and (
+            -(-self.rows // count) * self.splits < processor.units * GROUPS_PER_UNIT
+        ):
+            count //= 2
+        return count
+
+    def _has_neighbors(self, dim: int) -> bool:
+        """Whether elements of an operand are next to each other along a dimension."""
+        operands = zip(self.sweep.values, self.step.args, strict=False)
+        return self.sweep.domain[dim] > 1 and any(
+            dim in value.places and layout.strides[value.places.index(dim)] == layout.dtype.itemsize
+            for value, layout in operands
+        )
+
     def write(self) -> None:
         """Append the launch, or those of parts, if there is anything to compute."""
         if not self.rows or not any(math.prod(out.shape) for out in self.step.outs):
             return
-        splits = count_parts(self.sweep, self.lowering.processor)
-        if splits > 1:
-            self._write_split(splits)
+        if self.splits > 1:
+            self._write_split(self.splits)
             return
         places = [self.step.outs[n] for n in self.row_outs]
         stores = Stores(self.shader, places, self.rows)
         if self.shares_rows:
-            self.line("let i = group_number;")
-            self.line(f"if (i >= {self.rows}) {{ return; }}")
+            self._begin_group(1)
         else:
             stores.begin()
         known = self._row_head()
         if self.has_rows:
             self._stages(known)
         self._rows_end(known, stores)
-        groups = self.rows if self.shares_rows else stores.groups
-        self.shader.launch(groups)
+        self.shader.launch(self._tiles if self.shares_rows else stores.groups)
+
+    @property
+    def _tiles(self) -> int:
+        """The work groups that all rows take."""
+        return -(-self.rows // self.side_by_side)
+
+    def _begin_group(self, splits: int) -> None:
+        """Add lines that name the row of a lane, and the part of it."""
+        count = self.side_by_side
+        self.line(f"let tile = group_number / {splits};")
+        self.line(f"let part = group_number % {splits};")
+        self.line(f"if (tile >= {self._tiles}) {{ return; }}")
+        self.line(f"let is_row = tile * {count} + lane % {count} < {self.rows};")
+        self.line(f"let i = min(tile * {count} + lane % {count}, {self.rows - 1});")
 
     def _row_head(self) -> set[int]:
         """Name the coordinates of a row, and load and compute what it has from the beginning."""
@@ -316,17 +358,20 @@ class Writer:
         known = self._begin_row(f"{title}_of_parts", splits)
         self._begin_totals(totals)
         self.line(f"let last = min((part + 1) * {chunk}, {self.length});")
-        self._loop([values[n].args[0] for n in totals], known, (f"part * {chunk} + lane", "last"))
+        self._loop(
+            [values[n].args[0] for n in totals], known, (f"part * {chunk} + {self._first}", "last")
+        )
         for n, total in totals.items():
             self.line(total.add(f"v{values[n].args[0]}", values[values[n].args[0]].dtype))
         self.line("}")
         self._end_totals(totals)
-        self.line("if (lane == 0) {")
+        self.line(f"if (lane < {self.side_by_side} && is_row) {{")
         for n, total in totals.items():
             element = self.shader.element(partial[n], ["i", "part"], written=True)
             self.line(element.store(total.name))
         self.line("}")
-        self.shader.launch(self.rows * splits)
+        self.shader.launch(self._tiles * splits)
+        self.side_by_side = 1
         known = self._begin_row(f"{title}_of_all", 1)
         self._begin_totals(totals)
         self.line(f"for (var j = lane; j < {splits}; j += {ROW_GROUP}) {{")
@@ -343,10 +388,13 @@ class Writer:
         """Begin a shader with a work group for each part of each row; return what is known."""
         self.shader = Shader(self.lowering, title, ROW_GROUP)
         self.line = self.shader.line
-        self.line(f"let i = group_number / {splits};")
-        self.line(f"let part = group_number % {splits};")
-        self.line(f"if (i >= {self.rows}) {{ return; }}")
+        self._begin_group(splits)
         return self._row_head()
+
+    @property
+    def _first(self) -> str:
+        """The first element of a row that a lane reads."""
+        return f"lane / {self.side_by_side}" if self.shares_rows else "0"
 
     def _begin_totals(self, totals: Mapping[int, Total]) -> None:
         for total in totals.values():
@@ -355,15 +403,15 @@ class Writer:
 
     def _end_totals(self, totals: Mapping[int, Total]) -> None:
         for total in totals.values():
-            for text in total.end(self.shader if self.shares_rows else None):
+            for text in total.end(self.shader if self.shares_rows else None, self.side_by_side):
                 self.line(text)
 
     def _loop(
         self, targets: Sequence[int], known: set[int], span: tuple[str, str] | None = None
     ) -> set[int]:
         """Begin a loop over a row and compute what targets need; return what is known inside."""
-        step = ROW_GROUP if self.shares_rows else 1
-        start, end = span or ("lane" if self.shares_rows else "0", str(self.length))
+        step = ROW_GROUP // self.side_by_side if self.shares_rows else 1
+        start, end = span or (self._first, str(self.length))
         self.line(f"for (var j = {start}; j < {end}; j += {step}) {{")
         reduced = self.sweep.reduced
         lengths = [self.sweep.domain[dim] for dim in reduced]
@@ -395,14 +443,15 @@ class Writer:
                 number = self.sweep.outputs[n]
                 where = self.values.coordinates(number, self.point)
                 element = self.shader.element(self.step.outs[n], where, written=True)
-                self.line(element.store(f"v{number}"))
+                store = element.store(f"v{number}")
+                self.line(f"if (is_row) {{ {store} }}" if self.side_by_side > 1 else store)
             self.line("}")
 
     def _rows_end(self, known: set[int], stores: Stores) -> None:
         """Store what there is once for each row."""
         if self.shares_rows:
             self.line("storageBarrier();")
-            self.line("if (lane == 0) {")
+            self.line(f"if (lane < {self.side_by_side} && is_row) {{")
         for slot, n in enumerate(self.row_outs):
             number = self.sweep.outputs[n]
             assert number in known
@@ -478,35 +527,35 @@ class Total:
         name = next(name for kind, name in COMBINERS.items() if isinstance(self.op, kind))
         return wgsl.combined(name, self.dtype, x, y)
 
-    def end(self, shared: Shader | None) -> list[str]:
-        """Return the lines that make the value; lanes that share the row combine theirs."""
+    def end(self, shared: Shader | None, columns: int = 1) -> list[str]:
+        """Return the lines that make the value; lanes that share a row combine theirs."""
         name, lines = self.name, []
         if self.is_compensated:
             lines.append(add_error(name))
         if shared is not None:
-            lines += self._combine(shared)
+            lines += self._combine(shared, columns)
         value = f"{wgsl.type_of(self.op.dtype)}({name}_at)" if self.is_place else name
         return [*lines, f"let v{self.number} = {value};"]
 
-    def _combine(self, shader: Shader) -> list[str]:
+    def _combine(self, shader: Shader, columns: int) -> list[str]:
         """Combine the totals of the lanes in shared memory, as a tree."""
         name, memory, at = self.name, f"s{self.number}", f"s{self.number}_at"
         shader.declarations.append(f"var<workgroup> {memory}: array<{self.kind}, {ROW_GROUP}>;")
         own, other = f"{memory}[lane]", f"{memory}[lane + half]"
-        put, got = f"{own} = {name};", f"{name} = {memory}[0];"
+        put, got = f"{own} = {name};", f"{name} = {memory}[lane % {columns}];"
         if not self.is_place:
             join = f"{own} = {self._combined(own, other)};"
         else:
             shader.declarations.append(f"var<workgroup> {at}: array<i32, {ROW_GROUP}>;")
             own_at, other_at = f"{at}[lane]", f"{at}[lane + half]"
             put += f" {own_at} = {name}_at;"
-            got += f" {name}_at = {at}[0];"
+            got += f" {name}_at = {at}[lane % {columns}];"
             tie = f"(!{self._is_better(own, other)} & ({other_at} < {own_at}))"
             better = f"{own_at} < 0 || {self._is_better(other, own)} || {tie}"
             join = (
                 f"if ({other_at} >= 0 && ({better})) {{ {own} = {other}; {own_at} = {other_at}; }}"
             )
-        return [put, *tree(join), got, "workgroupBarrier();"]
+        return [put, *tree(join, columns), got, "workgroupBarrier();"]
 
 
 def two_sum(name: str) -> str:
@@ -525,11 +574,14 @@ def add_error(name: str) -> str:
     return f"if (!is_nan({name}_error) & !is_inf({name}_error)) {{ {name} += {name}_error; }}"
 
 
-def tree(join: str) -> list[str]:
-    """Return lines that combine what the lanes put into shared memory, by what joins two of it."""
+def tree(join: str, columns: int = 1) -> list[str]:
+    """Return lines that combine what the lanes put into shared memory, by what joins two of it.
+
+    The first lanes, one for each of the columns side by side, have the results.
+    """
     return [
         "workgroupBarrier();",
-        f"for (var half = {ROW_GROUP // 2}; half > 0; half = half / 2) {{",
+        f"for (var half = {ROW_GROUP // 2}; half >= {columns}; half = half / 2) {{",
         f"if (lane < half) {{ {join} }}",
         "workgroupBarrier();",
         "}",

@@ -90,6 +90,11 @@ KERNELS: dict[str, tuple[Callable[..., Any], list[Shape]]] = {
         [((9, 4), "uint8"), ((30,), WHOLE), ((30, 4), "uint8")]),
     "the last at places": (
         lambda x, i, y: weft.scatter(x, i % 9, y), [((9,), WHOLE), ((30,), WHOLE), ((30,), WHOLE)]),
+    "columns, with what varies": (
+        lambda x: [x - weft.mean(x, axis=0), weft.max(x, axis=0)], [((300, 45), FLOAT)]),
+    "columns in parts": (
+        lambda x: [weft.sum(x * x, axis=1), weft.min(x, axis=1)], [((2, 3000, 9), FLOAT)]),
+    "places in columns": (lambda x: weft.argmax(x, axis=0), [((300, 45), FLOAT)]),
     "the place of the least": (lambda x: weft.argmin(x, axis=1), [((9, 80), FLOAT)]),
     "a block at a place": (
         lambda x, y, i: weft.dynamic_update_slice(x, y, [i[0], 2]),
