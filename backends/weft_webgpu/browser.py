@@ -116,6 +116,7 @@ class Buffer(Handle):
         _result(self.js.mapAsync(mode, offset, size))
         problems, self.device.problems = self.device.problems, []
         if problems:
+            self.js.unmap()
             raise GPUError("; ".join(problems))
 
     def read_mapped(self, copy: bool) -> bytes:

@@ -36,9 +36,13 @@ _after_fork = ""
 def adapters() -> tuple[Any, ...]:
     """Return the adapters of the machine, in the order of the drivers.
 
-    Raises BackendError if the package `wgpu` cannot be loaded.
+    Raises BackendError if the package `wgpu` cannot be loaded, or adapters cannot be listed.
     """
-    found = wgpu().gpu.enumerate_adapters_sync()
+    api = wgpu()
+    try:
+        found = api.gpu.enumerate_adapters_sync()
+    except (api.GPUError, RuntimeError) as error:
+        raise BackendError(f"WebGPU lists no adapters: {error}") from error
     return tuple(each for each in found if each.info["backend_type"] in _APIS)
 
 

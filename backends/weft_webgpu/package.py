@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from weft.errors import BackendError
+from weft_webgpu import browser
 
 NATIVE = ("Vulkan", "Metal", "DX12")
 """The interfaces that are asked for adapters: OpenGL lacks features, and takes seconds to load."""
@@ -20,8 +21,6 @@ def wgpu() -> Any:
     In a browser that is a module of the same form.
     """
     if sys.platform == "emscripten":
-        from weft_webgpu import browser
-
         return browser
     try:
         import wgpu as found

@@ -44,12 +44,16 @@ total = weft.variable((3,), initial_value=1, name="total")
 with weft.make_transformer("numpy") as transformer:
     add = transformer.computation(weft.sequential([weft.assign(total, total + x), total]), x)
     add([1, 2, 3])
-    print(await add.call_async([1, 2, 3]))
+    total = await add.call_async([1, 2, 3])
     rows = [row for row in TABLE if row.dtypes[0] in ("float32", "int32", "bool")]
     rows = [row for row in rows if "arg" in row.name] + rows[::80]
-    print(len(rows) > 30)
-    for row in rows:
-        print(end="".join(run_cases(transformer, make_cases(row, row.dtypes[0], True)[:1])))
+    problems = [
+        problem
+        for row in rows
+        for problem in run_cases(transformer, make_cases(row, row.dtypes[0], True)[:1])
+    ]
+print()
+print(total, len(rows) > 30, problems)
 """
 
 
@@ -66,7 +70,8 @@ def test_the_numpy_backend_in_node(tmp_path: Path) -> None:
     command = ["node", "host.mjs", PYODIDE, "packages.zip", "program.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout == "[3. 5. 7.]\nTrue\n"
+    # Some rows print.
+    assert done.stdout.splitlines()[-1] == "[3. 5. 7.] True []"
 
 
 @pytest.mark.needs("browser")
