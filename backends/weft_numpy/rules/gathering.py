@@ -39,14 +39,14 @@ def take_along_axis_rule(op: gathering.TakeAlongAxisOp, emit: Emitter) -> None:
 def scatter_rule(op: gathering.ScatterOp, emit: Emitter) -> None:
     """Copy the first operand unless the scatter is in place, then apply the updates.
 
-    Floats of 16 bits are updated in a copy in float32.
+    Floats of 16 bits are updated in a contiguous copy in float32.
     """
     x, _, updates = emit.args
     indices = _indices(op, emit)
     target = emit.out
     is_wide = op.accumulator_dtype != op.dtype
     if is_wide:
-        target = f"{x}.astype({emit.bind(op.accumulator_dtype, 'dtype')})"
+        target = f"{x}.astype({emit.bind(op.accumulator_dtype, 'dtype')}, 'C')"
     elif x != emit.out:
         emit.line(f"copyto({emit.out}, {x})")
     if op.reduction == "set":

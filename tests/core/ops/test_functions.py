@@ -147,8 +147,17 @@ def test_poles_of_the_gamma_function(compute: Callable[..., Any]):
     expected = [*[np.inf] * 3, *map(math.lgamma, x[3:])]
     np.testing.assert_allclose(compute(weft.lgamma, x), expected, rtol=1e-12, atol=1e-14)
     assert compute(weft.lgamma, np.array([-1e300, -1.7e308, -np.inf])).tolist() == [np.inf] * 3
-    slopes = [np.nan, np.nan, np.nan, 0.03648997397857652, -0.5772156649015329, 0.42278433509846713]
+    slopes = [
+        -np.inf,
+        np.nan,
+        np.nan,
+        0.03648997397857652,
+        -0.5772156649015329,
+        0.42278433509846713,
+    ]
     np.testing.assert_allclose(compute(weft.digamma, x[:6]), slopes, rtol=1e-12, atol=1e-14)
+    ends = compute(weft.digamma, np.array([0.0, -0.0, -1, -math.inf, math.inf]))
+    np.testing.assert_array_equal(ends, [-math.inf, math.inf, math.nan, math.nan, math.inf])
 
 
 def test_sinc_of_large_numbers(compute: Callable[..., Any]):

@@ -192,6 +192,19 @@ def test_the_last_in_row_major_order_is_kept_however_it_lies(
     assert op.reference(np.zeros(3), *laid).tolist() == [5, 8, 7]
 
 
+@pytest.mark.parametrize("laid", LAID)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "int32"])
+def test_updates_reach_what_lies_in_another_order(dtype: str, laid: str):
+    x, updates = np.arange(9).reshape(3, 3), np.array([[1, 2, 4], [8, 16, 32]])
+    array = weft.ir.dtypes.as_dtype(dtype).type
+
+    def build(x: weft.TensorOp, i: weft.TensorOp, u: weft.TensorOp):
+        return weft.scatter(LAID[laid](x), i, u, 0, "add")
+
+    found = computed(build, LAID[laid](x).astype(array), PLACES[:2], updates.astype(array))
+    assert (found.astype(int) - x).tolist() == [updates[1].tolist(), updates[0].tolist(), [0] * 3]
+
+
 @pytest.mark.parametrize("sign", [1, -1])
 def test_ties_share_the_gradient(sign: int):
     x, updates = np.array([4, 1, 1]), np.array([2, 3, 2, 0, 4])

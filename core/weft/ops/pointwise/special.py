@@ -264,7 +264,9 @@ class LgammaOp(FloatOp, CompositeOp):
 def _digamma(x: float) -> float:
     if math.isinf(x) or math.isnan(x):
         return x if x > 0 else math.nan
-    if x <= 0:
+    if x == 0:
+        return -math.copysign(math.inf, x)
+    if x < 0:
         rest = math.remainder(x, 1)
         return _digamma(1 - x) - math.pi / math.tan(math.pi * rest) if rest else math.nan
     total = 0.0
@@ -277,7 +279,10 @@ def _digamma(x: float) -> float:
 
 
 class DigammaOp(FloatOp, CompositeOp):
-    """The derivative of the logarithm of the gamma function; NaN at 0, -1, -2 and so on."""
+    """The derivative of the logarithm of the gamma function; NaN at -1, -2 and so on.
+
+    It is infinite at 0, with the other sign.
+    """
 
     reference = _elements(_digamma)
 
@@ -291,7 +296,9 @@ class DigammaOp(FloatOp, CompositeOp):
         angle = where(is_low, x - FloorOp(x + 0.5), 0.25) * math.pi
         low = high - cos(angle) / sin(angle) * math.pi
         is_pole = equal(angle, 0) | equal(x, -math.inf)
-        return cast(where(is_pole, math.nan, where(is_low, low, high)), self.dtype)
+        is_zero = equal(x, 0)
+        pole = where(is_zero, -1 / where(is_zero, x, 1), math.nan)
+        return cast(where(is_pole, pole, where(is_low, low, high)), self.dtype)
 
     @override
     def partials(self, delta: TensorOp, x: TensorOp) -> Iterable[Any]:
@@ -362,7 +369,9 @@ def lgamma(x: TensorLike) -> TensorOp:
 
 
 def digamma(x: TensorLike) -> TensorOp:
-    """Return the derivative of `lgamma`; NaN at 0, -1, -2 and so on.
+    """Return the derivative of `lgamma`; NaN at -1, -2 and so on.
+
+    It is infinite at 0, with the other sign.
 
     Examples
     --------
