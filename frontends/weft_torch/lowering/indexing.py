@@ -17,6 +17,11 @@ REDUCTIONS = {
 """What ATen calls the reductions of scatters."""
 
 
+def _reduction(how: str, dtype: str) -> str:
+    """Return weft's name of a reduction: sums and products of bools are whether any or all are."""
+    return {"add": "max", "mul": "min"}.get(how, how) if dtype == "bool" else how
+
+
 def _flat(x: Tensor) -> Tensor:
     """Return a scalar as a tensor of one element."""
     return weft.reshape(x, (1,)) if x.rank == 0 else x
@@ -81,6 +86,7 @@ def _scattered(
     node: Node, x: Tensor, index: Tensor, src: Tensor, dim: int, how: str, include_self: bool
 ) -> Tensor:
     def put(base: Tensor, updates: Tensor, reduction: str) -> Tensor:
+        reduction = _reduction(reduction, base.dtype.name)
         return weft.scatter_along_axis(
             base, index, updates, dim, reduction=reduction, include_self=include_self
         )
@@ -99,7 +105,8 @@ def _scattered(
 def index_add(node: Node, x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any) -> Tensor:
     """Add slices to those of an axis."""
     source = source if alpha == 1 else source * typed(alpha, node.dtype())
-    made = weft.scatter(_flat(x), _flat(index), _flat(source), dim, reduction="add")
+    how = _reduction("add", node.dtype())
+    made = weft.scatter(_flat(x), _flat(index), _flat(source), dim, reduction=how)
     return weft.reshape(made, node.shape())
 
 
@@ -135,7 +142,8 @@ def index_reduce(
 def put(node: Node, x: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tensor:
     """Put elements by their numbers in row-major order."""
     x, index, source = (weft.reshape(each, (-1,)) for each in (x, index, source))
-    made = weft.scatter(x, index, source, 0, reduction="add" if accumulate else "set")
+    how = _reduction("add" if accumulate else "set", node.dtype())
+    made = weft.scatter(x, index, source, 0, reduction=how)
     return weft.reshape(made, node.shape())
 
 
@@ -196,7 +204,8 @@ def index_put(node: Node, x: Tensor, indices: Any, values: Tensor, accumulate: b
     shape = found.rows.axes.lengths[:-1] + tuple(x.axes.lengths[at] for at in found.rest)
     values = weft.broadcast(values, tuple(shape[at] for at in found.back))
     values = weft.transpose(values, found.forth()) if values.rank else values
-    made = weft.scatter_nd(base, found.rows, values, reduction="add" if accumulate else "set")
+    how = _reduction("add" if accumulate else "set", node.dtype())
+    made = weft.scatter_nd(base, found.rows, values, reduction=how)
     return weft.transpose(made, [found.order.index(at) for at in range(x.rank)])
 
 
@@ -209,7 +218,9 @@ def _put_by_mask(x: Tensor, mask: Tensor, values: Tensor, accumulate: bool) -> T
     elif values.rank > x.rank - mask.rank:
         values = weft.reshape(values, (1,) * mask.rank + values.axes.lengths[1:])
     mask = weft.reshape(mask, mask.axes.lengths + (1,) * (x.rank - mask.rank))
-    return weft.where(mask, x + values if accumulate else values, x)
+    if accumulate:
+        values = x | values if x.dtype.name == "bool" else x + values
+    return weft.where(mask, values, x)
 
 
 @lowers("masked_scatter")

@@ -11,7 +11,7 @@ import weft
 from weft_torch.rules import Node, Tensor, is_inexact, lowers, typed
 
 UNARY = """
-    neg:negative exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan
+    neg:negative exp expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan
     asin acos atan sinh cosh tanh asinh acosh atanh erf erfc erfinv lgamma digamma sigmoid relu
     ceil floor round trunc silu square sinc mish relu6 selu hardsigmoid:hard_sigmoid
     hardswish:hard_swish bitwise_not special_erfcx:special.erfcx special_entr:special.entr
@@ -30,7 +30,7 @@ BINARY = """
     mul:multiply div:divide pow:power maximum minimum fmod remainder:mod atan2 bitwise_and
     bitwise_or bitwise_xor bitwise_left_shift:shift_left bitwise_right_shift:shift_right
     __lshift__:shift_left __rshift__:shift_right copysign nextafter hypot logaddexp xlogy gcd lcm
-    floor_divide:floordivide special_xlog1py:special.xlog1py special_zeta:special.zeta
+    floor_divide:floordivide special_xlog1py:special.xlog1py
     igamma:special.gammainc igammac:special.gammaincc logical_and logical_or logical_xor
 """
 COMPARISONS = """
@@ -85,7 +85,31 @@ lowers("gelu")(lambda x, approximate: weft.gelu(x, approximate))
 lowers("leaky_relu")(lambda x, negative_slope: weft.leaky_relu(x, negative_slope))
 lowers("threshold")(lambda x, threshold, value: weft.where(x > threshold, x, value))
 lowers("masked_fill")(lambda node, x, mask, value: weft.where(mask, typed(value, node.dtype()), x))
-lowers("ldexp")(lambda node, x, y: typed(x, node.dtype()) * weft.exp2(typed(y, node.dtype())))
+
+
+@lowers("special_zeta")
+def zeta(node: Node, x: Tensor, y: Tensor) -> Tensor:
+    """Return Hurwitz's zeta function; below 0 the terms to the left of it come in.
+
+    There are real ones for integers x only.
+    """
+    x, q = weft.broadcast_arrays(typed(x, node.dtype()), typed(y, node.dtype()))
+    above = q - weft.floor(q)
+    below = weft.special.zeta(x, 1 - above) - weft.special.zeta(x, 1 - q)
+    sign = 1 - 2 * weft.mod(x, 2)
+    is_real = weft.equal(x, weft.floor(x)) | weft.equal(above, 0)
+    left = weft.special.zeta(x, above) + weft.where(weft.equal(above, 0), 0, sign * below)
+    return weft.where(q < 0, weft.where(is_real, left, math.nan), weft.special.zeta(x, q))
+
+
+@lowers("exp2")
+def exp2(node: Node, x: Tensor) -> Tensor:
+    """Return powers of two, which weft has of real numbers."""
+    x = typed(x, node.dtype())
+    return weft.exp(x * math.log(2)) if "complex" in node.dtype() else weft.exp2(x)
+
+
+lowers("ldexp")(lambda node, x, y: typed(x, node.dtype()) * exp2(node, y))
 lowers("special_polygamma polygamma")(
     lambda node, n, x: weft.special.polygamma(n, typed(x, node.dtype()))
 )

@@ -30,17 +30,28 @@ NAMES = {
 """What `weft.random` calls the parameters of distributions."""
 
 
+def _complex(node: Node, drawn: Callable[[str], Tensor]) -> Tensor:
+    """Return numbers of the dtype of a node, drawn on their own for both parts of complex ones."""
+    parts = {"complex64": "float32", "complex128": "float64"}
+    dtype = node.dtype()
+    if dtype not in parts:
+        return drawn(dtype)
+    return weft.complex(drawn(parts[dtype]), drawn(parts[dtype]))
+
+
 @lowers("rand rand_like uniform")
 def uniform(node: Node, **_: Any) -> Tensor:
     """Draw from an interval."""
     low, high = node.arguments.get("from", 0.0), node.arguments.get("to", 1.0)
-    return draws(node, "uniform", low, high, dtype=node.dtype())
+    return _complex(node, lambda dtype: draws(node, "uniform", low, high, dtype=dtype))
 
 
 @lowers("randn randn_like normal_functional prims.normal.default")
 def normal(node: Node, mean: float = 0.0, std: float = 1.0) -> Tensor:
     """Draw from a normal distribution."""
-    return draws(node, "normal", mean, std, dtype=node.dtype())
+    if "complex" in node.dtype():
+        std /= math.sqrt(2)
+    return _complex(node, lambda dtype: draws(node, "normal", mean, std, dtype=dtype))
 
 
 @lowers("normal.Tensor_float normal.float_Tensor normal.Tensor_Tensor")

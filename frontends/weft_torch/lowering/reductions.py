@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import weft
+from weft.ir.dtypes import accumulator_dtype, as_dtype
 from weft_torch.rules import Node, Tensor, is_inexact, lowers, typed
 
 
@@ -105,11 +106,13 @@ def vector_norm(
 ) -> Tensor:
     """Return a norm of vectors."""
     size = weft.absolute(x) if "complex" in x.dtype.name else x
-    size, order = weft.absolute(typed(size, node.dtype())), ord if p is None else p
+    # Powers of 16-bit floats overflow.
+    wide = accumulator_dtype(as_dtype(node.dtype())).name
+    size, order = weft.absolute(typed(size, wide)), ord if p is None else p
     if order in (inf, -inf):
         return reduced(weft.max if order > 0 else weft.min, size, dim, keepdim)
     if order == 0:
-        return reduced(weft.sum, typed(weft.not_equal(size, 0), node.dtype()), dim, keepdim)
+        return reduced(weft.sum, typed(weft.not_equal(size, 0), wide), dim, keepdim)
     if order == 1:
         return reduced(weft.sum, size, dim, keepdim)
     if order == 2:

@@ -1,6 +1,6 @@
 """Entries of torch's operator database that weft does not compute, with the reason.
 
-By the kind of verdict that some of their samples get in place of ``right``.
+By the kind of verdict that some of their samples get in place of ``right``, on every backend.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ NO_RULE = """
 SPARSE = "sparse.sampled_addmm sparse.mm.reduce"
 """Arguments or results are sparse."""
 
-OTHER_IN_GRADIENTS = {
-    "data": "index_fill index_put",
-    "lacks": "nn.functional.embedding_bag",
+OTHER_IN = {
+    "gradients": {"data": "index_fill index_put", "lacks": "nn.functional.embedding_bag"},
+    "complex64": {"lacks": "logcumsumexp"},
+    "float16": {"lacks": "complex view_as_complex"},
 }
-"""The same of the gradients only."""
+"""The same of the gradients, or of a dtype, only."""
 
-RIGHT_IN_GRADIENTS = "nn.functional.embedding nn.functional.one_hot"
-"""Entries whose samples for gradients are others, which weft computes."""
+RIGHT_IN = {"gradients": "nn.functional.embedding nn.functional.one_hot"}
+"""Entries whose samples are others there, which weft computes."""
 
 INEXACT = {"logcumsumexp": 2e-3}
 """The tolerance of entries whose gradients are differences of large numbers."""
 
-LACKING_ON = {"numpy": "", "native": ""}
-"""By backend: entries of which it lacks an op."""
 
+def expected(name: str, what: str) -> set[str]:
+    """Return the kinds of verdicts that samples of an entry get beside ``right``.
 
-def expected(name: str, backend: str, with_gradients: bool) -> set[str]:
-    """Return the kinds of verdicts that samples of an entry get beside ``right``."""
+    `what` is the dtype of the samples, or ``gradients``.
+    """
     kinds = {"data": VALUES, "lacks": NO_RULE, "sparse": SPARSE}
-    found = {kind for kind, names in kinds.items() if name in names.split()}
-    if with_gradients:
-        found = set() if name in RIGHT_IN_GRADIENTS.split() else found
-        found |= {kind for kind, names in OTHER_IN_GRADIENTS.items() if name in names.split()}
-    return found | ({"error"} if name in LACKING_ON[backend].split() else set())
+    is_right = name in RIGHT_IN.get(what, "").split()
+    found = {kind for kind, names in kinds.items() if name in names.split() and not is_right}
+    others = OTHER_IN.get(what, {})
+    return found | {kind for kind, names in others.items() if name in names.split()}
