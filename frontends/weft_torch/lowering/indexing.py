@@ -252,6 +252,20 @@ def repeat_interleave(node: Node, repeats: Tensor, output_size: int | None) -> T
     return weft.searchsorted(ends, weft.arange(output_size, dtype=ends.dtype), "right")
 
 
+def _bag_of(indices: Tensor, offsets: Tensor) -> Tensor:
+    """Return in which bag each index is."""
+    places = weft.arange(indices.axes.lengths[0], dtype=offsets.dtype.name)
+    return weft.searchsorted(offsets, places, "right") - 1
+
+
+def _bagged(
+    weight: Tensor, indices: Tensor, offsets: Tensor, mode: int, factors: Any, padding_idx: int
+) -> Tensor:
+    padding = padding_idx if padding_idx >= 0 else None
+    name = ("sum", "mean", "max")[mode]
+    return weft.embedding_bag(weight, indices, offsets, name, factors, padding)
+
+
 @lowers("_embedding_bag _embedding_bag_forward_only")
 def embedding_bag(
     node: Node,
@@ -263,19 +277,68 @@ def embedding_bag(
     include_last_offset: bool,
     padding_idx: int,
 ) -> Any:
-    """Reduce bags of rows."""
-    if node.uses(1, 2, 3):
-        raise node.refuse("what its gradient takes")
+    """Reduce bags of rows; return the bag of each index, their sizes and the rows of maxima too."""
     offsets = offsets[:-1] if include_last_offset else offsets
-    found = weft.embedding_bag(
-        weight,
-        indices,
-        offsets,
-        ("sum", "mean", "max")[mode],
-        per_sample_weights,
-        padding_idx if padding_idx >= 0 else None,
-    )
-    return found, *node.zeros(1, 2, 3)
+    found = _bagged(weight, indices, offsets, mode, per_sample_weights, padding_idx)
+    if not node.uses(1, 2, 3):
+        return found, *node.zeros(1, 2, 3)
+    bag, kind = _bag_of(indices, offsets), offsets.dtype.name
+    count = indices.axes.lengths[0]
+    is_counted = weft.not_equal(indices, padding_idx)
+    none = weft.zeros(offsets.axes.lengths, kind)
+    sizes = weft.scatter(none, bag, typed(is_counted, kind), 0, reduction="add")
+    (rows,) = node.zeros(3)
+    if mode == 2:
+        taken, best = weft.take(weight, indices, 0), weft.take(found, bag, 0)
+        is_best = weft.equal(taken, best) & weft.unsqueeze(is_counted, 1)
+        place = weft.where(is_best, weft.unsqueeze(weft.arange(count, dtype=kind), 1), count)
+        none = weft.full(rows.axes.lengths, count, dtype=kind)
+        first = weft.scatter(none, bag, typed(place, kind), 0, reduction="min")
+        rows = weft.take(indices, weft.minimum(first, count - 1), 0)
+    bags = bag if node.shape(1)[0] else node.zeros(1)[0]
+    return found, bags, sizes, rows
+
+
+@lowers("_embedding_bag_backward")
+def embedding_bag_backward(
+    node: Node,
+    grad: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    bag_size: Tensor,
+    maximum_indices: Tensor,
+    scale_grad_by_freq: bool,
+    mode: int,
+    sparse: bool,
+    per_sample_weights: Tensor | None,
+    padding_idx: int,
+) -> Tensor:
+    """Return the gradient of the rows that bags are reduced from."""
+    if sparse:
+        raise node.refuse("a sparse gradient")
+    zeros = weft.zeros(node.shape(), node.dtype())
+    if mode == 2:
+        errors = weft.where(weft.unsqueeze(bag_size, 1) > 0, grad, 0)
+        return weft.scatter_along_axis(zeros, maximum_indices, errors, 0, reduction="add")
+    offsets = offsets[: grad.axes.lengths[0]]
+    made = _bagged(zeros, indices, offsets, mode, per_sample_weights, padding_idx)
+    made = weft.deriv(made, zeros, grad)
+    if not scale_grad_by_freq:
+        return made
+    none = weft.zeros(node.shape()[:1], node.dtype())
+    ones = weft.ones(indices.axes.lengths, node.dtype())
+    counts = weft.scatter(none, indices, ones, 0, reduction="add")
+    return made / weft.unsqueeze(weft.maximum(counts, 1), 1)
+
+
+@lowers("_embedding_bag_per_sample_weights_backward")
+def embedding_bag_factors_backward(
+    grad: Tensor, weight: Tensor, indices: Tensor, offsets: Tensor, padding_idx: int
+) -> Tensor:
+    """Return the gradient of the factors of rows in sums."""
+    bag = _bag_of(indices, offsets[: grad.axes.lengths[0]])
+    made = weft.sum(weft.take(grad, bag, 0) * weft.take(weight, indices, 0), 1)
+    return weft.where(weft.equal(indices, padding_idx), 0, made)
 
 
 @lowers("searchsorted")

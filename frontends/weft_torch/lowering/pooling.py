@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import weft
-from weft_torch.rules import Node, Tensor, lowers
+from weft_torch.rules import Node, Tensor, lowers, typed
 
 
 def _rank(node: Node) -> int:
@@ -62,6 +62,40 @@ def max_pool_backward(node: Node, grad_output: Tensor, x: Tensor, indices: Tenso
     places, errors = weft.reshape(indices, flat), weft.reshape(grad_output, flat)
     made = weft.scatter_along_axis(zeros, places, errors, -1, reduction="add")
     return weft.reshape(made, x.axes.lengths)
+
+
+@lowers("fractional_max_pool2d fractional_max_pool3d")
+def fractional_max_pool(
+    node: Node, x: Tensor, kernel_size: Any, output_size: Any, random_samples: Tensor
+) -> Any:
+    """Return maxima of windows at random distances, and where they are in the image.
+
+    Graham: Fractional Max-Pooling, 2014, with the pseudorandom sequence of each plane.
+    """
+    rank = _rank(node)
+    planes, lengths = x.axes.lengths[:-rank], x.axes.lengths[-rank:]
+    places: Any = weft.zeros((), "int64")
+    for axis, (n, k, count) in enumerate(zip(lengths, kernel_size, output_size, strict=True)):
+        number = rank - 1 - axis if rank == 2 else axis  # torch draws for a width first
+        sample = weft.reshape(random_samples[..., number], (*planes, 1))
+        step = (n - k) / (count - 1) if count > 1 else 0.0
+        windows = weft.arange(count, dtype="int64")
+        starts = weft.cast((typed(windows, x.dtype.name) + sample) * step, "int64")
+        starts = starts - weft.cast(sample * step, "int64")
+        starts = weft.where(weft.equal(windows, count - 1), n - k, starts)
+        inside = weft.unsqueeze(starts, starts.rank) + weft.arange(k, dtype="int64")
+        shape = [1] * (2 * rank)
+        shape[axis], shape[rank + axis] = count, k
+        places = places * n + weft.reshape(inside, (*planes, *shape))
+    windows = (*planes, math.prod(output_size), math.prod(kernel_size))
+    places = weft.reshape(places, windows)
+    flat = weft.reshape(places, (*planes, -1))
+    found = weft.take_along_axis(weft.reshape(x, (*planes, -1)), flat, -1)
+    found = weft.reshape(found, windows)
+    best = weft.unsqueeze(weft.argmax(found, axis=-1), found.rank - 1)
+    return tuple(
+        weft.reshape(weft.take_along_axis(each, best, -1), node.shape()) for each in (found, places)
+    )
 
 
 @lowers("max_unpool2d max_unpool3d")

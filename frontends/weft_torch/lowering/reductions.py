@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from math import inf
@@ -11,7 +12,7 @@ import numpy as np
 
 import weft
 from weft.ir.dtypes import accumulator_dtype, as_dtype
-from weft_torch.rules import Node, Tensor, is_inexact, lowers, typed
+from weft_torch.rules import Node, Tensor, at_axis, is_inexact, lowers, typed
 
 
 def axes_of(x: Tensor, dim: Any) -> tuple[int, ...]:
@@ -219,3 +220,71 @@ def histc(node: Node, x: Tensor, bins: int, min: float, max: float) -> Tensor:
     counts = weft.zeros((bins,), "int64")
     place = weft.where(inside, place, 0)
     return weft.scatter(counts, place, typed(inside, "int64"), 0, reduction="add")
+
+
+def _segments(x: Tensor, lengths: Any, offsets: Any, axis: int) -> tuple[Tensor, Tensor]:
+    """Return the segment of each element, from 1 on and as of x, and where segments end.
+
+    Elements before the first segment are in segment 0, and those behind the last in one more.
+    """
+    if offsets is None:
+        ends = weft.cumsum(lengths, axis)
+        offsets = weft.concat([weft.zeros_like(lengths)[..., :1], ends], axis)
+    places = weft.arange(x.axes.lengths[axis], dtype=offsets.dtype.name)
+    places = weft.broadcast(places, x.axes.lengths[: axis + 1])
+    segment = weft.searchsorted(offsets, places, "right")
+    segment = weft.reshape(segment, segment.axes.lengths + (1,) * (x.rank - axis - 1))
+    return weft.broadcast(segment, x.axes.lengths), offsets
+
+
+def _reduced_by_segment(
+    node: Node, x: Tensor, segment: Tensor, count: int, axis: int, how: str, start: float
+) -> Tensor:
+    """Reduce segments, of which the first and the last are left out."""
+    shape = [*x.axes.lengths]
+    shape[axis] = count + 2
+    base = weft.full(shape, start, dtype=node.dtype())
+    made = weft.scatter_along_axis(base, segment, x, axis, reduction=how)
+    return made[at_axis(x.rank, axis, slice(1, -1))]
+
+
+NEUTRAL = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -inf, "min": inf}
+
+
+def _by_segment(
+    node: Node, x: Tensor, reduce: str, lengths: Any, offsets: Any, axis: int, initial: Any
+) -> Tensor:
+    segment, offsets = _segments(x, lengths, offsets, axis)
+    count = offsets.axes.lengths[axis] - 1
+    start = NEUTRAL[reduce] if initial is None else initial
+    how = {"sum": "add", "mean": "add", "prod": "mul"}.get(reduce, reduce)
+    found = _reduced_by_segment(node, x, segment, count, axis, how, start)
+    if reduce != "mean":
+        return found
+    ones = weft.ones(x.axes.lengths, x.dtype.name)
+    sizes = _reduced_by_segment(node, ones, segment, count, axis, "add", 0.0)
+    empty = math.nan if initial is None else initial
+    return weft.where(weft.equal(sizes, 0), empty, found / weft.maximum(sizes, 1))
+
+
+@lowers("segment_reduce")
+def segment_reduce(
+    node: Node, data: Tensor, reduce: str, lengths: Any, offsets: Any, axis: int, initial: Any
+) -> Tensor:
+    """Reduce segments of an axis, of some lengths or between offsets."""
+    return _by_segment(node, data, reduce, lengths, offsets, axis, initial)
+
+
+@lowers("_segment_reduce_backward")
+def segment_reduce_backward(
+    node: Node,
+    grad: Tensor,
+    data: Tensor,
+    reduce: str,
+    lengths: Any,
+    offsets: Any,
+    axis: int,
+    initial: Any,
+) -> Tensor:
+    """Return the gradient of what segments are reduced from."""
+    return weft.deriv(_by_segment(node, data, reduce, lengths, offsets, axis, initial), data, grad)

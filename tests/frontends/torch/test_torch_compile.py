@@ -11,6 +11,7 @@ import tomllib
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -330,6 +331,19 @@ def refused_arguments(x: Tensor) -> Tensor:
     return y + 1
 
 
+@pytest.mark.parametrize("rank", [2, 3])
+@pytest.mark.parametrize("counts", [(3, 4, 5), (1, 6, 2)], ids=str)
+def test_windows_at_random_distances_are_those_of_torch(rank: int, counts: tuple[int, ...]) -> None:
+    pool = getattr(torch.ops.aten, f"fractional_max_pool{rank}d")
+
+    def function(x: Tensor, numbers: Tensor) -> Any:
+        return pool(x, (2, 3, 2)[:rank], counts[:rank], numbers)
+
+    args = torch.randn(2, 3, *(7, 11, 9)[:rank]), torch.rand(2, 3, rank)
+    for one, other in zip(compiled(function)(*args), function(*args), strict=True):
+        assert torch.equal(one, other)
+
+
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("sizes", [{"size": (3, 9)}, {"scale_factor": (1.7, 0.55)}], ids=repr)
 def test_images_are_resized_without_aliases(mode: str, sizes: dict[str, Any]) -> None:
@@ -446,7 +460,7 @@ REFUSED = [
     ({"strict": "yes"}, torch.ones(2), "strict takes True or False, not 'yes'"),
     ({}, torch.ones(2, 2).to_sparse(), "to_dense|sparse"),
     ({}, torch.ones(2, device="meta"), "is on the device meta, .*host's memory"),
-]
+]  # meta stands for every device that is not the processor
 
 
 @pytest.mark.parametrize(
@@ -483,11 +497,11 @@ def test_a_closed_transformer_says_so() -> None:
         function(torch.ones(2))
 
 
-def test_threads_call_one_compiled_model() -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_threads_call_one_compiled_model(backend: str) -> None:
+    skip_without_backend(backend)
     model, args = made("perceptron")
-    fast = compiled(model.eval())
+    fast = compiled(model.eval(), backend)
     expected = fast(*args).detach()
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: fast(*args).detach(), range(32)))

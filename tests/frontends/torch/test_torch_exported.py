@@ -348,6 +348,12 @@ def test_files_that_are_no_programs_are_refused(tmp_path: Path) -> None:
     squeezed = rewritten(path, lambda _, old: old, compression=zipfile.ZIP_DEFLATED)
     with pytest.raises(ProgramError, match=r"nothing that torch\.export writes"):
         read_program(squeezed)
+    for name in ("../outside", "/tmp/outside", "model/data/weights/../../../outside"):
+        with zipfile.ZipFile(path, "a") as archive:
+            archive.writestr(name, b"")
+        with pytest.raises(ProgramError, match=r"outside is nothing that torch\.export writes"):
+            read_program(path)
+        path = saved(tmp_path, model.eval(), *args)
     (tmp_path / "text.pt2").write_text("hello")
     with pytest.raises(ProgramError, match="not an exported program"):
         read_program(tmp_path / "text.pt2")

@@ -14,10 +14,9 @@ VALUES = """
 
 NO_RULE = """
     geqrf nn.functional.linear_cross_entropy.chunked nn.functional.linear_cross_entropy.chunked_none
-    _upsample_bilinear2d_aa nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d
-    histogram histogramdd resize_as_ to_sparse nonzero_static nn.functional.embedding
-    hash_tensor _segment_reduce.lengths _segment_reduce.offsets linalg.ldl_factor
-    linalg.ldl_factor_ex linalg.ldl_solve chalf
+    _upsample_bilinear2d_aa histogram histogramdd resize_as_ to_sparse nonzero_static
+    nn.functional.embedding hash_tensor linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve
+    chalf
 """
 """An op has no rule, or its rule does not cover the arguments or the dtype."""
 
@@ -25,7 +24,7 @@ SPARSE = "sparse.sampled_addmm sparse.mm.reduce"
 """Arguments or results are sparse."""
 
 OTHER_IN = {
-    "gradients": {"data": "index_fill index_put", "lacks": "nn.functional.embedding_bag"},
+    "gradients": {"data": "index_fill index_put"},
     "complex64": {"lacks": "logcumsumexp"},
     "float16": {"lacks": "complex view_as_complex"},
 }
