@@ -13,9 +13,6 @@ from torch_samples import ENTRIES, TOLERANCES, verdicts
 
 pytestmark = pytest.mark.long
 
-NOT_APPLICABLE = {"right", "eager"}
-"""Verdicts of samples that are computed, or that torch does not compute here."""
-
 OTHER_DTYPES = (torch.int64, torch.bool, torch.float16, torch.bfloat16, torch.complex64)
 
 ONE_IN = 10
@@ -41,7 +38,7 @@ def check(name: str, backend: str, dtype: torch.dtype, with_gradients: bool = Fa
     what = "gradients" if with_gradients else str(dtype).removeprefix("torch.")
     tolerance = INEXACT.get(name, TOLERANCES[dtype])
     found = verdicts(ENTRIES[name], backend, dtype, with_gradients, tolerance)
-    kinds = {verdict.kind for verdict in found} - NOT_APPLICABLE
+    kinds = {verdict.kind for verdict in found} - {"right"}
     assert kinds == expected(name, what), found
 
 
