@@ -76,13 +76,13 @@ def fractional_max_pool(
     planes, lengths = x.axes.lengths[:-rank], x.axes.lengths[-rank:]
     places: Any = weft.zeros((), "int64")
     for axis, (n, k, count) in enumerate(zip(lengths, kernel_size, output_size, strict=True)):
-        number = rank - 1 - axis if rank == 2 else axis  # torch draws for a width first
-        sample = weft.reshape(random_samples[..., number], (*planes, 1))
+        place = rank - 1 - axis if rank == 2 else axis  # torch draws for a width first
+        sample = weft.reshape(random_samples[..., place], (*planes, 1))
         step = (n - k) / (count - 1) if count > 1 else 0.0
-        windows = weft.arange(count, dtype="int64")
-        starts = weft.cast((typed(windows, x.dtype.name) + sample) * step, "int64")
+        number = weft.arange(count, dtype="int64")
+        starts = weft.cast((typed(number, x.dtype.name) + sample) * step, "int64")
         starts = starts - weft.cast(sample * step, "int64")
-        starts = weft.where(weft.equal(windows, count - 1), n - k, starts)
+        starts = weft.where(weft.equal(number, count - 1), n - k, starts)
         inside = weft.unsqueeze(starts, starts.rank) + weft.arange(k, dtype="int64")
         shape = [1] * (2 * rank)
         shape[axis], shape[rank + axis] = count, k
