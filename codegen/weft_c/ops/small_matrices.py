@@ -105,6 +105,7 @@ FUNCTION void reflect_T(T *a, T *tau, i32 m, i32 n) {
         T norm = largest * (T)sqrt(sum), beta = alpha < 0 ? norm : -norm;
         tau[k] = (beta - alpha) / beta;
         for (i32 i = k + 1; i < m; i++) a[i * n + k] /= alpha - beta;
+        a[k * n + k] = beta;
         for (i32 j = k + 1; j < n; j++) {
             T s = a[k * n + j];
             for (i32 i = k + 1; i < m; i++) s += a[i * n + k] * a[i * n + j];
@@ -359,7 +360,7 @@ def _determinant(kernel: _Matrices) -> None:
 
 
 def _orthogonal(kernel: _Matrices) -> None:
-    m, n, columns = kernel.m, kernel.n, kernel.out.layout.shape[-1]
+    m, n, (rows, columns) = kernel.m, kernel.n, kernel.out.layout.shape[-2:]
     a, is_finite = kernel.load(kernel.element, m, n)
     tau, q = kernel.local("tau", n), kernel.local("q", m * columns)
     kernel.code.line(kernel.call("reflect", a, tau, m, n) + ";")
@@ -367,6 +368,12 @@ def _orthogonal(kernel: _Matrices) -> None:
     kernel.each(
         m, columns, lambda i, j: kernel.store(is_finite, f"{q}[{i} * {columns} + {j}]", i, j)
     )
+
+    def upper(i: str, j: str) -> str:
+        value = f"({i} > {j} ? 0 : {a}[{i} * {n} + {j}])"
+        return kernel.store(is_finite, value, f"{i} + {m}", j)
+
+    kernel.each(rows - m, n, upper)
 
 
 def _eigen(kernel: _Matrices) -> None:
