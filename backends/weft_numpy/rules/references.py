@@ -7,7 +7,13 @@ from functools import partial
 from weft.ir.op import Op
 from weft.nn.spatial.pooling import MaxPoolIndexOp
 from weft.ops.pointwise.complex_parts import ViewAsComplexOp
-from weft.ops.products.decompositions import CholeskyOp, DeterminantOp, InverseOp, SolveOp
+from weft.ops.products.decompositions import (
+    CholeskyOp,
+    DeterminantOp,
+    InverseOp,
+    SolveOp,
+    TriangularSolveOp,
+)
 from weft.ops.products.fourier import FourierOp, InverseRealFourierOp, RealFourierOp
 from weft.ops.random import philox
 from weft.ops.reductions.sorting import ArgsortOp, SearchSortedOp
@@ -15,7 +21,8 @@ from weft_numpy.emitter import Emitter
 from weft_numpy.rules.table import rules
 
 
-@rules.on_type(CholeskyOp, SolveOp, DeterminantOp, InverseOp, FourierOp, RealFourierOp)
+@rules.on_type(CholeskyOp, SolveOp, TriangularSolveOp, DeterminantOp, InverseOp)
+@rules.on_type(FourierOp, RealFourierOp)
 @rules.on_type(InverseRealFourierOp, ViewAsComplexOp, ArgsortOp, SearchSortedOp, MaxPoolIndexOp)
 def reference_rule(op: Op, emit: Emitter) -> None:
     """Compute an op by its NumPy reference, and copy the result."""

@@ -12,7 +12,13 @@ from math import nan
 import numpy as np
 
 from weft.ir.op import Op
-from weft.ops.products.decompositions import CholeskyOp, DeterminantOp, InverseOp, SolveOp
+from weft.ops.products.decompositions import (
+    CholeskyOp,
+    DeterminantOp,
+    InverseOp,
+    SolveOp,
+    TriangularSolveOp,
+)
 from weft.ops.products.factorizations import (
     HermitianEigenOp,
     LUOp,
@@ -90,6 +96,20 @@ FUNCTION void substitute_T(const T *a, T *x, i32 n) {
 """
 """Factorizes in place with the pivots of LAPACK, and solves; 0 if singular, else the sign."""
 
+_TRIANGULAR = """\
+FUNCTION i32 triangular_T(const T *a, T *x, i32 n, i32 lower) {
+    i32 regular = 1;
+    for (i32 step = 0; step < n; step++) {
+        i32 i = lower ? step : n - 1 - step;
+        for (i32 k = lower ? 0 : i + 1; k < (lower ? i : n); k++) x[i] -= a[i * n + k] * x[k];
+        x[i] /= a[i * n + i];
+        regular &= a[i * n + i] != 0;
+    }
+    return regular;
+}
+"""
+"""Solves with one triangle, for one right-hand side; 0 if it is singular."""
+
 _QR = """\
 FUNCTION void reflect_T(T *a, T *tau, i32 m, i32 n) {
     for (i32 k = 0; k < n; k++) {
@@ -105,6 +125,7 @@ FUNCTION void reflect_T(T *a, T *tau, i32 m, i32 n) {
         T norm = largest * (T)sqrt(sum), beta = alpha < 0 ? norm : -norm;
         tau[k] = (beta - alpha) / beta;
         for (i32 i = k + 1; i < m; i++) a[i * n + k] /= alpha - beta;
+        a[k * n + k] = beta;
         for (i32 j = k + 1; j < n; j++) {
             T s = a[k * n + j];
             for (i32 i = k + 1; i < m; i++) s += a[i * n + k] * a[i * n + j];
@@ -341,6 +362,19 @@ def _solve(kernel: _Matrices) -> None:
         kernel.each(n, 1, lambda i, j: kernel.store(sign, f"{x}[{i}]", i, column))
 
 
+def _triangular(kernel: _Matrices) -> None:
+    assert isinstance(kernel.op, TriangularSolveOp)
+    n, code, lower = kernel.n, kernel.code, int(kernel.op.lower)
+    inside = ">=" if lower else "<="
+    a, _ = kernel.load(lambda i, j: f"{i} {inside} {j} ? {kernel.element(i, j)} : 0", n, n)
+    x, column = kernel.local("x", n), code.name("column")
+    sides = kernel.operands[1]
+    with code.loop("i32", column, 0, kernel.out.layout.shape[-1]):
+        kernel.each(n, 1, lambda i, j: f"{x}[{i}] = {sides.get(*kernel.at, i, column)};")
+        regular = code.define("const i32", "regular", kernel.call("triangular", a, x, n, lower))
+        kernel.each(n, 1, lambda i, j: kernel.store(regular, f"{x}[{i}]", i, column))
+
+
 def _determinant(kernel: _Matrices) -> None:
     n, code, type_ = kernel.n, kernel.code, kernel.type
     a, _ = kernel.load(kernel.element, n, n)
@@ -359,7 +393,7 @@ def _determinant(kernel: _Matrices) -> None:
 
 
 def _orthogonal(kernel: _Matrices) -> None:
-    m, n, columns = kernel.m, kernel.n, kernel.out.layout.shape[-1]
+    m, n, (rows, columns) = kernel.m, kernel.n, kernel.out.layout.shape[-2:]
     a, is_finite = kernel.load(kernel.element, m, n)
     tau, q = kernel.local("tau", n), kernel.local("q", m * columns)
     kernel.code.line(kernel.call("reflect", a, tau, m, n) + ";")
@@ -367,6 +401,12 @@ def _orthogonal(kernel: _Matrices) -> None:
     kernel.each(
         m, columns, lambda i, j: kernel.store(is_finite, f"{q}[{i} * {columns} + {j}]", i, j)
     )
+
+    def upper(i: str, j: str) -> str:
+        value = f"({i} > {j} ? 0 : {a}[{i} * {n} + {j}])"
+        return kernel.store(is_finite, value, f"{i} + {m}", j)
+
+    kernel.each(rows - m, n, upper)
 
 
 def _eigen(kernel: _Matrices) -> None:
@@ -439,6 +479,7 @@ _TEXTS = {
     "cholesky": (_CHOLESKY,),
     "lu": (_LU,),
     "substitute": (_LU,),
+    "triangular": (_TRIANGULAR,),
     "reflect": (_QR,),
     "reflected": (_QR,),
     "scaled": (_ROTATION,),
@@ -457,12 +498,13 @@ _BODIES = ClassTable[Callable[[_Matrices], None]](
         OrthogonalFactorOp: _orthogonal,
         SingularValuesOp: _singular,
         SolveOp: _solve,
+        TriangularSolveOp: _triangular,
     }
 )
 
 
 @rules.on_type(CholeskyOp, DeterminantOp, HermitianEigenOp, InverseOp)
-@rules.on_type(LUOp, OrthogonalFactorOp, SingularValuesOp, SolveOp)
+@rules.on_type(LUOp, OrthogonalFactorOp, SingularValuesOp, SolveOp, TriangularSolveOp)
 def small_matrix_rule(op: Op, lowering: Lowering) -> None:
     """Factorize a matrix in each work item if it is small and real, else all on the host."""
     x = lowering.args[0]

@@ -7,7 +7,7 @@ from typing import Any
 from weft import nn, ops
 from weft.batching.walk import Batch, batching_rule_of
 from weft.ir.tensor import TensorOp
-from weft.linalg.systems import PseudoInverseOp
+from weft.linalg.systems import LeastSquaresOp, PseudoInverseOp
 from weft.ops.products.factorizations import FactorizationOp, MatrixExpActionOp
 from weft.ops.products.fourier import FourierOp, InverseRealFourierOp, RealFourierOp
 from weft.ops.reductions.cumulative import RunningOp
@@ -32,8 +32,8 @@ def _at_axes(op: TensorOp, batch: Batch, x: TensorOp) -> TensorOp:
 @batching_rule_of(
     nn.AttentionOp, ops.BitcastOp, ops.CholeskyOp, ops.ConcatOp, nn.CrossEntropyLogitsOp,
     ops.DeterminantOp, FactorizationOp, FourierOp, ops.InverseOp, InverseRealFourierOp,
-    ops.LogitsOp, MatrixExpActionOp, nn.NormalizeOp, nn.PickOp, PseudoInverseOp, RealFourierOp,
-    ops.ReductionOp, ops.RotaryOp, RunningOp, ops.SortingOp, ops.TakeAlongAxisOp,
+    LeastSquaresOp, ops.LogitsOp, MatrixExpActionOp, nn.NormalizeOp, nn.PickOp, PseudoInverseOp,
+    RealFourierOp, ops.ReductionOp, ops.RotaryOp, RunningOp, ops.SortingOp, ops.TakeAlongAxisOp,
     ops.ViewAsComplexOp, ops.ViewAsRealOp,
 )  # fmt: skip
 def batched_along_others(op: TensorOp, batch: Batch, *args: TensorOp) -> TensorOp:

@@ -119,8 +119,10 @@ def qr(x: TensorLike, *, mode: str = "reduced") -> QR:
     check_choice("qr", "mode", mode, ("reduced", "complete"))
     x, dtype, (m, n) = known_matrices("qr", x)
     tall = x[..., :m] if m < n else x
-    q = factorized(OrthogonalFactorOp, tall, complete=False)
-    r = triu(hermitian(q) @ x)
+    packed = factorized(OrthogonalFactorOp, tall, complete=False)
+    q, r = packed[..., :m, :], packed[..., m:, :]
+    if m < n:
+        r = concat([r, hermitian(q) @ x[..., m:]], -1)
     if mode == "complete" and m > n:
         q = concat([q, _completed(q)], -1)
         r = concat([r, broadcast(cast(0, r.dtype), Axes((*r.axes[:-2], m - n, n)))], -2)

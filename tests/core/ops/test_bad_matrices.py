@@ -52,7 +52,7 @@ GIVEN: dict[str, tuple[Function, str]] = {
     "slogdet": (lambda x: linalg.slogdet(x).logabsdet, "inf inf - NaN inf NaN"),
     "solve": (lambda x: linalg.solve(x, SIDES), "NaN NaN - NaN - NaN"),
     "solve_triangular": (lambda x: linalg.solve_triangular(x, SIDES, lower=True),
-                         "NaN - - NaN NaN -"),
+                         "NaN - - NaN inf -"),
     "svd": (lambda x: linalg.svd(x).U, "- - - NaN NaN NaN"),
     "svdvals": (linalg.svdvals, "- - - NaN NaN NaN"),
 }  # fmt: skip

@@ -199,6 +199,33 @@ def test_least_squares_tell_residuals_and_ranks() -> None:
         np.testing.assert_allclose(got.residuals[number], residuals, rtol=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("kind", "m", "n", "rank"), [("f", 40, 33, 33), ("c", 33, 40, 33), ("c", 34, 32, 20)]
+)
+def test_large_least_squares_are_products_with_a_pseudoinverse(
+    kind: str, m: int, n: int, rank: int
+) -> None:
+    a = random_stack(3, m, rank, kind=kind) @ random_stack(3, rank, n, kind=kind)
+    b = random_stack(3, m, 2, kind=kind)
+
+    def direct(a: Any, b: Any) -> Any:
+        return linalg.lstsq(a, b, rcond=1e-10).x
+
+    def product(a: Any, b: Any) -> Any:
+        return linalg.pinv(a, rtol=1e-10) @ b
+
+    def gradients(f: Callable[..., Any]) -> Any:
+        return weft.grad(lambda a, b: weft.sum(weft.real(f(a, b) * (1 - 0.5j))), (0, 1))
+
+    expected = run(product, a, b)
+    for f in (direct, weft.vmap(direct)):
+        np.testing.assert_allclose(run(f, a, b), expected, rtol=1e-8, atol=1e-8)
+    for each in zip(gradients(direct)(a, b), gradients(product)(a, b), strict=True):
+        np.testing.assert_allclose(*each, rtol=1e-7, atol=1e-7)
+    a[1, 2, 3] = np.inf
+    assert np.isnan(run(direct, a, b)).any((1, 2)).tolist() == [False, True, False]
+
+
 @pytest.mark.parametrize("name", OF_SQUARES)
 def test_a_function_for_one_matrix_becomes_one_for_a_batch(name: str) -> None:
     x = hermitian(3, 2, 2)

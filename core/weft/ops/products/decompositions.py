@@ -10,6 +10,7 @@ definite, gives NaN, without an effect on the other matrices of the stack.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from weft.ops.pointwise.comparison import equal, less_equal, where
 from weft.ops.pointwise.complex_parts import complex, conj, imag, real
 from weft.ops.pointwise.elementwise import cast
 from weft.ops.pointwise.math import exp, log
+from weft.ops.products import dense_algorithms
 from weft.ops.products.linalg import (
     MatmulOp,
     as_factors,
@@ -199,8 +201,12 @@ class TriangularSolveOp(CompositeOp):
         return _check_system(*self.args)
 
     def reference(self, a: Array, b: Array) -> Any:
-        """Solve, with NaN in place of an error."""
-        return _or_nan(np.linalg.solve, np.tril(a) if self.lower else np.triu(a), b)
+        """Solve, with NaN for a singular matrix."""
+        a, b = np.asarray(a), np.asarray(b)
+        sides = b.reshape(math.prod(b.shape[:-2]), *b.shape[-2:])
+        with np.errstate(all="ignore"):
+            matrices = a.reshape(len(sides), *a.shape[-2:])
+            return dense_algorithms.triangular_solve(matrices, sides, self.lower).reshape(b.shape)
 
     def decompose(self, a: TensorOp, b: TensorOp) -> TensorOp:
         """Solve with zeros in the other triangle."""

@@ -1,4 +1,4 @@
-"""Algorithms on stacks of matrices that NumPy lacks: LU and LDL with pivots, the exponential."""
+"""Algorithms on stacks of matrices that NumPy lacks: LU, LDL, triangular systems, exponentials."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def lu(a: Array) -> tuple[Array, Array]:
     left, order = lu(a[..., :half])
     right = rows(a[..., half:], order)
     corner = np.tril(left[:, :half], -1) + np.eye(half, dtype=a.dtype)
-    above = np.linalg.solve(corner, right[:, :half])
+    above = triangular_solve(corner, right[:, :half], lower=True)
     below, later = lu(right[:, half:] - left[:, half:] @ above)
     left = np.concatenate([left[:, :half], rows(left[:, half:], later)], 1)
     order[:, half:] = np.take_along_axis(order[:, half:], later, 1)
@@ -91,6 +91,44 @@ def _panel(a: Array) -> tuple[Array, Array]:
         columns[:, k, k + 1 :] /= np.where(first == 0, 1, first)
         columns[:, k + 1 :, k + 1 :] -= columns[:, k + 1 :, k, None] * columns[:, k, None, k + 1 :]
     return columns.mT, order
+
+
+def triangular_solve(a: Array, b: Array, lower: bool) -> Array:
+    """Return x of a x = b for triangular a, (stack, n, n) and (stack, n, k); NaN if singular.
+
+    Systems of more columns than a panel are LAPACK's where SciPy is installed. Elsewhere they are
+    halved, so that most of the work is products, down to panels.
+    """
+    n = a.shape[1]
+    lapack = _lapack_of_scipy() if n > _PANEL and b.size else None
+    if lapack is None:
+        x = b.copy()
+        _substitute(a, x, lower)
+        is_regular = (np.diagonal(a, axis1=1, axis2=2) != 0).all(1)
+        return np.where(is_regular[:, None, None], x, np.nan).astype(b.dtype)
+    (trtrs,) = lapack.get_lapack_funcs(("trtrs",), (a, b))
+    x = np.empty_like(b)
+    for place, matrix in enumerate(a):
+        # LAPACK's matrices have columns first: it reads the transpose without a copy.
+        found, info = trtrs(matrix.T, b[place], lower=not lower, trans=1)
+        x[place] = np.nan if info else found
+    return x
+
+
+def _substitute(a: Array, x: Array, lower: bool) -> None:
+    """Replace the right-hand sides by the solution."""
+    n = a.shape[1]
+    if n <= _PANEL:
+        for i in range(n) if lower else reversed(range(n)):
+            known = slice(0, i) if lower else slice(i + 1, n)
+            x[:, i] -= (a[:, i, None, known] @ x[:, known])[:, 0]
+            x[:, i] /= a[:, i, i, None]
+        return
+    top, below = slice(0, n // 2), slice(n // 2, n)
+    first, last = (top, below) if lower else (below, top)
+    _substitute(a[:, first, first], x[:, first], lower)
+    x[:, last] -= a[:, last, first] @ x[:, first]
+    _substitute(a[:, last, last], x[:, last], lower)
 
 
 def rows(a: Array, order: Array) -> Array:

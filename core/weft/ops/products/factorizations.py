@@ -112,10 +112,13 @@ class FactorizationOp(HostOp):
         flat = self.read(x.reshape(math.prod(x.shape[:-2]), *self.matrix_shape))
         gives_pairs = self.is_complex or self.gives_pairs
         dtype = np.result_type(flat, np.complex64) if gives_pairs else flat.dtype
-        result = np.full((len(flat), *self.packed), np.nan, dtype)
         is_finite = np.isfinite(flat).all((1, 2))
-        if result.size:
-            result[is_finite] = self._factors_or_nan(flat[is_finite])
+        if flat.size and is_finite.all():
+            result = np.asarray(self._factors_or_nan(flat), dtype)
+        else:
+            result = np.full((len(flat), *self.packed), np.nan, dtype)
+            if result.size:
+                result[is_finite] = self._factors_or_nan(flat[is_finite])
         return (parts_of(result) if gives_pairs else result).reshape(self.axes.shape)
 
     def _factors_or_nan(self, x: Array) -> Array:
@@ -141,15 +144,15 @@ class FactorizationOp(HostOp):
 
 
 class OrthogonalFactorOp(FactorizationOp):
-    """The factor Q with orthonormal columns of x = Q R, of matrices that are not wide.
+    """Q with orthonormal columns, and R below it, of x = Q R, of matrices that are not wide.
 
-    It is the product of Householder reflections that LAPACK's geqrf makes; so are the signs. Where
+    Q is the product of Householder reflections that LAPACK's geqrf makes; so are the signs. Where
     the columns of x depend on each other there is no gradient: it is NaN or infinite.
 
     Attributes
     ----------
     complete
-        Whether Q is square; the columns that x does not determine have no gradient.
+        Whether Q is square and alone; the columns that x does not determine have no gradient.
     """
 
     complete: bool
@@ -158,7 +161,7 @@ class OrthogonalFactorOp(FactorizationOp):
     @override
     def packed(self) -> tuple[int, int]:
         m, n = self.matrix_shape
-        return m, m if self.complete else n
+        return (m, m) if self.complete else (m + n, n)
 
     @override
     def check(self, rows: int, columns: int) -> None:
@@ -166,23 +169,25 @@ class OrthogonalFactorOp(FactorizationOp):
 
     @override
     def factorize(self, x: Array) -> Array:
-        return np.linalg.qr(x, "complete" if self.complete else "reduced")[0]
+        if self.complete:
+            return np.linalg.qr(x, "complete")[0]
+        return np.concatenate(np.linalg.qr(x), 1)
 
     def adjoint(self, packed: TensorOp, delta: TensorOp, x: TensorOp) -> TensorOp:
-        """(G - Q M + Q S) R⁻ᴴ with M = Qᴴ G, and S the lower half of M - Mᴴ.
+        """(dQ + Q S) R⁻ᴴ, S Hermitian with the lower half of R dRᴴ - dQᴴ Q.
 
         (Walter and Lehmann, Algorithmic differentiation of linear algebra functions, 2010.)
         """
-        if self.packed != self.matrix_shape:
+        if self.complete:
             problem = (
                 "the columns beside those of the reduced factor are not a function of the matrix"
             )
             raise GradientError(self.explain(f"{problem}, so they have no gradient"))
-        product = hermitian(packed) @ delta
-        skew = product - hermitian(product)
-        half = (tril(skew) + tril(skew, -1)) * 0.5
-        share = delta + packed @ (half - product)
-        return hermitian(TriangularSolveOp(hermitian(packed) @ x, hermitian(share), lower=False))
+        m, _ = self.matrix_shape
+        q, r, dq, dr = packed[..., :m, :], packed[..., m:, :], delta[..., :m, :], delta[..., m:, :]
+        lower = tril(r @ hermitian(triu(dr)) - hermitian(dq) @ q)
+        half = (lower + tril(lower, -1)) * 0.5
+        return _over_upper(dq + q @ (half + hermitian(half)), r)
 
 
 class HermitianEigenOp(FactorizationOp):
