@@ -13,6 +13,7 @@ from weft.support.locks import cached_property
 from weft_c.runtime.transformer import DeviceTransformer
 from weft_tiling.machine import Machine
 from weft_webgpu import lowering, products
+from weft_webgpu.arrays import WebGPUArrays
 from weft_webgpu.device import WORD, Device, Memory
 from weft_webgpu.devices import choose, summary
 from weft_webgpu.executor import WebGPUKernelGroup
@@ -51,6 +52,11 @@ class WebGPUTransformer(DeviceTransformer):
     def probe(cls) -> tuple[str | None, str]:
         """Return the adapter that would be selected with its limits, or why there is none."""
         return summary()
+
+    @cached_property
+    def device_arrays(self) -> WebGPUArrays:
+        """The arrays in the memory of the adapter."""
+        return WebGPUArrays(self.device)
 
     @cached_property
     def target(self) -> Target:

@@ -139,3 +139,21 @@ def count_launches_in_c(result: Any, args: Any) -> int:
     compiler = Compiler(Pipeline(None), None)
     plan = compiler.plan(compiler.run_passes(graph, target, "a test"), target)
     return sum(len(lower(step, GPU)) for step in plan.steps)
+
+
+def test_results_stay_on_the_device(webgpu: Any) -> None:
+    """And are arguments there, beside arrays of the host and donated ones."""
+    from weft_webgpu.arrays import WebGPUArray
+
+    step = weft.jit(lambda x, y: (x + y, x > y), backend=webgpu, device=True)
+    taking = weft.jit(lambda x, y: x * y, backend=webgpu, device=True, donate_argnums=(0,))
+    x = np.arange(5, dtype="f")
+    total, larger = step(x, x[::-1].copy())
+    assert isinstance(total, WebGPUArray)
+    assert larger.get().tolist() == [False, False, False, True, True]
+    kept = total.copy()
+    product = taking(total, x)
+    assert product is total
+    assert product.get().tolist() == [0, 4, 8, 12, 16]
+    assert step(kept, product)[0].get().tolist() == [4, 8, 12, 16, 20]
+    assert "float32 (5,) on" in repr(kept)
