@@ -147,7 +147,10 @@ class WebGPUHostIO(HostIO):
     def end(self, arrays: Arrays) -> None:
         """Wait for the device, and copy the results to the caller's arrays."""
         memory, self._arrays = self.memories[RESULT], ()
-        self._staging.map_sync(JUST_READ, 0, self._read)
+        try:
+            self._staging.map_sync(JUST_READ, 0, self._read)
+        except AttributeError as error:  # wgpu has no poller for it any more
+            raise RuntimeError("the device was destroyed") from error
         try:
             found = np.frombuffer(self._staging.read_mapped(copy=False), np.uint8)
             places = zip(memory.offsets, memory.sizes, arrays[self.inputs :], strict=True)
