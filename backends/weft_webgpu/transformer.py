@@ -79,6 +79,7 @@ class WebGPUTransformer(DeviceTransformer):
             workspace=partial(lowering.scratch_bytes, processor=self.processor),
             runs_graphs=True,
             fast_math=self.fast_math,
+            special_values=self.device.has_special_values,
         )
 
     @override

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -157,3 +158,26 @@ def test_results_stay_on_the_device(webgpu: Any) -> None:
     assert product.get().tolist() == [0, 4, 8, 12, 16]
     assert step(kept, product)[0].get().tolist() == [4, 8, 12, 16, 20]
     assert "float32 (5,) on" in repr(kept)
+
+
+def test_special_values_are_those_of_the_device(
+    webgpu: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trial says what programs compute, and notices a compiler that takes x - x for 0."""
+    from weft_webgpu import device
+
+    x = weft.placeholder((3,))
+    array = np.array([np.nan, np.inf, 1], "f")
+    found = webgpu.computation(x - x, x)(array)
+    with np.errstate(invalid="ignore"):
+        is_same = np.array_equal(found, array - array, equal_nan=True)
+    assert webgpu.target.special_values == is_same
+    monkeypatch.setattr(device, "TRIAL", device.TRIAL.replace("x - x", "0.0"))
+    assert not fresh(webgpu.device).has_special_values
+
+
+def fresh(opened: Any) -> Any:
+    """Return an open device again, without what it found out about itself."""
+    found = copy.copy(opened)
+    found.__dict__.pop("has_special_values", None)
+    return found
