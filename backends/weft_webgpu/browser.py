@@ -111,9 +111,12 @@ class Buffer(Handle):
         self.device = device
         self.size = int(js.size)
 
-    def map_sync(self, mode: int, offset: int, size: int) -> None:
-        """Wait for all earlier work; raises GPUError for what was wrong with it."""
-        _result(self.js.mapAsync(mode, offset, size))
+    def map_sync(self, mode: int | str, offset: int, size: int) -> None:
+        """Wait for all earlier work; raises GPUError for what was wrong with it.
+
+        A browser has one mode for reading, and no READ_NOSYNC.
+        """
+        _result(self.js.mapAsync(MapMode.READ, offset, size))
         problems, self.device.problems = self.device.problems, []
         if problems:
             self.js.unmap()

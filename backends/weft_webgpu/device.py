@@ -16,6 +16,7 @@ from weft_c import Dialect, Processor
 from weft_c.runtime.device import DeviceMemory, OpenDevice
 from weft_c.runtime.errors import DeviceMemoryError
 from weft_c.runtime.storage import Bytes
+from weft_webgpu import wgsl
 from weft_webgpu.package import wgpu
 
 WORD = 4
@@ -33,6 +34,22 @@ RAISED = (
 )
 """The limits that are asked for as an adapter has them, not as WebGPU guarantees them."""
 WGSL = Dialect(name="WGSL", prelude="", head="", aligned="")
+
+TRIAL_HEAD = """\
+@group(0) @binding(0) var<uniform> places: vec4<i32>;
+@group(0) @binding(1) var<storage, read_write> b: array<f32>;
+"""
+TRIAL = """\
+@compute @workgroup_size(4)
+fn main(@builtin(local_invocation_index) i: u32) {
+  let x = b[i];
+  b[4u + i] = x - x;
+  b[8u + i] = maximum_f32(x, 1.0);
+  b[12u + i] = exponential_f32(x);
+  b[16u + i] = x / b[3];
+}
+"""
+"""What a device with special values computes of NaN, infinities and 0."""
 
 
 def words(nbytes: int) -> int:
@@ -79,6 +96,36 @@ class Device(OpenDevice):
             has_int64_atomics=False,
             merges_launches=False,
         )
+
+    @cached_property
+    def has_special_values(self) -> bool:
+        """Whether shaders compute NaN and infinities as NumPy does, found by a trial.
+
+        WGSL lets compilers assume that there are none, and compilers of Metal may do so.
+        """
+        given = np.array([np.nan, np.inf, -np.inf, 0], np.float32)
+        with np.errstate(all="ignore"):
+            expected = given - given, np.maximum(given, 1), np.exp(given), given / 0
+        try:
+            found = self._tried(given, len(expected))
+        except self.errors:  # a program will say what is wrong
+            return False
+        return bool(np.array_equal(found, np.array(expected, np.float32), equal_nan=True))
+
+    def _tried(self, given: Any, count: int) -> Any:
+        """Return the arrays that the trial computes of another one."""
+        memory = self.memory((1 + count) * given.nbytes, "a trial")
+        self.upload(memory.buffer, 0, given.view(np.uint8))
+        group = self.bind_group(self.places([0]), [memory.buffer])
+        encoder = self.handle.create_command_encoder()
+        trial = encoder.begin_compute_pass()
+        trial.set_pipeline(self.pipeline(f"{TRIAL_HEAD}{wgsl.prelude(TRIAL)}{TRIAL}", 1))
+        trial.set_bind_group(0, group)
+        trial.dispatch_workgroups(1)
+        trial.end()
+        self.handle.queue.submit([encoder.finish()])
+        found = self.download(memory.buffer, given.nbytes, count * given.nbytes)
+        return found.view(np.float32).reshape(count, given.size)
 
     def failed(self, error: Exception, doing: str) -> BackendError:
         """Translate an error of wgpu, and record whether the device is lost."""

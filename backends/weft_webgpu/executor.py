@@ -24,6 +24,7 @@ from weft_c.runtime.segments import Launch, Segment, Work
 from weft_c.runtime.storage import Arrays, Bytes, bytes_of
 from weft_c.source.functions import GPUKernel, HostCall, Section, Source
 from weft_webgpu import lowering
+from weft_webgpu.arrays import WebGPUArray
 from weft_webgpu.device import WORD, Device, Memory
 from weft_webgpu.shader import ERROR_WORD, GROUPS_ACROSS, module_text
 
@@ -85,6 +86,7 @@ class WebGPUHostIO(HostIO):
         }
         self._packed = np.zeros(self.memories[INPUT].nbytes, np.uint8)
         self.error_words: list[int] | None = None
+        self._arrays: Arrays = ()
         kinds = self.device.api.BufferUsage
         self._read = self.memories[RESULT].nbytes + WORD * max(len(group.reports), 1)
         self._staging = self.device.handle.create_buffer(
@@ -98,36 +100,63 @@ class WebGPUHostIO(HostIO):
         return self.group.workspace_pool.reserve(kind, memory.nbytes, what).buffer
 
     def begin(self, arrays: Arrays) -> Any:
-        """Copy the inputs to the device."""
-        self.error_words = None
-        memory = self.memories[INPUT]
+        """Copy the inputs to their places; those in the memory of the device by commands."""
+        self.error_words, self._arrays = None, arrays
+        copies: list[tuple[Any, int, Any, int]] = []
+        memory, is_packed = self.memories[INPUT], False
+        array: Any
         for start, size, array in zip(memory.offsets, memory.sizes, arrays, strict=False):
-            if size:
+            if size and isinstance(array, WebGPUArray):
+                copies.append((array.memory.buffer, 0, self.buffer(INPUT), start))
+            elif size:
+                is_packed = True
                 self._packed[start : start + size] = bytes_of(array)
-        if memory.nbytes:
+        if is_packed:
             self.device.handle.queue.write_buffer(self.buffer(INPUT), 0, self._packed)
         for result, number in self.taken.items():
-            self.write(result, 0, bytes_of(arrays[number]))
-        return None
+            array = arrays[number]
+            if isinstance(array, WebGPUArray):
+                copies.append((array.memory.buffer, 0, *self.place(result)[:2]))
+            else:
+                self.write(result, 0, bytes_of(array))
+        if copies:
+            encoder = self.device.handle.create_command_encoder()
+            for source, first, target, start in copies:
+                encoder.copy_buffer_to_buffer(source, first, target, start, source.size)
+            self.device.handle.queue.submit([encoder.finish()])
+        return arrays
 
     def copy_results(self, encoder: Any) -> None:
-        """Record the copy of results and error words to memory that the host can map."""
-        size, reports = self.memories[RESULT].nbytes, len(self.group.reports)
+        """Record the copies of results to arrays on the device, and to what the host can map.
+
+        Error words are mapped too.
+        """
+        memory, reports = self.memories[RESULT], len(self.group.reports)
         copy = encoder.copy_buffer_to_buffer
-        if size:
-            copy(self.buffer(RESULT), 0, self._staging, 0, size)
+        results: Sequence[Any] = self._arrays[self.inputs :]
+        for start, size, array in zip(memory.offsets, memory.sizes, results, strict=True):
+            if size and isinstance(array, WebGPUArray):
+                target = array.memory.buffer
+                copy(self.buffer(RESULT), start, target, 0, target.size)
+        if memory.nbytes and not all(isinstance(each, WebGPUArray) for each in results):
+            copy(self.buffer(RESULT), 0, self._staging, 0, memory.nbytes)
         if reports:
-            copy(self.group.error_words.buffer, 0, self._staging, size, WORD * reports)
+            words = self.group.error_words.buffer
+            copy(words, 0, self._staging, memory.nbytes, WORD * reports)
 
     def end(self, arrays: Arrays) -> None:
         """Wait for the device, and copy the results to the caller's arrays."""
-        memory = self.memories[RESULT]
-        self._staging.map_sync(JUST_READ, 0, self._read)
+        memory, self._arrays = self.memories[RESULT], ()
+        try:
+            self._staging.map_sync(JUST_READ, 0, self._read)
+        except AttributeError as error:  # wgpu has no poller for it any more
+            raise RuntimeError("the device was destroyed") from error
         try:
             found = np.frombuffer(self._staging.read_mapped(copy=False), np.uint8)
             places = zip(memory.offsets, memory.sizes, arrays[self.inputs :], strict=True)
             for start, size, array in places:
-                array.reshape(-1).view(np.uint8)[:] = found[start : start + size]
+                if not isinstance(array, WebGPUArray):
+                    array.reshape(-1).view(np.uint8)[:] = found[start : start + size]
             self.error_words = found[memory.nbytes :].view(np.int32).tolist()
             del found
         finally:
@@ -142,7 +171,7 @@ class WebGPUHostIO(HostIO):
 
     def read(self, number: int, arrays: Arrays) -> Bytes:
         """Return the bytes of an array as kernels see them."""
-        if number < self.inputs:
+        if number < self.inputs and isinstance(arrays[number], np.ndarray):
             return bytes_of(arrays[number])
         return self.device.download(*self.place(number))
 

@@ -13,6 +13,7 @@ from weft.support.locks import cached_property
 from weft_c.runtime.transformer import DeviceTransformer
 from weft_tiling.machine import Machine
 from weft_webgpu import lowering, products
+from weft_webgpu.arrays import WebGPUArrays
 from weft_webgpu.device import WORD, Device, Memory
 from weft_webgpu.devices import choose, summary
 from weft_webgpu.executor import WebGPUKernelGroup
@@ -53,6 +54,11 @@ class WebGPUTransformer(DeviceTransformer):
         return summary()
 
     @cached_property
+    def device_arrays(self) -> WebGPUArrays:
+        """The arrays in the memory of the adapter."""
+        return WebGPUArrays(self.device)
+
+    @cached_property
     def target(self) -> Target:
         """The ops and dtypes that shaders compute; 64-bit integers where the adapter has them."""
         names = Target.dtypes - {"float64"} | {"float16", "bfloat16"}
@@ -73,6 +79,7 @@ class WebGPUTransformer(DeviceTransformer):
             workspace=partial(lowering.scratch_bytes, processor=self.processor),
             runs_graphs=True,
             fast_math=self.fast_math,
+            special_values=self.device.has_special_values,
         )
 
     @override

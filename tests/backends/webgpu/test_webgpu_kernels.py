@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -139,3 +140,44 @@ def count_launches_in_c(result: Any, args: Any) -> int:
     compiler = Compiler(Pipeline(None), None)
     plan = compiler.plan(compiler.run_passes(graph, target, "a test"), target)
     return sum(len(lower(step, GPU)) for step in plan.steps)
+
+
+def test_results_stay_on_the_device(webgpu: Any) -> None:
+    """And are arguments there, beside arrays of the host and donated ones."""
+    from weft_webgpu.arrays import WebGPUArray
+
+    step = weft.jit(lambda x, y: (x + y, x > y), backend=webgpu, device=True)
+    taking = weft.jit(lambda x, y: x * y, backend=webgpu, device=True, donate_argnums=(0,))
+    x = np.arange(5, dtype="f")
+    total, larger = step(x, x[::-1].copy())
+    assert isinstance(total, WebGPUArray)
+    assert larger.get().tolist() == [False, False, False, True, True]
+    kept = total.copy()
+    product = taking(total, x)
+    assert product is total
+    assert product.get().tolist() == [0, 4, 8, 12, 16]
+    assert step(kept, product)[0].get().tolist() == [4, 8, 12, 16, 20]
+    assert "float32 (5,) on" in repr(kept)
+
+
+def test_special_values_are_those_of_the_device(
+    webgpu: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trial says what programs compute, and notices a compiler that takes x - x for 0."""
+    from weft_webgpu import device
+
+    x = weft.placeholder((3,))
+    array = np.array([np.nan, np.inf, 1], "f")
+    found = webgpu.computation(x - x, x)(array)
+    with np.errstate(invalid="ignore"):
+        is_same = np.array_equal(found, array - array, equal_nan=True)
+    assert webgpu.target.special_values == is_same
+    monkeypatch.setattr(device, "TRIAL", device.TRIAL.replace("x - x", "0.0"))
+    assert not fresh(webgpu.device).has_special_values
+
+
+def fresh(opened: Any) -> Any:
+    """Return an open device again, without what it found out about itself."""
+    found = copy.copy(opened)
+    found.__dict__.pop("has_special_values", None)
+    return found

@@ -19,6 +19,7 @@ BACKENDS: dict[str, dict[str, Any]] = {
     "native": {"backend": "native"},
     "opencl": {"backend": "opencl"},
     "webgpu": {"backend": "webgpu"},
+    "webgpu, on the device": {"backend": "webgpu", "device": True},
     "opencl, on the device": {"backend": "opencl", "device": True},
 }
 
