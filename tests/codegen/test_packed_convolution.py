@@ -18,7 +18,7 @@ from weft_c.processor import Processor
 
 pytest.importorskip("pyopencl")
 from checking import check, numbers
-from running import FUSING, PARALLEL, SERIAL, plan_of
+from running import FUSING, PARALLEL, SERIAL, plan_of, work_of
 
 from weft_c import legalized
 from weft_c.matmul.packed_panels import PackPanelsOp
@@ -184,3 +184,21 @@ def test_constant_filters_are_packed_at_compile_time():
     w = weft.constant(numbers("float32", 33, 8, 3, 3))
     steps = plan_of([weft.conv(x, w)], x, processor=SERIAL, passes=FUSING).steps
     assert [type(each.op) for each in steps] == [PackedConvolutionOp]
+
+
+def test_a_view_of_a_large_tensor_is_read_with_wide_indices():
+    """The channels of a few images may lie more than 31 bits apart."""
+    x, w = weft.placeholder((24, 40, 13, 200_000)), weft.placeholder((96, 24, 1, 1))
+    result = legalized(weft.conv(weft.transpose(x[..., :13], (1, 0, 2, 3)), w), SERIAL)
+    assert type(result) is PackedConvolutionOp
+    _, source = work_of(plan_of([result], x, w, processor=SERIAL), SERIAL)
+    assert "channel * 104000000" in source
+    assert "for (i64 channel = 0" in source
+    assert "i32 row" not in source.partition("convolution")[2]
+
+
+def test_padding_beyond_31_bits_is_not_copied():
+    x, w = weft.placeholder((1, 64, 1, 1)), weft.placeholder((16, 64, 1, 1))
+    for padding, kind in ((4, PackedConvolutionOp), (4000, type(None))):
+        found = legalized(weft.conv(x, w, padding=padding), SERIAL)
+        assert type(found) is kind

@@ -34,8 +34,11 @@ from weft_c.source.code import UNROLL, Address, Code
 from weft_c.source.index_types import is_wide
 from weft_c.source.values import ValueEmitter
 
-TERMS = 64
-"""The most terms that have one exponent in fixed point, and are added to sums at a time."""
+TERMS = 32
+"""The most terms that have one exponent in fixed point, and are added to sums at a time.
+
+Their digits are 24 words, which stay in registers while a row of words is read.
+"""
 
 DIGITS = 3
 """The digits of a number in fixed point."""

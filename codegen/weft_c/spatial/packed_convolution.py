@@ -22,6 +22,7 @@ from weft_c.matmul.accumulators import VECTOR, accumulator_of
 from weft_c.matmul.epilogues import Epilogue, StoreEpilogue
 from weft_c.processor import Processor
 from weft_c.source.code import ROLLED, UNROLL, Address
+from weft_c.source.index_types import index_type, is_wide
 from weft_c.source.values import ValueEmitter
 from weft_c.spatial.geometry import Planes
 from weft_c.spatial.packed_filters import (
@@ -206,6 +207,8 @@ class _PackedConvolutionKernel:
         self.planes = ""
         if self.windows.is_padded:
             self.planes = self.scratch(lowering, "planes", blocks.copied)
+        # A view of a large tensor may have long strides.
+        self.kind = index_type(is_wide(images))
         *_, self.line, self.column = self.source.strides
         self.plane = self.source.strides[1]
         if self.planes:
@@ -252,7 +255,7 @@ class _PackedConvolutionKernel:
         offsets = [row * self.line + column * self.column for _, (row, column) in taps]
         for name, values in (("place", places), ("offset", offsets)):
             text = ", ".join(map(str, values))
-            self.code.line(f"const i32 {name}[{len(values)}] = {{{text}}};")
+            self.code.line(f"const {self.kind} {name}[{len(values)}] = {{{text}}};")
 
     def write_panel(self, at: tuple[str, str], rows: tuple[str, str], seen: str) -> None:
         """Write the sums of a block for the filters of a panel, and their epilogue."""
@@ -273,12 +276,15 @@ class _PackedConvolutionKernel:
     def steps(self, hint: str, length: str, size: int) -> Iterator[str]:
         """Open a loop over the tiles along an axis; the last one overlaps its predecessor."""
         code, counter = self.code, self.code.name(hint)
-        with code.block(f"for (i32 {counter} = 0; {counter} < {length}; {counter} += {size})"):
+        head = f"for ({self.kind} {counter} = 0; {counter} < {length}; {counter} += {size})"
+        with code.block(head):
             if size == 1:
                 yield counter
                 return
             last = f"{length} - {size}"
-            yield code.define("const i32", hint, f"{counter} < {last} ? {counter} : {last}")
+            yield code.define(
+                f"const {self.kind}", hint, f"{counter} < {last} ? {counter} : {last}"
+            )
 
     def write_tile(self, filters: str, seen: str, row: str, column: str) -> None:
         """Write the sums of a tile, and their transposition."""
@@ -292,7 +298,7 @@ class _PackedConvolutionKernel:
         with self.each_sum():
             code.line(f"c[p][v] = {acc.zero(lanes)};")
         with (
-            code.block(f"for (i32 channel = 0; channel < {windows.channels}; channel++)"),
+            code.block(f"for ({self.kind} channel = 0; channel < {windows.channels}; channel++)"),
             code.block(f"for (i32 tap = 0; tap < {len(windows.taps)}; tap++)"),
         ):
             code.line(f"{pointer}const s = {x} + channel * {self.plane} + offset[tap];")

@@ -262,6 +262,8 @@ def legalized_convolution(op: Op, processor: Processor) -> Op | None:
         return None
     cycles, tile = best_pixel_tile(windows, acc)
     planes, phases = transposed(g) if is_transposed else forward(g)
+    if needs_wide_counter(windows.channels * planes.size):
+        return None
     direct, _ = best_tile(windows.results, phases[0], planes, acc.lanes, acc.registers)
     if cycles > direct / DIRECT_EFFICIENCY:
         return None
