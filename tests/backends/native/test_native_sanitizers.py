@@ -26,9 +26,15 @@ from weft_native.transformer import NativeTransformer
 values = np.random.default_rng(0).normal(0, 1, (700, 700)).astype(np.float32)
 x = weft.placeholder((700, 700))
 step = weft.capture([x + weft.roll(x, 1, 1) - weft.pad(x, ((1, 1), (0, 0)))[2:]], [x])
+codes = weft.constant(np.random.default_rng(1).integers(0, 2**32, (80, 1029), dtype=np.uint32))
+scales = weft.constant(np.full((20, 1029), 0.01, np.float32))
+zeros = weft.constant(np.full((20, 1029), 7, np.uint8))
 results = [
     weft.softmax(x @ weft.transpose(x)), weft.sum(x), weft.sum(x, 0), weft.layer_norm(x),
     weft.loop(step, 20, x)[0],
+    weft.exp(x[:, 1:]) * 2, weft.where(x[:, :-3] > 0, x[:, 2:-1], x[::-1, 3:]),
+    weft.sum(weft.concat([x[:, 350:], x[:, :349]], 1) + weft.roll(x, 3, 0)[:, 1:], 1),
+    x[:1, :640] @ weft.dequantize(codes, scales, zeros, bits=4),
 ]
 transformers = [NativeTransformer(threads=3, cache=False) for _ in range(2)]
 computations = [each.computation(results, x) for each in transformers]
