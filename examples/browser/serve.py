@@ -26,7 +26,7 @@ import typer
 PAGE = Path(__file__).with_name("index.html")
 PROGRAM = Path(__file__).with_name("train.py")
 PACKAGES = (
-    "weft", "weft_passes", "weft_c", "weft_numpy", "weft_webgpu",
+    "weft", "weft_passes", "weft_tiling", "weft_c", "weft_numpy", "weft_webgpu",
     "opt_einsum", "platformdirs", "pluggy",
 )  # fmt: skip
 PYODIDE = "https://cdn.jsdelivr.net/pyodide/v314.0.7/full/"

@@ -61,6 +61,7 @@ def plain(value: Any) -> Any:
 
 class JsBuffer(JsObject):
     def mapAsync(self, mode: int, offset: int, size: int) -> Promise:  # noqa: N802
+        assert isinstance(mode, int), "browsers have no names for modes"
         return Promise(lambda: self.wgpu.map_sync(mode, offset, size))
 
     def getMappedRange(self) -> Any:  # noqa: N802

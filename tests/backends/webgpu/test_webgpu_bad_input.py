@@ -100,6 +100,8 @@ def test_memory_that_the_device_lacks(webgpu: Any, monkeypatch: pytest.MonkeyPat
 def test_a_device_lost_between_a_launch_and_its_results(
     webgpu: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from wgpu.backends.wgpu_native import lib
+
     from weft_webgpu.executor import WebGPUSegment
 
     x = weft.placeholder((4,), name="x")
@@ -109,7 +111,7 @@ def test_a_device_lost_between_a_launch_and_its_results(
 
     def launched(self: Any) -> None:
         launch(self)
-        webgpu.device.handle.destroy()
+        lib.wgpuDeviceDestroy(webgpu.device.handle._internal)
 
     with monkeypatch.context() as patch:
         patch.setattr(WebGPUSegment, "launch", launched)
