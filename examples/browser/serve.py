@@ -2,11 +2,11 @@
 
 From the root of the repository::
 
-    python examples/browser/serve.py
+    python examples/browser/serve.py FOLDER
 
-The page loads Pyodide, which is Python in WebAssembly, from its public network, or from a folder
-with a release of it: ``--pyodide FOLDER``. weft and what it imports come from this environment,
-since all of it but NumPy is pure Python. What the page reports is printed here.
+The folder has a full release of Pyodide, which is Python in WebAssembly, with its NumPy. weft and
+what it imports come from this environment, since all of it but NumPy is pure Python. What the page
+reports is printed here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ PACKAGES = (
     "weft", "weft_passes", "weft_tiling", "weft_c", "weft_numpy", "weft_webgpu",
     "opt_einsum", "platformdirs", "pluggy",
 )  # fmt: skip
-PYODIDE = "https://cdn.jsdelivr.net/pyodide/v314.0.7/full/"
 
 
 def packages() -> bytes:
@@ -95,19 +94,18 @@ class Handler(SimpleHTTPRequestHandler):
 
 def main(
     pyodide: Annotated[
-        Path | None, typer.Option(exists=True, file_okay=False, help="A release of Pyodide.")
-    ] = None,
+        Path, typer.Argument(exists=True, file_okay=False, help="A full release of Pyodide.")
+    ],
     port: Annotated[int, typer.Option(help="0 for any that is free.")] = 8000,
 ) -> None:
     """Serve the page until this is interrupted."""
-    home = PYODIDE if pyodide is None else "/pyodide/"
     files = {
-        "/": PAGE.read_text("utf-8").replace("PYODIDE", home).encode(),
+        "/": PAGE.read_bytes(),
         "/train.py": PROGRAM.read_bytes(),
         "/packages.zip": packages(),
         "/digits.npz": digits(),
     }
-    handler: Any = partial(Handler, files=files, directory=str(pyodide or PAGE.parent))
+    handler: Any = partial(Handler, files=files, directory=str(pyodide))
     server = ThreadingHTTPServer(("127.0.0.1", port), handler)
     print(f"http://127.0.0.1:{server.server_port}/", flush=True)
     try:

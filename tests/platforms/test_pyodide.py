@@ -79,7 +79,7 @@ def test_the_example_in_a_browser(tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
     options = ("--headless=new", "--no-sandbox", "--enable-unsafe-webgpu")
     browser = ["chromium", *options, "--use-webgpu-adapter=swiftshader"]
-    command = [sys.executable, SERVER, "--port", "0", "--pyodide", PYODIDE]
+    command = [sys.executable, SERVER, PYODIDE, "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         url = server.stdout.readline().strip()
