@@ -44,6 +44,9 @@ MAX_UNPACKED_BYTES = 1 << 18
 MIN_PACKED_ROWS = 24
 """The fewest rows, or columns, for which packing the other operand pays off."""
 
+MIN_PART_ROWS = 96
+"""The fewest rows of a part, if there are parts for all units: each packs the columns again."""
+
 MAX_SINGLE_ITEM_WORK = 64**3
 """The most multiplications of a product by one work item: a parallel launch takes as long."""
 
@@ -142,13 +145,15 @@ def divided(
     units: int,
 ) -> tuple[int, int, int]:
     """Return the parts of the rows and of the columns of products, and the work items for them."""
-    is_single = grain == GRAIN and work <= MAX_SINGLE_ITEM_WORK
+    is_single = grain == GRAIN and (work <= MAX_SINGLE_ITEM_WORK or units == 1)
     (items,) = (1,) if is_single else sharing.item_count(work // grain // sharing.GRAIN, units)
     wanted = -(-items // batch)
     rows, panels = -(-m // tile_rows), -(-n // tile_width)
     across = min(max(isqrt(wanted * n // m), 1), panels, wanted)
+    down = min(-(-wanted // across), max(m // MIN_PART_ROWS, 1))
+    across = min(-(-wanted // down), panels)
     at_most = max(ROWS * DEPTH // max(depth, 1), tile_rows)
-    down = min(max(-(-wanted // across), -(-m // at_most)), rows)
+    down = min(max(down, -(-units // (batch * across)), -(-m // at_most)), rows)
     return down, across, min(batch * down * across, items)
 
 
@@ -185,12 +190,14 @@ def shares_cache_sets(k: int, acc: Accumulator) -> bool:
 def packs_rows(m: int, k: int, n: int, acc: Accumulator, panel: int = 0) -> bool:
     """Whether the rows of the first operand are packed.
 
-    Tiles of a packed second matrix read rows in place, unless these share sets of the cache.
+    They are read in place if they are near and not in few sets of the cache. Tiles of a packed
+    second matrix read them in place unless they share sets, however far apart they are.
     """
     if panel:
         return m > 1 and shares_cache_sets(k, acc)
     is_near = m * k * acc.dtype.itemsize <= MAX_UNPACKED_BYTES
-    return m > 1 and n >= MIN_PACKED_ROWS and not (is_near and acc.is_plain)
+    is_spread = k * acc.dtype.itemsize % (CACHE_PERIOD // 2) != 0
+    return m > 1 and n >= MIN_PACKED_ROWS and not (is_near and is_spread and acc.is_plain)
 
 
 def tiles_bytes(

@@ -16,6 +16,9 @@ from weft_c.source.code import ROLLED, Address, Code
 
 Index = tuple[str, ...]
 
+LINE = 16
+"""The elements of 4 bytes in a line of the cache."""
+
 
 class LoopBounds(NamedTuple):
     """The bounds of a loop, and the type of its counter."""
@@ -144,6 +147,9 @@ def pack_columns(
     k = code.name("k")
     line = f"{pointer} + ({k} - {terms.first}) * {width}"
     is_vector = source.strides[-1] == 1 and acc.lanes > 1 and acc.is_plain
+    if not is_vector and source.strides[-2] == 1:
+        _pack_transposed(code, acc, source, at, terms, columns, target)
+        return
     code.line(ROLLED)
     with code.block(f"for ({terms.kind} {k} = {terms.first}; {k} < {terms.end}; {k}++)"):
         code.line(f"{terms.kind} j = 0;")
@@ -163,3 +169,34 @@ def pack_columns(
         padded = value if count == str(width) else f"j < {count} ? {value} : 0"
         code.line(ROLLED)
         code.line(f"for (; j < {width}; j++) ({line})[j] = {padded};")
+
+
+def _pack_transposed(
+    code: Code,
+    acc: Accumulator,
+    source: Array,
+    at: Index,
+    terms: LoopBounds,
+    columns: tuple[str, str],
+    target: tuple[str, int],
+) -> None:
+    """Write the packing of columns whose terms are contiguous, a line of the cache at a time.
+
+    Columns that are a power of two apart are in few sets of the cache, so that it does not hold the
+    lines of a whole panel.
+    """
+    first, count = columns
+    pointer, width = target
+    start, k = code.name("start"), code.name("k")
+    line = f"({pointer} + ({k} - {terms.first}) * {width})[j]"
+    head = f"for ({terms.kind} {start} = {terms.first}; {start} < {terms.end}; {start} += {LINE})"
+    with code.block(head):
+        end = code.define(f"const {terms.kind}", "end", minimum(f"{start} + {LINE}", terms.end))
+        loop = f"for ({terms.kind} {k} = {start}; {k} < {end}; {k}++)"
+        with code.block(f"for ({terms.kind} j = 0; j < {count}; j++)"):
+            code.line(ROLLED)
+            code.line(f"{loop} {line} = {acc.load(source, *at, k, f'{first} + j')};")
+        if count != str(width):
+            with code.block(f"for ({terms.kind} j = {count}; j < {width}; j++)"):
+                code.line(ROLLED)
+                code.line(f"{loop} {line} = 0;")
