@@ -16,5 +16,6 @@ def host_dialect(lanes: int) -> Dialect:
         head="static NOINLINE void {name}({parameters}, const i64 item, const i64 items)",
         aligned="__attribute__((aligned({bytes})))",
         has_vectors=True,
+        has_doubles=True,
         has_dot4=True,
     )

@@ -42,9 +42,20 @@ typedef intptr_t index_t;
     typedef u8x##N near_u8x##N __attribute__((aligned(1), may_alias)); \
     typedef i8x##N near_i8x##N __attribute__((aligned(1), may_alias));
 VECTORS(2) VECTORS(4) VECTORS(8) VECTORS(16)
-typedef f64 f64x2 __attribute__((vector_size(16)));
-typedef f64 f64x4 __attribute__((vector_size(32)));
-typedef f64 f64x8 __attribute__((vector_size(64)));
+/* Vectors of half as many lanes of 64 bits. */
+#define DOUBLE_VECTORS(N) \
+    typedef f64 f64x##N __attribute__((vector_size(8 * N))); \
+    typedef i64 i64x##N __attribute__((vector_size(8 * N))); \
+    typedef u64 u64x##N __attribute__((vector_size(8 * N))); \
+    typedef f64x##N near_f64x##N __attribute__((aligned(8), may_alias));
+DOUBLE_VECTORS(2) DOUBLE_VECTORS(4) DOUBLE_VECTORS(8)
+#if LANES == 16
+#define DOUBLES 8
+#elif LANES == 8
+#define DOUBLES 4
+#else
+#define DOUBLES 2
+#endif
 
 #define SPLATS(T) \
     FUNCTION T##x2 splat_##T##x2(T x) { return (T##x2){x, x}; } \
@@ -58,6 +69,11 @@ typedef f64 f64x8 __attribute__((vector_size(64)));
     FUNCTION T##x##M high_##T##x##N(T##x##N v) { \
         T##x##M r; memcpy(&r, (const char *)&v + sizeof r, sizeof r); return r; }
 SPLATS(f32) SPLATS(i32) SPLATS(u32)
+#define DOUBLE_SPLATS(T) \
+    FUNCTION T##x2 splat_##T##x2(T x) { return (T##x2){x, x}; } \
+    FUNCTION T##x4 splat_##T##x4(T x) { return (T##x4){x, x, x, x}; } \
+    FUNCTION T##x8 splat_##T##x8(T x) { return (T##x8){x, x, x, x, x, x, x, x}; }
+DOUBLE_SPLATS(f64) DOUBLE_SPLATS(i64)
 #define SPLAT(type, x) splat_##type(x)
 #define VECTOR(type, ...) ((type){__VA_ARGS__})
 #define LANE(v, digit) ((v)[0x##digit])
@@ -94,9 +110,16 @@ SPLATS(f32) SPLATS(i32) SPLATS(u32)
 #define convert_char4(v) __builtin_convertvector(v, i8x4)
 #define convert_char8(v) __builtin_convertvector(v, i8x8)
 #define convert_char16(v) __builtin_convertvector(v, i8x16)
+#define convert_uchar2(v) __builtin_convertvector(v, u8x2)
 #define convert_uchar4(v) __builtin_convertvector(v, u8x4)
 #define convert_uchar8(v) __builtin_convertvector(v, u8x8)
 #define convert_uchar16(v) __builtin_convertvector(v, u8x16)
+#define convert_long2(v) __builtin_convertvector(v, i64x2)
+#define convert_long4(v) __builtin_convertvector(v, i64x4)
+#define convert_long8(v) __builtin_convertvector(v, i64x8)
+#define convert_double2(v) __builtin_convertvector(v, f64x2)
+#define convert_double4(v) __builtin_convertvector(v, f64x4)
+#define convert_double8(v) __builtin_convertvector(v, f64x8)
 #define as_int2(v) ((i32x2)(v))
 #define as_int4(v) ((i32x4)(v))
 #define as_int8(v) ((i32x8)(v))
@@ -146,7 +169,6 @@ FUNCTION VF OF(fma)(VF x, VF y, VF z) { return (VF)__builtin_ia32_vfmaddps256(x,
 FUNCTION VF OF(fma)(VF x, VF y, VF z) {
     VF r; UNROLL for (int i = 0; i < LANES; i++) r[i] = __builtin_fmaf(x[i], y[i], z[i]); return r; }
 #endif
-#define FMA(x, y, z) _Generic((x), VF: OF(fma), f64: __builtin_fma, default: __builtin_fmaf)(x, y, z)
 FUNCTION VF OF(fabs)(VF x) { return (VF)((VI)x & 0x7fffffff); }
 FUNCTION VF OF(copysign)(VF x, VF y) {
     return (VF)(((VI)x & 0x7fffffff) | ((VI)y & (i32)0x80000000)); }
@@ -396,9 +418,155 @@ FUNCTION VF OF(pow)(VF x, VF y) {
     VI is_one = (y == 0.0f) | (x == 1.0f) | ((a == 1.0f) & (OF(fabs)(y) == INFINITY));
     return SELECT(is_one, ALL(1.0f), found); }
 TWO_BY_TWO(hypot) TWO_BY_TWO(atan2) TWO_BY_TWO(fmod)
+
+/* The same of float64. Coefficients of log and log1p are those of FDLIBM. */
+#define VD PASTE(f64x, DOUBLES)
+#define VL PASTE(i64x, DOUBLES)
+#define VUL PASTE(u64x, DOUBLES)
+#define OFD(name) PASTE(PASTE(name, _), VD)
+#define ALLD(x) PASTE(splat_, VD)(x)
+#define ONE_DOUBLE(name, of_one) FUNCTION VD OFD(name)(VD x) { \
+    VD r; UNROLL for (int i = 0; i < DOUBLES; i++) r[i] = of_one(x[i]); return r; }
+#define TWO_DOUBLES(name) FUNCTION VD OFD(name)(VD x, VD y) { \
+    VD r; UNROLL for (int i = 0; i < DOUBLES; i++) r[i] = name(x[i], y[i]); return r; }
+#if defined(__clang__) && __has_builtin(__builtin_elementwise_fma)
+FUNCTION VD OFD(fma)(VD x, VD y, VD z) { return __builtin_elementwise_fma(x, y, z); }
+#elif LANES == 16 && defined(__AVX512F__) && !defined(__clang__)
+FUNCTION VD OFD(fma)(VD x, VD y, VD z) {
+    return (VD)__builtin_ia32_vfmaddpd512_mask(x, y, z, -1, 4); }
+#elif LANES == 8 && defined(__FMA__) && !defined(__clang__)
+FUNCTION VD OFD(fma)(VD x, VD y, VD z) { return (VD)__builtin_ia32_vfmaddpd256(x, y, z); }
+#elif defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+FUNCTION VD OFD(fma)(VD x, VD y, VD z) {
+    VD r; UNROLL for (int i = 0; i < DOUBLES; i++) r[i] = __builtin_fma(x[i], y[i], z[i]);
+    return r; }
+#else /* In software it would take too long. */
+FUNCTION VD OFD(fma)(VD x, VD y, VD z) { return x * y + z; }
+#endif
+#if LANES == 16 && defined(__AVX512F__) && !defined(__clang__)
+FUNCTION VD scaled_double(VD x, VD n) {
+    return (VD)__builtin_ia32_scalefpd512_mask(x, n, x, -1, 4); }
+FUNCTION VD OFD(sqrt)(VD x) { return (VD)__builtin_ia32_sqrtpd512_mask(x, x, -1, 4); }
+#else
+FUNCTION VD scaled_double(VD x, VD n) {
+    VUL k = (VUL)(n + 0x1.8p52) - 0x4338000000000000u, half = ((k + 4096) >> 1) - 2048;
+    return x * (VD)((half + 1023) << 52) * (VD)((k - half + 1023) << 52); }
+ONE_DOUBLE(sqrt, sqrt)
+#endif
+FUNCTION VD OFD(fabs)(VD x) { return (VD)((VL)x & 0x7fffffffffffffff); }
+FUNCTION VD OFD(copysign)(VD x, VD y) {
+    return (VD)(((VL)x & 0x7fffffffffffffff) | ((VL)y & (i64)0x8000000000000000)); }
+/* e^r - 1 for the r within half of ln 2 with x = n ln 2 + r, for x in the range of exp. */
+FUNCTION VD reduced_expm1(VD given, VD *n) {
+    VD x = SELECT(given < -746.0, ALLD(-746.0), given);
+    x = SELECT(x > 710.0, ALLD(710.0), x);
+    *n = OFD(fma)(x, ALLD(1.4426950408889634), ALLD(0x1.8p52)) - 0x1.8p52;
+    VD r = OFD(fma)(*n, ALLD(-6.93147180369123816490e-01), x);
+    r = OFD(fma)(*n, ALLD(-1.90821492927058770002e-10), r);
+    VD p = OFD(fma)(ALLD(2.0914686968086876e-09), r, ALLD(2.5105217004720745e-08));
+    p = OFD(fma)(p, r, ALLD(2.75572736431103e-07));
+    p = OFD(fma)(p, r, ALLD(2.7557255400206422e-06));
+    p = OFD(fma)(p, r, ALLD(2.4801587325547743e-05));
+    p = OFD(fma)(p, r, ALLD(0.00019841269874820627));
+    p = OFD(fma)(p, r, ALLD(0.0013888888888883748)); p = OFD(fma)(p, r, ALLD(0.008333333333326136));
+    p = OFD(fma)(p, r, ALLD(0.04166666666666667)); p = OFD(fma)(p, r, ALLD(0.1666666666666667));
+    p = OFD(fma)(p, r, ALLD(0.5));
+    return OFD(fma)(p, r * r, r); }
+FUNCTION VD OFD(exp)(VD x) {
+    VD n, r = reduced_expm1(x, &n);
+    return scaled_double(r + 1.0, n); }
+FUNCTION VD OFD(expm1)(VD x) {
+    VD n, r = reduced_expm1(x, &n), large = scaled_double(r + 1.0, n);
+    VD power = scaled_double(ALLD(1.0), n), small = OFD(fma)(r, power, power - 1.0);
+    return SELECT(x == 0.0, x, SELECT(n > 60.0, large, small)); }
+/* A positive number as 2^exponent (1 + m), with 1 + m between sqrt(1 / 2) and sqrt(2). */
+FUNCTION VD double_mantissa(VD given, VD *exponent) {
+    VL tiny = given < 0x1p-1022;
+    VUL bits = (VUL)SELECT(tiny, given * 0x1p54, given) - 0x3fe6a09e667f3bcdu;
+    VUL e = (bits + (1024ull << 52)) >> 52;
+    VD whole = (VD)(e + (0x4338000000000000u - 1024)) - 0x1.8p52;
+    *exponent = whole - SELECT(tiny, ALLD(54.0), ALLD(0.0));
+    return (VD)((bits & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu) - 1.0; }
+/* log(1 + m) + k ln 2, with a correction. */
+FUNCTION VD double_log(VD m, VD k, VD correction) {
+    VD s = m / (m + 2.0), z = s * s, half = 0.5 * m * m;
+    VD p = OFD(fma)(ALLD(1.479819860511658591e-01), z, ALLD(1.531383769920937332e-01));
+    p = OFD(fma)(p, z, ALLD(1.818357216161805012e-01));
+    p = OFD(fma)(p, z, ALLD(2.222219843214978396e-01));
+    p = OFD(fma)(p, z, ALLD(2.857142874366239149e-01));
+    p = OFD(fma)(p, z, ALLD(3.999999999940941908e-01));
+    p = OFD(fma)(p, z, ALLD(6.666666666666735130e-01));
+    VD low = OFD(fma)(k, ALLD(1.90821492927058770002e-10), correction);
+    low = OFD(fma)(s, OFD(fma)(p, z, half), low);
+    return OFD(fma)(k, ALLD(6.93147180369123816490e-01), m - (half - low)); }
+FUNCTION VD double_log_of(VD given, VD r) {
+    r = SELECT(given == 0.0, ALLD(-INFINITY), r);
+    r = SELECT(given < 0.0, ALLD(NAN), r);
+    return SELECT((given != given) | (given == INFINITY), given, r); }
+FUNCTION VD OFD(log)(VD given) {
+    VD k, m = double_mantissa(given, &k);
+    return double_log_of(given, double_log(m, k, ALLD(0.0))); }
+FUNCTION VD OFD(log1p)(VD x) {
+    VD u = x + 1.0, k, m = double_mantissa(u, &k);
+    VD one = u - x, rest = ((x - (u - one)) + (1.0 - one)) / u;
+    VL near = k == 0.0;
+    VD r = double_log(SELECT(near, x, m), k, SELECT(near, ALLD(0.0), rest));
+    return SELECT(x == 0.0, x, double_log_of(u, r)); }
+FUNCTION VD OFD(rint)(VD x) {
+    VD a = OFD(fabs)(x), whole = (a + 0x1p52) - 0x1p52;
+    return SELECT(a < 0x1p52, OFD(copysign)(whole, x), x); }
+/* Below this bound the reduction by multiples of pi / 2 is exact enough. */
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+#define MAX_DOUBLE_ANGLE 1e6
+FUNCTION bool is_any_double_large(VD x) {
+    VL large = (VL)~(OFD(fabs)(x) < MAX_DOUBLE_ANGLE);
+    i64 any = 0;
+    UNROLL for (int i = 0; i < DOUBLES; i++) any |= large[i];
+    return any != 0; }
+/* The sine for a quadrant 0, the cosine for 1: x and its low part are within pi / 4. */
+FUNCTION VD double_sine(VD given, i64 first) {
+    VD shifted = OFD(fma)(given, ALLD(0.6366197723675814), ALLD(0x1.8p52)), n = shifted - 0x1.8p52;
+    VL quadrant = (VL)shifted + first; /* the bits above those of the quadrant do not matter */
+    VD above = OFD(fma)(n, ALLD(-0x1.921fb54442d18p+0), given); /* exact */
+    /* A product that is not contracted. */
+    VD step = OFD(fma)(n, ALLD(0x1.1a62633145c07p-54), ALLD(0.0)), x = above - step;
+    VD low = (above - x - step) - OFD(fma)(n, ALLD(0x1.1a62633145c07p-54), -step);
+    low = OFD(fma)(n, ALLD(0x1.f1976b7ed8fbcp-110), low);
+    VD z = x * x, half = 0.5 * z, w = 1.0 - half;
+    VD s = OFD(fma)(ALLD(1.58969099521155010221e-10), z, ALLD(-2.50507602534068634195e-08));
+    s = OFD(fma)(s, z, ALLD(2.75573137070700676789e-06));
+    s = OFD(fma)(s, z, ALLD(-1.98412698298579493134e-04));
+    s = OFD(fma)(s, z, ALLD(8.33333333332248946124e-03));
+    VD c = OFD(fma)(ALLD(-1.13596475577881948265e-11), z, ALLD(2.08757232129817482790e-09));
+    c = OFD(fma)(c, z, ALLD(-2.75573143513906633035e-07));
+    c = OFD(fma)(c, z, ALLD(2.48015872894767294178e-05));
+    c = OFD(fma)(c, z, ALLD(-1.38888888888741095749e-03));
+    c = OFD(fma)(c, z, ALLD(4.16666666666666019037e-02));
+    s = x - ((z * (0.5 * low - z * x * s) - low) - z * x * -1.66666666666666324348e-01);
+    c = w + (((1.0 - w) - half) + (z * (z * c) - x * low));
+    return (VD)((VL)SELECT((quadrant & 1) != 0, c, s) ^ ((quadrant & 2) << 62)); }
+FUNCTION VD OFD(sin)(VD x) {
+    VD r;
+    if (is_any_double_large(x)) { for (int i = 0; i < DOUBLES; i++) r[i] = sin(x[i]); return r; }
+    return SELECT(x == 0.0, x, double_sine(x, 0)); }
+FUNCTION VD OFD(cos)(VD x) {
+    VD r;
+    if (is_any_double_large(x)) { for (int i = 0; i < DOUBLES; i++) r[i] = cos(x[i]); return r; }
+    return double_sine(x, 1); }
+#else
+ONE_DOUBLE(sin, sin) ONE_DOUBLE(cos, cos)
+#endif
+ONE_DOUBLE(tan, tan) ONE_DOUBLE(asin, asin) ONE_DOUBLE(acos, acos)
+ONE_DOUBLE(atan, atan) ONE_DOUBLE(sinh, sinh) ONE_DOUBLE(cosh, cosh)
+ONE_DOUBLE(asinh, asinh) ONE_DOUBLE(atanh, atanh)
+ONE_DOUBLE(exp2, exp2) ONE_DOUBLE(log2, log2) ONE_DOUBLE(log10, log10)
+ONE_DOUBLE(cbrt, cbrt) ONE_DOUBLE(floor, floor)
+ONE_DOUBLE(ceil, ceil) ONE_DOUBLE(trunc, trunc)
+TWO_DOUBLES(hypot) TWO_DOUBLES(atan2) TWO_DOUBLES(fmod) TWO_DOUBLES(pow)
 /* That of musl gives numbers for some arguments below 1. */
 FUNCTION f64 f64_acosh(f64 x) { return x < 1 ? NAN : acosh(x); }
-#define CALL(name, x) _Generic((x), VF: OF(name), f64: name, default: name##f)
+ONE_DOUBLE(acosh, f64_acosh)
+#define CALL(name, x) _Generic((x), VF: OF(name), VD: OFD(name), f64: name, default: name##f)
 #define sqrt(x) CALL(sqrt, x)(x)
 #define exp(x) CALL(exp, x)(x)
 #define log(x) CALL(log, x)(x)
@@ -411,7 +579,7 @@ FUNCTION f64 f64_acosh(f64 x) { return x < 1 ? NAN : acosh(x); }
 #define sinh(x) CALL(sinh, x)(x)
 #define cosh(x) CALL(cosh, x)(x)
 #define asinh(x) CALL(asinh, x)(x)
-#define acosh(x) _Generic((x), VF: OF(acosh), f64: f64_acosh, default: acoshf)(x)
+#define acosh(x) _Generic((x), VF: OF(acosh), VD: OFD(acosh), f64: f64_acosh, default: acoshf)(x)
 #define atanh(x) CALL(atanh, x)(x)
 #define exp2(x) CALL(exp2, x)(x)
 #define expm1(x) CALL(expm1, x)(x)
@@ -429,6 +597,8 @@ FUNCTION f64 f64_acosh(f64 x) { return x < 1 ? NAN : acosh(x); }
 #define pow(x, y) CALL(pow, x)(x, y)
 #define fmod(x, y) CALL(fmod, x)(x, y)
 #define copysign(x, y) CALL(copysign, x)(x, y)
+
+#define FMA(x, y, z) _Generic((x), VF: OF(fma), f64: __builtin_fma, default: __builtin_fmaf)(x, y, z)
 
 /* Sums of products of four bytes: to each lane of c those of the unsigned bytes of a and the signed
    bytes of that lane of b. */

@@ -45,6 +45,8 @@ class Dialect:
         The attribute of kernels with warp shuffles, a format string with the field ``warp``.
     has_vectors
         Whether operators and functions take vectors.
+    has_doubles
+        Whether that is so for vectors of float64 too, with bools in lanes of 64 bits.
     has_dot4
         Whether it has ``DOT4(sums, x, y)``: `sums`, a vector of ``u32``, plus the products of four
         bytes in each lane, the unsigned bytes of the scalar `x` and the signed ones of the lane of
@@ -60,6 +62,7 @@ class Dialect:
     warp: int = 0
     shuffling: str = ""
     has_vectors: bool = False
+    has_doubles: bool = False
     has_dot4: bool = False
 
     def kernel_head(

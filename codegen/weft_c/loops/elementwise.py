@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from weft.ir.description import TensorDescription
 from weft.ir.dtypes import float32
@@ -14,7 +14,13 @@ from weft_c.loops.loop_nest import LoopNest
 from weft_c.loops.piecewise import PiecewiseLoader
 from weft_c.lowering import Array, KernelBuilder, Lowering, rules
 from weft_c.source.code import Address
-from weft_c.source.values import NARROW_DTYPES, VECTOR_DTYPES, ValueEmitter, literal
+from weft_c.source.values import (
+    DOUBLE_VECTOR_DTYPES,
+    NARROW_DTYPES,
+    VECTOR_DTYPES,
+    ValueEmitter,
+    literal,
+)
 
 COSTLY = (math.AtanOp, math.CosOp, math.ExpOp, math.LogOp, math.PowerOp, math.SinOp, math.TanhOp)
 """Ops whose values are cached for later stages, rather than recomputed, where there is room."""
@@ -193,10 +199,26 @@ class ElementWiseKernel(KernelBuilder):
 
     def lanes_along(self, loop: int, targets: Iterable[int], uniforms: Iterable[int] = ()) -> int:
         """Return the lanes of vectors along a loop that can compute some values; 1 for scalars."""
-        lanes = self.processor.lanes
+        return self._lanes_along(loop, targets, uniforms, VECTOR_DTYPES, self.processor.lanes)
+
+    def doubles_along(self, loop: int, targets: Iterable[int], uniforms: Iterable[int]) -> int:
+        """Return the same for vectors with lanes of 64 bits."""
+        lanes = self.processor.lanes // 2 if self.processor.dialect.has_doubles else 1
+        return self._lanes_along(loop, targets, uniforms, DOUBLE_VECTOR_DTYPES, lanes)
+
+    def _lanes_along(
+        self,
+        loop: int,
+        targets: Iterable[int],
+        uniforms: Iterable[int],
+        known: frozenset[str],
+        lanes: int,
+    ) -> int:
+        is_double = known is DOUBLE_VECTOR_DTYPES
+        loaded = known if is_double else VECTOR_DTYPES | NARROW_DTYPES
         targets = list(targets)
         names = {self.kernel.values[number].dtype.name for number in targets}
-        if self.nest.shape[loop] < lanes or not names <= VECTOR_DTYPES | NARROW_DTYPES:
+        if self.nest.shape[loop] < lanes or not names <= loaded:
             return 1
         if any(each.is_reduction and _is_narrow(each) for each in self.kernel.body):
             return 1
@@ -204,19 +226,21 @@ class ElementWiseKernel(KernelBuilder):
             value = self.kernel.values[number]
             if number in self.loads:
                 step = self.nest.step(self.loads[number], loop)
-                if value.dtype.name not in VECTOR_DTYPES | NARROW_DTYPES or step not in (0, 1):
+                if value.dtype.name not in loaded or step not in (0, 1):
                     return 1
             elif number in self.nest.piecewise:
                 has_vectors = self.nest.piecewise[number].has_vectors(loop)
-                if value.dtype.name not in VECTOR_DTYPES or not has_vectors:
+                if is_double or value.dtype.name not in known or not has_vectors:
                     return 1
-            elif isinstance(value, Instruction) and not _has_vectors(value):
+            elif isinstance(value, Instruction) and not _has_vectors(value, loaded):
                 return 1
         return lanes
 
 
-def _has_vectors(instruction: Instruction) -> bool:
+def _has_vectors(instruction: Instruction, known: Collection[str]) -> bool:
     op = instruction.op
+    if any(each.dtype.name not in known for each in (op, *op.args)):
+        return False
     if isinstance(op, VIEWS):
         return True
     expression = None if instruction.is_reduction else rules.expression(op)
@@ -231,7 +255,7 @@ def _is_narrow(instruction: Instruction) -> bool:
 
 def are_contiguous(nest: LoopNest, results: Iterable[int], loop: int) -> bool:
     """Whether results can be written in vectors along a loop."""
-    known = VECTOR_DTYPES | NARROW_DTYPES
+    known = VECTOR_DTYPES | NARROW_DTYPES | DOUBLE_VECTOR_DTYPES
     return all(
         nest.step(nest.results[each], loop) == 1 and nest.results[each].dtype.name in known
         for each in results

@@ -54,18 +54,19 @@ def parallel_for(
     cost: int = 1,
     interleaving: Interleaving | None = None,
     overlaps: bool = False,
+    bits: int = 32,
 ) -> None:
     """Write a parallel loop over the points of a shape and launch the kernel.
 
     `cost` is the weight of a point: the work items of a serial device get points of at least
     `GRAIN` together. `row` writes the statements before the innermost loop, given all indices but
     the last; on parallel devices they precede each point. With more than one of `lanes`, `body` is
-    written a second time for vectors along the last dimension; with `access`, for vectorized
-    accesses along it, unless rows have a remainder. `wide` makes indices of 64 bits, as many points
-    do, and by default the arrays that the kernel has so far, as in `KernelBuilder.index_type`. On
-    serial devices with vectors, `interleaving` is a loop before that of `body`; with `overlaps`
-    points may be computed twice, so that the last vector of a row ends with it. A shape without
-    points launches nothing.
+    written a second time for vectors along the last dimension, whose lanes have so many `bits`;
+    with `access`, for vectorized accesses along it, unless rows have a remainder. `wide` makes
+    indices of 64 bits, as many points do, and by default the arrays that the kernel has so far, as
+    in `KernelBuilder.index_type`. On serial devices with vectors, `interleaving` is a loop before
+    that of `body`; with `overlaps` points may be computed twice, so that the last vector of a row
+    ends with it. A shape without points launches nothing.
     """
     if 0 in shape:
         return
@@ -75,8 +76,9 @@ def parallel_for(
     kind = index_type(wide or needs_wide_counter(prod(shape)))
     if builder.processor.is_serial:
         items = serial_items(prod(shape) * cost, builder.processor)
+        vector = ValueEmitter(builder.code, lanes, bits)
         _contiguous_shares(
-            builder.code, shape, items, body, row, lanes, kind, interleaving, overlaps
+            builder.code, shape, items, body, row, vector, kind, interleaving, overlaps
         )
         builder.launch(items)
         return
@@ -163,7 +165,7 @@ def _contiguous_shares(
     items: int,
     body: Body,
     row: Callable[[tuple[str, ...]], None] | None,
-    lanes: int,
+    vector: ValueEmitter,
     kind: str,
     interleaving: Interleaving | None,
     overlaps: bool,
@@ -186,7 +188,7 @@ def _contiguous_shares(
             row(indices)
         whole = length if by_rows else None
         innermost_loop(
-            code, indices, (first, last), whole, body, lanes, kind, interleaving, overlaps
+            code, indices, (first, last), whole, body, vector, kind, interleaving, overlaps
         )
 
 
@@ -196,7 +198,7 @@ def innermost_loop(
     span: tuple[str, str],
     length: int | None,
     body: Body,
-    lanes: int,
+    vector: ValueEmitter,
     kind: str,
     interleaving: Interleaving | None = None,
     overlaps: bool = False,
@@ -207,6 +209,7 @@ def innermost_loop(
     that ends with it.
     """
     first, last = span
+    lanes = vector.lanes
     if length == 1 and lanes == 1:
         body((*outer, "0"), ValueEmitter(code))
         return
@@ -217,14 +220,14 @@ def innermost_loop(
             step = interleaving.vectors * lanes
             with code.block(f"for (; {name} + {step} <= {last}; {name} += {step})"):
                 at = [f"({name} + {n * lanes})" for n in range(interleaving.vectors)]
-                interleaving.body([(*outer, each) for each in at], ValueEmitter(code, lanes))
+                interleaving.body([(*outer, each) for each in at], vector)
         if overlaps and length is not None and length % lanes:
             with code.block(f"for (; {name} < {last}; {name} += {lanes})"):
                 code.line(f"if ({name} > {last} - {lanes}) {name} = {last} - {lanes};")
-                body((*outer, name), ValueEmitter(code, lanes))
+                body((*outer, name), vector)
             return
         with code.block(f"for (; {name} + {lanes} <= {last}; {name} += {lanes})"):
-            body((*outer, name), ValueEmitter(code, lanes))
+            body((*outer, name), vector)
         if length is not None and is_multiple(length, lanes):
             return
         rest = code.block(f"for (; {name} < {last}; {name}++)")

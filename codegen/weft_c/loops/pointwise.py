@@ -26,11 +26,13 @@ def write_map(builder: ElementWiseKernel, results: Iterable[int]) -> None:
         if last >= 0 and builder.is_loop_invariant(n, [last])
     ]
     uniforms: dict[int, str] = {}
-    lanes, access = 1, None
+    lanes, bits, access = 1, 32, None
     if last >= 0:
         access = find_vector_access(builder, numbers, results)
     if last >= 0 and are_contiguous(nest, results, last):
         lanes = builder.lanes_along(last, numbers, invariants)
+        if lanes == 1:
+            lanes, bits = builder.doubles_along(last, numbers, invariants), 64
 
     def before_row(outer: tuple[str, ...]) -> None:
         uniforms.clear()
@@ -61,6 +63,7 @@ def write_map(builder: ElementWiseKernel, results: Iterable[int]) -> None:
         cost=nest.kernel.count,
         interleaving=Interleaving(vectors, at_points) if vectors > 1 else None,
         overlaps=is_vector and not nest.may_be_in_place,
+        bits=bits,
     )
 
 

@@ -12,10 +12,15 @@ from weft.support.backports import override
 from weft.support.dispatch import ClassTable
 from weft_c.lowering import rules
 from weft_c.source.expressions import Expression, ExpressionWriter
-from weft_c.source.values import NARROW_DTYPES, VECTOR_DTYPES, ValueEmitter
+from weft_c.source.values import (
+    DOUBLE_VECTOR_DTYPES,
+    NARROW_DTYPES,
+    VECTOR_DTYPES,
+    ValueEmitter,
+)
 
-VECTORS = sorted(VECTOR_DTYPES)
-WITHIN_RANGE = sorted(VECTOR_DTYPES | NARROW_DTYPES)
+VECTORS = sorted(VECTOR_DTYPES | DOUBLE_VECTOR_DTYPES)
+WITHIN_RANGE = sorted({*VECTORS, *NARROW_DTYPES})
 """The dtypes with vectors of ops whose results are never out of the range of their dtype."""
 
 TEXTS: dict[type[Op], str] = {
@@ -171,7 +176,7 @@ def _cosine(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     return emitter.rounded(op.dtype, text)
 
 
-@_expression_for(math.TanhOp)
+@_expression_for(math.TanhOp, vectors=sorted(VECTOR_DTYPES))
 def _tanh(op: Op, emitter: ValueEmitter, args: Sequence[str]) -> str:
     return _call_helper("weft_tanh", op, emitter, args)
 

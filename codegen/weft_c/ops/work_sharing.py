@@ -56,4 +56,5 @@ def share_points(
         with code.loop(kind, row, first, last):
             indices = unravel_index(code, outer, row, kind)
             span = ("0", str(length)) if by_rows else (begin, end)
-            innermost_loop(code, indices, span, length if by_rows else None, body, lanes, kind)
+            vector = ValueEmitter(code, lanes)
+            innermost_loop(code, indices, span, length if by_rows else None, body, vector, kind)

@@ -43,9 +43,9 @@ class Expression:
         use the words of `Dialect`. ``{type}`` is as above, so there is one version for each type
         in use: ``FUNCTION {type} cube_{type}({type} x) { return x * x * x; }``.
     vectors
-        The names of the dtypes whose vectors the text takes as well, of bool, int32, uint32 and
-        float32. A kernel computes vectors where that is so for all of its ops and their operands,
-        else one element after the other.
+        The names of the dtypes whose vectors the text takes as well, of bool, int32, uint32,
+        float32 and float64. A kernel computes vectors where that is so for all of its ops and their
+        operands, with float64 beside bool alone, else one element after the other.
     """
 
     text: str | ExpressionWriter | Mapping[str, str | ExpressionWriter]

@@ -3,7 +3,7 @@
 A bool in a register is 0 or 1 as a scalar, and 0 or -1 in a lane of a vector, as comparisons return
 them and ``&``, ``|``, ``^`` and ``SELECT`` expect them. Floats of 16 bits are rounded float32.
 Vectors have lanes of 32 bits: integers of 8 bits are widened when they are loaded, and stay within
-the range of their dtype.
+the range of their dtype. Vectors of float64, and of bools beside them, have lanes of 64 bits.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from weft_c.source.functions import ctype
 
 VECTOR_DTYPES = frozenset({"bool", "int32", "uint32", "float32"})
 """The names of the dtypes whose vectors are in memory as in registers, or bools."""
+
+DOUBLE_VECTOR_DTYPES = frozenset({"bool", "float64"})
+"""The same of vectors with lanes of 64 bits."""
 
 NARROW_DTYPES = frozenset({"int8", "uint8"})
 """The names of the dtypes whose vectors are widened to int32 in registers."""
@@ -42,10 +45,13 @@ class ValueEmitter:
         The function, which records the helpers that are called.
     lanes
         The lanes of values; 1 for scalars.
+    bits
+        The bits of a lane, 32 or 64.
     """
 
     code: Code = field(repr=False, compare=False)
     lanes: int = 1
+    bits: int = 32
 
     @property
     def is_vector(self) -> bool:
@@ -54,7 +60,7 @@ class ValueEmitter:
 
     def type(self, dtype: DType) -> str:
         """Return the C type of a value in a register."""
-        return register_type(dtype, self.lanes)
+        return register_type(dtype, self.lanes, self.bits)
 
     def load(self, dtype: DType, address: Address, memory: str = "GLOBAL ") -> str:
         """Return the value at an address."""
@@ -62,7 +68,8 @@ class ValueEmitter:
             return self._apply_helper(_READ, dtype, address.element)
         value = f"*({memory}const {self._in_memory(dtype)} *)({address})"
         if dtypes.is_bool(dtype):
-            return f"(convert_int{self.lanes}({value}) != 0)"
+            name = "int" if self.bits == 32 else "long"
+            return f"(convert_{name}{self.lanes}({value}) != 0)"
         return f"convert_int{self.lanes}({value})" if dtype.name in NARROW_DTYPES else value
 
     def _in_memory(self, dtype: DType) -> str:
@@ -174,7 +181,7 @@ class ValueEmitter:
             return self.converted(dtypes.int32, target, value)
         if target.name in NARROW_DTYPES:
             return self.rounded(target, self.converted(source, dtypes.int32, value))
-        name = {"f32": "float", "i32": "int", "u32": "uint"}[ctype(target)]
+        name = {"f32": "float", "f64": "double", "i32": "int", "u32": "uint"}[ctype(target)]
         if dtypes.is_bool(source):
             value = f"({value} & 1)"
         if not dtypes.is_float(source) or dtypes.is_float(target):
@@ -186,10 +193,10 @@ class ValueEmitter:
 
 
 @cache
-def register_type(dtype: DType, lanes: int = 1) -> str:
+def register_type(dtype: DType, lanes: int = 1, bits: int = 32) -> str:
     """Return the C type of a scalar, or of a vector of `lanes` lanes, in a register."""
     if dtypes.is_bool(dtype):
-        kind = "i32"
+        kind = f"i{bits}"
     elif dtype.name in _READ:
         kind = "f32"
     elif lanes > 1 and dtype.name in NARROW_DTYPES:

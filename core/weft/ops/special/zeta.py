@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
-
-from numpy.polynomial import Polynomial
 
 from weft.ir.storage import constant
 from weft.ir.tensor import TensorOp
-from weft.ops.pointwise.comparison import equal, less, minimum, where
+from weft.ops.pointwise.comparison import equal, less, maximum, minimum, where
+from weft.ops.pointwise.elementwise import cast
 from weft.ops.pointwise.math import cos, power, sin
 from weft.ops.pointwise.polynomials import Coefficients, polynomial
 from weft.ops.pointwise.rounding import round
+from weft.ops.pointwise.special import frexp, ldexp
 from weft.ops.special.base import SpecialOp
 from weft.support.backports import override
 
@@ -36,20 +37,11 @@ class ZetaOp(SpecialOp):
 
     @override
     def formula(self, x: TensorOp, q: TensorOp) -> TensorOp:
-        total: Any = power(q, -x)
-        for k in range(1, _TERMS):
-            total = total + power(q + k, -x)
         last = q + _TERMS
-        inverse = 1 / last
-        tail = power(last, -x)
-        # The rising factorial of x, over powers of the last q.
-        steep = minimum(x, _STEEPEST)
-        rising = steep * inverse
-        rest: Any = 0.5
-        for k, number in enumerate(_BERNOULLI):
-            rest = rest + rising * number
-            rising = rising * ((steep + (2 * k + 1)) * inverse) * ((steep + (2 * k + 2)) * inverse)
-        total = total + tail * (last / (x - 1) + rest)
+        rest = power(last, 1 - x) / (x - 1) + power(last, -x) * _corrections(x, 1 / last)
+        total: Any = rest
+        for k in reversed(range(_TERMS)):
+            total = total + power(q + k, -x)
         total = where(equal(q, math.inf) & less(1, x), 0, total)
         total = where(less(x, 1) | less(q, 0), math.nan, total)
         return where(equal(x, 1) | equal(q, 0) & less(1, x), math.inf, total)
@@ -59,8 +51,25 @@ class ZetaOp(SpecialOp):
         return None, -x * ZetaOp(x + 1, q)
 
 
+def _corrections(x: TensorOp, inverse: TensorOp) -> TensorOp:
+    """Return half the first term of the rest and its corrections, over that term.
+
+    The rising factorials of x stand over powers of the base, given its inverse.
+    """
+    steep = minimum(x, _STEEPEST)
+    rising = steep * inverse
+    total: Any = 0.5
+    for k, number in enumerate(_BERNOULLI):
+        total = total + rising * number
+        rising = rising * ((steep + (2 * k + 1)) * inverse) * ((steep + (2 * k + 2)) * inverse)
+    return cast(total, x.dtype)
+
+
 class PolygammaOp(SpecialOp):
     """The derivative of digamma of an order; infinite at 0, -1, -2 and so on.
+
+    It is the factorial of the order n times the sum of (x + k)^-(n + 1), with both signs. Powers
+    of 2 are kept apart, as the factors may be out of the range of the product.
 
     Attributes
     ----------
@@ -74,15 +83,33 @@ class PolygammaOp(SpecialOp):
     def formula(self, x: TensorOp) -> TensorOp:
         is_low, place = less(x, 0), x - round(x)
         sign = -1 if self.n % 2 == 0 else 1
-        rest = where(is_low, 1 - x, x)
-        high = ZetaOp(constant(self.n + 1, dtype=x.dtype), rest) * float(math.factorial(self.n))
+        high, exponent = self._sum(where(is_low, 1 - x, x))
         # The reflection formula (Abramowitz and Stegun, 6.4.7), whose angle is exact.
         is_pole = equal(place, 0)
         angle = where(is_low & ~is_pole, place, 0.25) * math.pi
         slope = polynomial(cos(angle) / sin(angle), _cotangent_slope(self.n))
-        low = -high - slope * math.pi ** (self.n + 1)
-        value = where(is_low, low, high * sign)
+        low = -ldexp(high, exponent) - slope
+        factorial = math.factorial(self.n)
+        bits = factorial.bit_length()
+        total = where(is_low, low, high * sign) * (factorial / 2**bits)
+        value = ldexp(total, where(is_low, bits, exponent + bits))
+        value = where(equal(x, math.inf), 0, value)
         return where(is_low & is_pole, math.inf * sign, value)
+
+    def _sum(self, q: TensorOp) -> tuple[TensorOp, TensorOp]:
+        """Return the sum for powers of q + k, as in `ZetaOp`, as a number and a power of 2."""
+        half, exponent = frexp(q)
+        is_less = less(half, math.sqrt(0.5))
+        first, exponent = where(is_less, half * 2, half), exponent - cast(is_less, "int32")
+        # Steps are small beside a large q. Beside a small one all other terms are.
+        step = ldexp(constant(1.0, dtype=q.dtype), minimum(-exponent, 60))
+        order = constant(self.n + 1, dtype=q.dtype)
+        last, scale = step * _TERMS + first, minimum(step, 1)
+        rest = last / self.n * (scale / step) + _corrections(order, step / last) * scale
+        total = power(last, -order) * rest
+        for k in reversed(range(_TERMS)):
+            total = total + power(step * k + first, -order) * scale
+        return total, exponent * -(self.n + 1) + maximum(exponent, 0)
 
     @override
     def slopes(self, x: TensorOp) -> tuple[TensorOp]:
@@ -90,8 +117,10 @@ class PolygammaOp(SpecialOp):
 
 
 def _cotangent_slope(n: int) -> Coefficients:
-    """Return the polynomial in the cotangent that its derivative of an order is."""
-    terms = Polynomial([0, 1])
+    """Return the polynomial in cot(πx) that its derivative of an order is, by the factorial."""
+    terms = [0, 1]
     for _ in range(n):
-        terms = -Polynomial([1, 0, 1]) * terms.deriv()
-    return tuple(map(float, terms.coef[::-1]))
+        slopes = [-k * each for k, each in enumerate(terms)]
+        terms = [x + y for x, y in zip([*slopes[1:], 0, 0], [0, *slopes], strict=True)]
+    scale = Fraction(math.pi) ** (n + 1) / math.factorial(n)
+    return tuple(float(each * scale) for each in reversed(terms))
