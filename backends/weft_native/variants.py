@@ -83,25 +83,7 @@ def variants(
     states of unknown lengths, for too many combinations or variants, and for a graph that refuses
     all lengths.
     """
-    unbounded = [symbol for symbol in graph.symbols if symbol.maximum is None]
-    if unbounded:
-        names = ", ".join(map(repr, unbounded))
-        how = f"bound them, as in weft.symbol({unbounded[0].name!r}, max=64), or {HOW_TO_GIVE}"
-        raise ArgumentError(f"{name} has unknown lengths, {names}: {how}")
-    maxima = [symbol.maximum or 0 for symbol in graph.symbols]
-    if prod(most + 1 for most in maxima) > CHOICES:
-        raise ArgumentError(
-            f"{name} has more than {CHOICES} combinations of lengths up to their maxima: choose "
-            f"smaller max=, or {HOW_TO_GIVE}"
-        )
-    unknown = [state for state in graph.states if not state.axes.is_static]
-    if unknown:
-        problem = f"the state {unknown[0].name} has an unknown length ({unknown[0].file_info})"
-        raise ArgumentError(
-            f"{name}: {problem}, and memory of the function is fixed: {HOW_TO_GIVE}"
-        )
-    if transformer.memory_limit is not None:
-        raise ArgumentError(f"{name} has unknown lengths and a limit on memory: {HOW_TO_GIVE}")
+    maxima = _maxima(transformer, graph, name)
     found: list[Variant] = []
     choices: dict[tuple[int, ...], int] = {}
     refusal: WeftError | None = None
@@ -127,6 +109,30 @@ def variants(
         problem = f"{name} takes none of the lengths up to their maxima: choose a larger max="
         raise ArgumentError(problem) from refusal
     return found, [choices[each] for each in sorted(choices)]
+
+
+def _maxima(transformer: NativeTransformer, graph: Graph, name: str) -> list[int]:
+    """Return the largest value of each length; raises ArgumentError where there is no function."""
+    unbounded = [symbol for symbol in graph.symbols if symbol.maximum is None]
+    if unbounded:
+        names = ", ".join(map(repr, unbounded))
+        how = f"bound them, as in weft.symbol({unbounded[0].name!r}, max=64), or {HOW_TO_GIVE}"
+        raise ArgumentError(f"{name} has unknown lengths, {names}: {how}")
+    maxima = [symbol.maximum or 0 for symbol in graph.symbols]
+    if prod(most + 1 for most in maxima) > CHOICES:
+        raise ArgumentError(
+            f"{name} has more than {CHOICES} combinations of lengths up to their maxima: choose "
+            f"smaller max=, or {HOW_TO_GIVE}"
+        )
+    unknown = [state for state in graph.states if not state.axes.is_static]
+    if unknown:
+        problem = f"the state {unknown[0].name} has an unknown length ({unknown[0].file_info})"
+        raise ArgumentError(
+            f"{name}: {problem}, and memory of the function is fixed: {HOW_TO_GIVE}"
+        )
+    if transformer.memory_limit is not None:
+        raise ArgumentError(f"{name} has unknown lengths and a limit on memory: {HOW_TO_GIVE}")
+    return maxima
 
 
 def _variant(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
+from weft import ops
 from weft.errors import ArgumentError, AxesError, DTypeError
 from weft.ir import dtypes
 from weft.ir.axes import Axes, AxesLike, Axis, AxisKey, make_axes
@@ -27,25 +28,12 @@ from weft.ir.op import explain
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.arguments import checked_integer
-from weft.ops.indexing.gathering import take
-from weft.ops.pointwise.bits import shift_right
-from weft.ops.pointwise.comparison import greater, greater_equal, less, where
-from weft.ops.pointwise.elementwise import cast
-from weft.ops.pointwise.math import exp, log, log1p
-from weft.ops.pointwise.rounding import floor
-from weft.ops.products.decompositions import cholesky
-from weft.ops.products.linalg import (
-    matmul,
-    matrix_transpose,
-    require_matrices,
-    require_positional,
-)
+from weft.ops.products.linalg import require_matrices, require_positional
 from weft.ops.random import distributions, rejection
 from weft.ops.random.philox import (
     FOLDED,
     KEYS,
     WORDS,
-    RandomBitsOp,
     axes_of,
     bits_from,
     checked_key,
@@ -55,12 +43,7 @@ from weft.ops.random.philox import (
     sample_normal,
     sample_uniform,
 )
-from weft.ops.reductions.cumulative import cumsum, place
-from weft.ops.reductions.probabilities import softmax
-from weft.ops.reductions.reduction import all, sum
-from weft.ops.reductions.sorting import argsort, searchsorted
-from weft.ops.shape.joining import pad, stack
-from weft.ops.shape.movement import cast_axes, reshape
+from weft.ops.reductions.cumulative import place
 from weft.support.spelling import unknown_name
 
 __all__ = [
@@ -126,9 +109,9 @@ def key(seed: TensorLike) -> Any:
         if not dtypes.is_integer(seed.dtype) or seed.axes:
             problem = f"a seed is an integer scalar, not {seed.dtype} {seed.axes}"
             raise ArgumentError(explain("key", problem, (seed,)))
-        wide = cast(seed, dtypes.uint64)
-        words = [wide & np.uint64(2**32 - 1), shift_right(wide, np.uint64(32))]
-        return cast(stack(words, pos=0), dtypes.uint32)
+        wide = ops.cast(seed, dtypes.uint64)
+        words = [wide & np.uint64(2**32 - 1), ops.shift_right(wide, np.uint64(32))]
+        return ops.cast(ops.stack(words, pos=0), dtypes.uint32)
     number: Any = seed
     if isinstance(number, np.ndarray) and number.shape == () and number.dtype.kind in "iu":
         number = int(number)
@@ -204,7 +187,7 @@ def fold_in(key: TensorLike, data: TensorLike) -> Any:
         if not dtypes.is_integer(data.dtype) or data.axes:
             problem = f"data is an integer scalar, not {data.dtype} {data.axes}"
             raise ArgumentError(explain("fold_in", problem, (data,)))
-        return _made_of("fold_in", key, cast(data, dtypes.uint32), make_axes(WORDS), FOLDED)
+        return _made_of("fold_in", key, ops.cast(data, dtypes.uint32), make_axes(WORDS), FOLDED)
     number = checked_integer("fold_in", "data", data, low=0)  # type: ignore[arg-type]
     if number >= 2**32:
         problem = f"data must be below 2**32, not {number}: fold in its parts one by one"
@@ -217,7 +200,7 @@ def _made_of(
 ) -> Any:
     """Return new keys, as an array if nothing is an op."""
     number = counter if isinstance(counter, TensorOp) else constant(counter, dtype=dtypes.uint32)
-    made = RandomBitsOp(checked_key(function, key), number, target_axes=axes, domain=domain)
+    made = ops.RandomBitsOp(checked_key(function, key), number, target_axes=axes, domain=domain)
     if isinstance(key, TensorOp) or number is counter:
         return made
     return made.reference(*(op.const for op in made.args))
@@ -257,8 +240,8 @@ def bits(key: TensorLike, shape: Shape = (), dtype: DTypeLike = dtypes.uint32) -
     if kind.kind != "u":
         raise DTypeError(explain("bits", f"bits are unsigned integers, not {kind}", ()))
     if kind != dtypes.uint64:
-        return cast(draw(axes), kind)
-    return cast_axes(distributions.long_words(draw(make_axes((2, axes.size)))), axes)
+        return ops.cast(draw(axes), kind)
+    return ops.cast_axes(distributions.long_words(draw(make_axes((2, axes.size)))), axes)
 
 
 def uniform(
@@ -581,7 +564,7 @@ def choice(
     length: Any = a if op is None else op.axes[position].length
     axes = make_axes(shape)
     indices = _chosen(key, length, axes, replace, p)
-    return indices if op is None else take(op, indices, position)
+    return indices if op is None else ops.take(op, indices, position)
 
 
 def _chosen(
@@ -599,22 +582,22 @@ def _chosen(
         if replace:
             bounds = {"0": 0, "the number of elements": length}
             return distributions.sample_integers(draw, axes, bounds, dtypes.int64)
-        return cast_axes(distributions.random_order(draw, length)[:size], axes)
+        return ops.cast_axes(distributions.random_order(draw, length)[:size], axes)
     chance = as_op(p)
     if not dtypes.is_float(chance.dtype):
         raise DTypeError(explain("choice", f"p must be floats, not {chance.dtype}", (chance,)))
     if chance.axes.lengths != (length,):
         problem = f"p must be a vector of {length} probabilities, not {chance.axes}"
         raise AxesError(explain("choice", problem, (chance,)))
-    chance = cast_axes(cast(chance, dtypes.accumulator_dtype(chance.dtype)), length)
+    chance = ops.cast_axes(ops.cast(chance, dtypes.accumulator_dtype(chance.dtype)), length)
     if replace:
-        total = cumsum(chance)
+        total = ops.cumsum(chance)
         share = sample_uniform(draw, axes, {"low": 0.0, "high": 1.0}, chance.dtype)
-        return cast_axes(searchsorted(total, share * total[-1], "right"), axes)
+        return ops.cast_axes(ops.searchsorted(total, share * total[-1], "right"), axes)
     noise = distributions.sample(
         "choice", draw, distributions.standard_gumbel, chance, dtype=chance.dtype
     )
-    return cast_axes(argsort(log(chance) + noise, descending=True)[:size], axes)
+    return ops.cast_axes(ops.argsort(ops.log(chance) + noise, descending=True)[:size], axes)
 
 
 def exponential(
@@ -875,7 +858,7 @@ def lognormal(
         "lognormal", shape, working, sigma=(sigma, "at least 0"), mean=(mean, "finite")
     )
     normals = sample_normal(draw, deviation.axes, 0.0, 1.0, working)
-    return cast(exp(normals * deviation + middle), dtype)
+    return ops.cast(ops.exp(normals * deviation + middle), dtype)
 
 
 def gamma(
@@ -967,7 +950,7 @@ def _gamma(
 ) -> TensorOp:
     draw, working = bits_from(function, key), float_to_compute_in(function, dtype)
     (alpha,) = distributions.operands(function, shape, working, a=(a, "at least 0"))
-    return cast(rejection.sample_gamma(draw, alpha, function == "loggamma"), dtype)
+    return ops.cast(rejection.sample_gamma(draw, alpha, function == "loggamma"), dtype)
 
 
 def beta(
@@ -1013,12 +996,14 @@ def beta(
     True
     """
     draw, working = bits_from("beta", key), float_to_compute_in("beta", dtype)
-    ops = distributions.operands("beta", shape, working, a=(a, "at least 0"), b=(b, "at least 0"))
-    first, second = (rejection.sample_gamma(draw, each, True) for each in ops)
+    tensors = distributions.operands(
+        "beta", shape, working, a=(a, "at least 0"), b=(b, "at least 0")
+    )
+    first, second = (rejection.sample_gamma(draw, each, True) for each in tensors)
     # The logistic function, without an exponential that overflows.
-    is_below, distance = less(first, second), first - second
-    smaller = exp(where(is_below, distance, -distance))
-    return cast(where(is_below, smaller, 1.0) / (1.0 + smaller), dtype)
+    is_below, distance = ops.less(first, second), first - second
+    smaller = ops.exp(ops.where(is_below, distance, -distance))
+    return ops.cast(ops.where(is_below, smaller, 1.0) / (1.0 + smaller), dtype)
 
 
 def dirichlet(
@@ -1068,7 +1053,7 @@ def dirichlet(
         raise AxesError(explain("dirichlet", problem, (op,)))
     axes = None if shape is None else make_axes(shape) + op.axes[-1:]
     (each,) = distributions.operands("dirichlet", axes, working, alpha=(op, "at least 0"))
-    return cast(softmax(rejection.sample_gamma(draw, each, True), -1), dtype)
+    return ops.cast(ops.softmax(rejection.sample_gamma(draw, each, True), -1), dtype)
 
 
 def poisson(
@@ -1222,10 +1207,10 @@ def geometric(
     (chance,) = distributions.operands(
         "geometric", shape, _precision("geometric", p), p=(p, "above 0 and at most 1")
     )
-    valid = greater(chance, 0.0) & ~greater(chance, 1.0)
+    valid = ops.greater(chance, 0.0) & ~ops.greater(chance, 1.0)
     u = middles(draw(chance.axes), chance.dtype)
-    count = floor(log(u) / log1p(-where(valid, chance, 1.0))) + 1.0
-    sample = where(valid, count, np.nan)
+    count = ops.floor(ops.log(u) / ops.log1p(-ops.where(valid, chance, 1.0))) + 1.0
+    sample = ops.where(valid, count, np.nan)
     return rejection.as_counts("geometric", sample, dtypes.as_dtype(dtype))
 
 
@@ -1288,10 +1273,14 @@ def multinomial(
     (chances,) = distributions.operands(
         "multinomial", rest + chances.axes[-1:], working, p=(chances, "at least 0")
     )
-    total = sum(chances, axis=-1)
-    valid = all(greater_equal(chances, 0.0), axis=-1) & greater(total, 0.0) & less(total, np.inf)
+    total = ops.sum(chances, axis=-1)
+    valid = (
+        ops.all(ops.greater_equal(chances, 0.0), axis=-1)
+        & ops.greater(total, 0.0)
+        & ops.less(total, np.inf)
+    )
     counts = _divided(draw, trials, chances)
-    sample = where(cast_axes(valid, (*rest.lengths, 1)), counts, np.nan)
+    sample = ops.where(ops.cast_axes(valid, (*rest.lengths, 1)), counts, np.nan)
     return rejection.as_counts("multinomial", sample, dtypes.as_dtype(dtype))
 
 
@@ -1299,17 +1288,17 @@ def _divided(draw: Any, trials: TensorOp, chances: TensorOp) -> TensorOp:
     """Return trials divided among the last axis of probabilities, by halves."""
     lengths, length = trials.axes.lengths, chances.axes[-1].length
     depth = (length - 1).bit_length()
-    sums = [pad(chances, [*((0, 0) for _ in lengths), (0, 2**depth - length)])]
+    sums = [ops.pad(chances, [*((0, 0) for _ in lengths), (0, 2**depth - length)])]
     for level in reversed(range(depth)):
-        sums.append(sum(reshape(sums[-1], (*lengths, 2**level, 2)), axis=-1))
-    counts = cast_axes(trials, (*lengths, 1))
+        sums.append(ops.sum(ops.reshape(sums[-1], (*lengths, 2**level, 2)), axis=-1))
+    counts = ops.cast_axes(trials, (*lengths, 1))
     for halves in reversed(sums[:-1]):
-        pairs = reshape(halves, (*lengths, counts.axes[-1].length, 2))
+        pairs = ops.reshape(halves, (*lengths, counts.axes[-1].length, 2))
         left, right = pairs[..., 0], pairs[..., 1]
         whole = left + right
-        share = where(greater(whole, 0.0), left / whole, 0.0)
+        share = ops.where(ops.greater(whole, 0.0), left / whole, 0.0)
         first = rejection.sample_binomial(draw, counts, share)
-        counts = reshape(stack([first, counts - first], pos=-1), halves.axes.lengths)
+        counts = ops.reshape(ops.stack([first, counts - first], pos=-1), halves.axes.lengths)
     return counts[..., :length]
 
 
@@ -1361,8 +1350,8 @@ def vonmises(
         "vonmises", shape, working, loc=(loc, "finite"), kappa=(kappa, "at least 0")
     )
     angle = middle + rejection.sample_von_mises(draw, concentration)
-    turns = floor(angle * (0.5 / np.pi) + 0.5)
-    return cast(angle - turns * (2 * np.pi), dtype)
+    turns = ops.floor(angle * (0.5 / np.pi) + 0.5)
+    return ops.cast(angle - turns * (2 * np.pi), dtype)
 
 
 def multivariate_normal(
@@ -1412,7 +1401,7 @@ def multivariate_normal(
     """
     function = "multivariate_normal"
     draw, working = bits_from(function, key), float_to_compute_in(function, dtype)
-    middle, matrix = (cast(as_op(each), working) for each in (mean, cov))
+    middle, matrix = (ops.cast(as_op(each), working) for each in (mean, cov))
     require_matrices(function, matrix)
     if not middle.axes or middle.axes[-1].length != matrix.axes[-1].length:
         problem = f"mean and cov must have vectors and matrices of one size, not {middle.axes}"
@@ -1424,6 +1413,6 @@ def multivariate_normal(
     parameter(function, "cov", matrix, make_axes((*axes.lengths, axes[-1].length)))
     (middle,) = distributions.operands(function, axes, working, mean=(middle, "finite"))
     normals = sample_normal(draw, axes, 0.0, 1.0, working)
-    rows = cast_axes(normals, (*axes.lengths[:-1], 1, axes.lengths[-1]))
-    moved = matmul(rows, matrix_transpose(cholesky(matrix)))
-    return cast(middle + cast_axes(moved, axes), dtype)
+    rows = ops.cast_axes(normals, (*axes.lengths[:-1], 1, axes.lengths[-1]))
+    moved = ops.matmul(rows, ops.matrix_transpose(ops.cholesky(matrix)))
+    return ops.cast(middle + ops.cast_axes(moved, axes), dtype)

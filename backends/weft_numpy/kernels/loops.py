@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -106,6 +106,10 @@ class Loop:
             return
         tile, along = TileEmitter(emit, self.tiling), body.values.varying
         is_shared = self.threads > 1
+        names = {
+            slot: emit.new_name("s") if is_shared else emit.name(array)
+            for slot, array in lanes[0].items()
+        }
 
         def value(number: int) -> TensorDescription:
             if number not in partial:
@@ -120,17 +124,23 @@ class Loop:
         def own(slot: Slot) -> TensorDescription:
             return tile.tile(names[slot], lanes[0][slot], slot.varying, ":j - i")
 
-        names = {
-            slot: emit.new_name("s") if is_shared else emit.name(array)
-            for slot, array in lanes[0].items()
-        }
         body.write(tile, Arrays(value, result, own))
-        if not is_shared:
+        if is_shared:
+            self._write_shared(emit, tile, list(names.values()), lanes)
+        else:
             emit.lines += tile.loop(f"for tile in range({self.tiling.count}):", emit.origin)
-            return
-        title = emit.new_name(f"each_{body.kernel.title or 'copy'}_")
+
+    def _write_shared(
+        self,
+        emit: Emitter,
+        tile: TileEmitter,
+        names: Sequence[str],
+        lanes: Sequence[Mapping[Slot, TensorDescription]],
+    ) -> None:
+        """Write a function of some tiles and a lane's scratch arrays, and its call by threads."""
+        title = emit.new_name(f"each_{self.body.kernel.title or 'copy'}_")
         emit.line(f"def {title}(tiles, lane):")
-        unpacked = [(f"[{', '.join(names.values())}] = lane", emit.origin)] if names else []
+        unpacked = [(f"[{', '.join(names)}] = lane", emit.origin)] if names else []
         lines = (*unpacked, *tile.loop("for tile in tiles:", emit.origin))
         emit.lines += [(f"{INDENT}{text}", origin) for text, origin in lines]
         texts = ", ".join(f"[{', '.join(map(emit.name, lane.values()))}]" for lane in lanes)

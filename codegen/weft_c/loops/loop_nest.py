@@ -111,25 +111,7 @@ def make_loop_nest(
         if isinstance(each.op, PiecewiseOp)
     }
     read = [args[arg].strides for each in piecewise.values() for arg in each.args]
-    every, count = [*read, *strides], len(read) + len(args)
-    cut = {
-        axis
-        for each in kernel.body
-        if isinstance(each.op, PiecewiseOp)
-        for axis in each.op.cut_axes
-    }
-    roles = [
-        (axis in kernel.reduced, axis if axis in cut else None)
-        for axis in range(len(kernel.domain))
-    ]
-    groups = collapse(kernel.domain, roles, every)
-    kept, reduced = (
-        _fastest_last(
-            [it for it in groups if (it[0] in kernel.reduced) == is_reduced], every, count
-        )
-        for is_reduced in (False, True)
-    )
-    loops = [*kept, *reduced]
+    loops, split = _ordered_loops(kernel, [*read, *strides], len(read) + len(args))
     shape = tuple(prod(kernel.domain[axis] for axis in group) for group in loops)
     tensors = tuple(
         TensorDescription(
@@ -141,7 +123,6 @@ def make_loop_nest(
         )
         for steps, (_, layout) in zip(strides, values, strict=True)
     )
-    split = len(kept)
     return LoopNest(
         kernel,
         shape[:split],
@@ -213,6 +194,33 @@ def split_reduced_loop(
         length if chunk * parts > length else None,
         nest.operands if chunk * parts > length else (),
     )
+
+
+def _ordered_loops(
+    kernel: Kernel, strides: Sequence[Sequence[int]], operands: int
+) -> tuple[list[tuple[int, ...]], int]:
+    """Return the axes of each loop, those that are kept first, and the number of kept loops.
+
+    Axes share a loop if every tensor allows it and no piecewise operand is cut along them.
+    """
+    cut = {
+        axis
+        for each in kernel.body
+        if isinstance(each.op, PiecewiseOp)
+        for axis in each.op.cut_axes
+    }
+    roles = [
+        (axis in kernel.reduced, axis if axis in cut else None)
+        for axis in range(len(kernel.domain))
+    ]
+    groups = collapse(kernel.domain, roles, strides)
+    kept, reduced = (
+        _fastest_last(
+            [it for it in groups if (it[0] in kernel.reduced) == is_reduced], strides, operands
+        )
+        for is_reduced in (False, True)
+    )
+    return [*kept, *reduced], len(kept)
 
 
 def _with_layouts(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -24,7 +25,7 @@ from weft.ops.products.linalg import MatmulOp
 from weft.ops.shape.movement import BroadcastOp
 from weft_c.loops.loop_nest import make_pointwise_nest
 from weft_c.loops.parallel import parallel_for, unravel_index
-from weft_c.lowering import KernelBuilder, Lowering, needs_scratch, rules
+from weft_c.lowering import Array, KernelBuilder, Lowering, needs_scratch, rules
 from weft_c.matmul import blas
 from weft_c.matmul.accumulators import Accumulator, accumulator, accumulator_of
 from weft_c.matmul.blocking import Blocking, blocking, tiles_bytes
@@ -363,50 +364,70 @@ def _write_untiled(lowering: Lowering, product: Product) -> None:
 
 def _write_row_products(lowering: Lowering, product: Product) -> None:
     """Write a matrix-vector product as dot products of contiguous vectors."""
-    x, y, epilogue = product.x, product.y, product.epilogue
+    epilogue = product.epilogue
     builder, acc = epilogue.begin(lowering, "matvec"), epilogue.acc
-    code, k = builder.code, x.shape[-1]
-    a, b = builder.array("x", x), builder.array("y", y)
-    is_vector = acc.lanes > 1 and acc.is_plain
-    acc.declare_vectors(code)
-    group = builder.processor.group
-
-    def totals_of_rows(at: tuple[str, ...], rows: Sequence[str]) -> list[str]:
-        totals = [code.define(acc.scalar_type, "total", "0") for _ in rows]
-        first, step = "0", 1
-        if is_vector:
-            first = _vector_sums(
-                code,
-                acc,
-                totals,
-                (product.kind, k),
-                lambda t: [a.at(*at, "0", t), *(b.at(*at, t, j) for j in rows)],
-            )
-        elif not builder.processor.is_serial:
-            first, step = "LOCAL_ID", group
-        with code.block(f"for ({product.kind} k = {first}; k < {k}; k += {step})"):
-            for total, j in zip(totals, rows, strict=True):
-                terms = f"{acc.load(a, *at, '0', 'k')} * {acc.load(b, *at, 'k', j)}"
-                code.line(f"{total} += {terms};")
-        return totals
+    arrays = builder.array("x", product.x), builder.array("y", product.y)
+    acc.declare_vectors(builder.code)
+    totals_of = partial(_totals_of_rows, builder, product, arrays)
+    if not builder.processor.is_serial:
+        _write_rows_of_groups(builder, epilogue, totals_of)
+        return
 
     def some_rows(indices: tuple[str, ...], emitter: ValueEmitter) -> None:
         *at, zero, j = indices
         rows = [j, *(f"{j} + {more}" for more in range(1, emitter.lanes))]
-        for row, total in zip(rows, totals_of_rows(tuple(at), rows), strict=True):
-            epilogue.write(builder, ValueEmitter(code), (*at, zero, row), total)
+        for row, total in zip(rows, totals_of(tuple(at), rows), strict=True):
+            epilogue.write(builder, ValueEmitter(builder.code), (*at, zero, row), total)
 
-    if builder.processor.is_serial:
-        lanes = _SIDE_BY_SIDE if is_vector else 1
-        wide = product.is_wide
-        parallel_for(builder, epilogue.shape, some_rows, lanes=lanes, wide=wide, cost=k)
-        return
+    lanes, k = _SIDE_BY_SIDE if _is_vector(acc) else 1, product.x.shape[-1]
+    parallel_for(builder, epilogue.shape, some_rows, lanes=lanes, wide=product.is_wide, cost=k)
+
+
+def _is_vector(acc: Accumulator) -> bool:
+    return acc.lanes > 1 and acc.is_plain
+
+
+def _totals_of_rows(
+    builder: KernelBuilder,
+    product: Product,
+    arrays: tuple[Array, Array],
+    at: tuple[str, ...],
+    rows: Sequence[str],
+) -> list[str]:
+    """Write the dot products of some rows; on GPUs, a work item's share of them."""
+    code, acc, k, (a, b) = builder.code, product.epilogue.acc, product.x.shape[-1], arrays
+    totals = [code.define(acc.scalar_type, "total", "0") for _ in rows]
+    first, step = "0", 1
+    if _is_vector(acc):
+        first = _vector_sums(
+            code,
+            acc,
+            totals,
+            (product.kind, k),
+            lambda t: [a.at(*at, "0", t), *(b.at(*at, t, j) for j in rows)],
+        )
+    elif not builder.processor.is_serial:
+        first, step = "LOCAL_ID", builder.processor.group
+    with code.block(f"for ({product.kind} k = {first}; k < {k}; k += {step})"):
+        for total, j in zip(totals, rows, strict=True):
+            terms = f"{acc.load(a, *at, '0', 'k')} * {acc.load(b, *at, 'k', j)}"
+            code.line(f"{total} += {terms};")
+    return totals
+
+
+def _write_rows_of_groups(
+    builder: KernelBuilder,
+    epilogue: Epilogue,
+    totals_of: Callable[[tuple[str, ...], Sequence[str]], list[str]],
+) -> None:
+    """Write a loop over rows, of each of which a work group adds up the shares of its items."""
+    code, group = builder.code, builder.processor.group
     rows = prod(epilogue.shape)
     groups = min(rows, builder.processor.units * GROUPS_PER_UNIT)
-    code.declare(f"LOCAL {acc.scalar_type} shared[{group}];")
+    code.declare(f"LOCAL {epilogue.acc.scalar_type} shared[{group}];")
     with code.block(f"for (i64 row = GROUP_ID; row < {rows}; row += {groups})"):
         indices = unravel_index(code, epilogue.shape, "row", "i64")
-        (total,) = totals_of_rows(indices[:-2], [indices[-1]])
+        (total,) = totals_of(indices[:-2], [indices[-1]])
         code.line(f"shared[LOCAL_ID] = {total};")
         code.line("BARRIER();")
         with code.block(f"for (i32 count = {group // 2}; count > 0; count /= 2)"):

@@ -4,7 +4,7 @@ Imports `weft_c.loops` and what lies below it. There is one module for each fami
 in `weft.ops` where possible.
 """
 
-from weft_c.ops import (
+from weft_c.ops import (  # noqa: F401
     argmax,
     copies,
     gathering,
@@ -20,20 +20,3 @@ from weft_c.ops import (
     sorting,
     windows,
 )
-
-__all__ = [
-    "argmax",
-    "copies",
-    "gathering",
-    "generation",
-    "helpers",
-    "joining",
-    "on_host",
-    "pointwise",
-    "scans",
-    "scattering",
-    "searching",
-    "small_matrices",
-    "sorting",
-    "windows",
-]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
+from weft import ops
 from weft.errors import ArgumentError, AxesError, GradientError
 from weft.ir import dtypes, scope, upcalls
 from weft.ir.dtypes import accumulator_dtype
@@ -20,10 +21,6 @@ from weft.ir.results import ResultOp, TupleOp
 from weft.ir.storage import as_op, constant
 from weft.ir.tensor import TensorOp
 from weft.ir.traversal import operands, postorder
-from weft.ops.control.graph_ops import WhileOp
-from weft.ops.control.recomputation import CheckpointOp
-from weft.ops.pointwise.elementwise import add, cast
-from weft.ops.shape.movement import IdentityOp, broadcast, transpose, zeros_like
 from weft.support import source
 from weft.support.gc_pause import gc_paused
 
@@ -106,13 +103,13 @@ def _adjoint_of(x: TensorOp, ys: Iterable[TensorOp], adjoints: Mapping[Op, Any])
     if isinstance(found, Missing):
         path = " <- ".join(f"{op}" for op in found.path[-8:])
         way = "give the class a generate_adjoints, or a rule by gradient_of"
-        if isinstance(found.op, WhileOp):
+        if isinstance(found.op, ops.WhileOp):
             way = "take scan or fori_loop with a known number of iterations"
         problem = f"has no gradient, and {x} is reached through it ({path})"
         raise GradientError(
             found.op.explain(f"{problem}: {way}, or cut the path with stop_gradient")
         )
-    return zeros_like(x) if found is None else found
+    return ops.zeros_like(x) if found is None else found
 
 
 def vector_jacobian(
@@ -143,10 +140,10 @@ def jacobian_vector(
     a value is not a float.
     """
     # The value of these is irrelevant: the result does not depend on it.
-    errors = [IdentityOp(zeros_like(y)) for y in ys]
+    errors = [ops.IdentityOp(ops.zeros_like(y)) for y in ys]
     found = vector_jacobian(vector_jacobian(ys, errors, xs), tangents, errors)
     return [
-        tangent if dtypes.is_inexact(y.dtype) else zeros_like(y)
+        tangent if dtypes.is_inexact(y.dtype) else ops.zeros_like(y)
         for y, tangent in zip(ys, found, strict=True)
     ]
 
@@ -166,7 +163,7 @@ def jvp(y: TensorOp, x: TensorOp, tangent: TensorOp) -> TensorOp:
 
 def _laid_out(error: TensorOp, y: TensorOp) -> TensorOp:
     """Return an adjoint or a tangent of `y` with the order of its axes and its dtype."""
-    return cast(transpose(error, y.axes) if y.axes.is_named else error, y.dtype)
+    return ops.cast(ops.transpose(error, y.axes) if y.axes.is_named else error, y.dtype)
 
 
 Rule = Callable[..., Iterable[Any]]
@@ -237,7 +234,7 @@ def _check_not_recomputed(y: TensorOp, x: TensorOp) -> None:
     def recomputed() -> dict[Op, Op]:
         found: dict[Op, Op] = {}
         for op in postorder([y], operands):
-            if isinstance(op.meaning, CheckpointOp):
+            if isinstance(op.meaning, ops.CheckpointOp):
                 inner, *starts = op.meaning.args
                 reached = _order_to(inner, frozenset(starts))
                 found |= dict.fromkeys(set(reached).difference(starts), op)
@@ -349,9 +346,9 @@ def _collected(op: Op, arg: Op, found: Any, delta: Any) -> Any:
     if isinstance(found, Missing) or isinstance(delta, Missing):
         return found if isinstance(found, Missing) else delta
     if not isinstance(delta, TensorOp) or delta.dtype != arg.dtype:
-        delta = cast(delta, arg.dtype)
+        delta = ops.cast(delta, arg.dtype)
     if not delta.axes and arg.axes:
-        delta = broadcast(delta, arg.axes)
+        delta = ops.broadcast(delta, arg.axes)
     if delta.axes != arg.axes:
         raise GradientError(
             op.explain(f"generate_adjoints returned {delta.axes} for an operand with {arg.axes}")
@@ -371,7 +368,7 @@ def total(contributions: Sequence[Any]) -> Any:
         return contributions[0] if missing is None else missing
     dtype = contributions[0].dtype
     wide = accumulator_dtype(dtype) if len(contributions) > 2 else dtype
-    return cast(reduce(add, (cast(each, wide) for each in contributions)), dtype)
+    return ops.cast(reduce(ops.add, (ops.cast(each, wide) for each in contributions)), dtype)
 
 
 @upcalls.adjoints_through.provide

@@ -4,7 +4,7 @@ Imports `weft.nn`, `weft.ranks` and the layers below. Start with `walk`, which v
 the other modules have the rules, by family.
 """
 
-from weft.batching import (
+from weft.batching import (  # noqa: F401
     collectives,
     control,
     indexing,
@@ -13,22 +13,7 @@ from weft.batching import (
     products,
     random,
     spatial,
-    walk,
 )
 from weft.batching.walk import Batch, Batched, batched, batching_rule_of
 
-__all__ = [
-    "Batch",
-    "Batched",
-    "batched",
-    "batching_rule_of",
-    "collectives",
-    "control",
-    "indexing",
-    "movement",
-    "pointwise",
-    "products",
-    "random",
-    "spatial",
-    "walk",
-]
+__all__ = ["Batch", "Batched", "batched", "batching_rule_of"]

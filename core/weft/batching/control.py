@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from weft import ops
 from weft.batching.walk import (
     Batch,
     Batched,
@@ -25,24 +26,20 @@ from weft.ir.op import Op
 from weft.ir.results import results_of
 from weft.ir.storage import ParameterOp, placeholder
 from weft.ir.tensor import TensorOp
-from weft.ops.control.effects import DecisionOp, ParallelOp, SequentialOp
-from weft.ops.control.graph_ops import CallOp, CondOp, GraphsOp, LoopOp, SavedOp, WhileOp
+from weft.ops.control.graph_ops import GraphsOp
 from weft.ops.control.scans import ScanOp
-from weft.ops.pointwise.comparison import WhereOp
-from weft.ops.reductions.reduction import AnyOp
-from weft.ops.shape.movement import BroadcastOp, IdentityOp
 
 
-@batching_rule_of(IdentityOp, SequentialOp, ParallelOp)
+@batching_rule_of(ops.IdentityOp, ops.SequentialOp, ops.ParallelOp)
 def batched_identity(op: Op, batch: Batch, *args: Op) -> Batched:
     """Return the same op; it is batched if the operand that it yields is."""
-    place = -1 if isinstance(op, SequentialOp) else 0
-    is_batched = batch.operands[place] and not isinstance(op, ParallelOp)
+    place = -1 if isinstance(op, ops.SequentialOp) else 0
+    is_batched = batch.operands[place] and not isinstance(op, ops.ParallelOp)
     return Batched(type(op)(*args, **op.attributes()), is_batched)
 
 
-@batching_rule_of(DecisionOp)
-def batched_decision(op: DecisionOp, batch: Batch, x: TensorOp) -> TensorOp:
+@batching_rule_of(ops.DecisionOp)
+def batched_decision(op: ops.DecisionOp, batch: Batch, x: TensorOp) -> TensorOp:
     """Refuse: the ranks could not decide for each example."""
     raise BatchingError(
         op.explain(
@@ -56,23 +53,23 @@ def _results(op: GraphsOp, flags: Iterable[bool]) -> Results:
     return Results(op, tuple(map(Batched, results_of(op), flags)))
 
 
-@batching_rule_of(CallOp)
-def batched_call(op: CallOp, batch: Batch, *args: TensorOp) -> Results:
+@batching_rule_of(ops.CallOp)
+def batched_call(op: ops.CallOp, batch: Batch, *args: TensorOp) -> Results:
     """Call the batched graph."""
     made = batched_graph(op.graph, batch)
-    return _results(CallOp(*args, graph=made.graph), made.outputs)
+    return _results(ops.CallOp(*args, graph=made.graph), made.outputs)
 
 
-@batching_rule_of(SavedOp)
-def batched_saved(op: SavedOp, batch: Batch, made: CallOp | LoopOp | ScanOp) -> Batched:
+@batching_rule_of(ops.SavedOp)
+def batched_saved(op: ops.SavedOp, batch: Batch, made: ops.CallOp | ops.LoopOp | ScanOp) -> Batched:
     """Return what the inner op became in the batched graph."""
     walk = walk_of(made.graph)
     if walk is None:
-        return Batched(SavedOp(made, **op.attributes()), False)
+        return Batched(ops.SavedOp(made, **op.attributes()), False)
     walk.reach([op.inner])
     inner = walk.value(op.inner)
-    value = SavedOp(made, inner=inner.op)
-    is_stacked = not isinstance(made, CallOp) and inner.is_batched
+    value = ops.SavedOp(made, inner=inner.op)
+    is_stacked = not isinstance(made, ops.CallOp) and inner.is_batched
     return Batched(moved(value, 1, 0) if is_stacked else value, inner.is_batched)
 
 
@@ -99,12 +96,12 @@ def _operands(batch: Batch, wanted: Batch, args: Iterable[TensorOp]) -> list[Ten
     ]
 
 
-@batching_rule_of(LoopOp)
-def batched_loop(op: LoopOp, batch: Batch, *args: TensorOp) -> Results:
+@batching_rule_of(ops.LoopOp)
+def batched_loop(op: ops.LoopOp, batch: Batch, *args: TensorOp) -> Results:
     """Loop over the batched body."""
     body, whole = _carried(op.graph, batch, len(op.graph.outputs))
     operands = _operands(batch, whole, args)
-    return _results(LoopOp(*operands, graph=body.graph, count=op.count), body.outputs)
+    return _results(ops.LoopOp(*operands, graph=body.graph, count=op.count), body.outputs)
 
 
 @batching_rule_of(ScanOp)
@@ -123,8 +120,8 @@ def batched_scan(op: ScanOp, batch: Batch, *args: TensorOp) -> Results:
     return Results(made, tuple(map(Batched, results, body.outputs)))
 
 
-@batching_rule_of(CondOp)
-def batched_cond(op: CondOp, batch: Batch, *args: TensorOp) -> Results:
+@batching_rule_of(ops.CondOp)
+def batched_cond(op: ops.CondOp, batch: Batch, *args: TensorOp) -> Results:
     """Choose between batched graphs, or for a batched condition between the results of both."""
     place = 1 + len(op.then_graph.inputs)
     batches = batch.of(batch.operands[1:place]), batch.of(batch.operands[place:])
@@ -133,19 +130,19 @@ def batched_cond(op: CondOp, batch: Batch, *args: TensorOp) -> Results:
     flags = tuple(any(each) for each in found)
     if not batch.operands[0]:
         then, other = (batched_graph(*pair, flags).graph for pair in pairs)
-        return _results(CondOp(*args, then_graph=then, else_graph=other), flags)
+        return _results(ops.CondOp(*args, then_graph=then, else_graph=other), flags)
     _require_no_effect(op)
     is_batched = (True,) * len(flags)
     graphs = (batched_graph(*pair, is_batched).graph for pair in pairs)
     operands = args[1:place], args[place:]
-    calls = (CallOp(*given, graph=graph) for graph, given in zip(graphs, operands, strict=True))
+    calls = (ops.CallOp(*given, graph=graph) for graph, given in zip(graphs, operands, strict=True))
     results = zip(*map(results_of, calls), strict=True)
     return Results(None, tuple(Batched(_chosen(args[0], *pair), True) for pair in results))
 
 
 def _chosen(condition: TensorOp, x: TensorOp, y: TensorOp) -> TensorOp:
     """Return for each example one tensor or the other."""
-    return WhereOp(BroadcastOp(condition, target_axes=x.axes, dims=(0,)), x, y)
+    return ops.WhereOp(ops.BroadcastOp(condition, target_axes=x.axes, dims=(0,)), x, y)
 
 
 def _require_no_effect(op: GraphsOp) -> None:
@@ -159,14 +156,14 @@ def _require_no_effect(op: GraphsOp) -> None:
         )
 
 
-@batching_rule_of(WhileOp)
-def batched_while(op: WhileOp, batch: Batch, *args: TensorOp) -> Results:
+@batching_rule_of(ops.WhileOp)
+def batched_while(op: ops.WhileOp, batch: Batch, *args: TensorOp) -> Results:
     """Loop while the condition holds for an example; those that are finished keep their values."""
     body, whole = _carried(op.body, batch, len(op.body.outputs))
     condition = batched_graph(op.condition, whole)
     if not condition.outputs[0]:
         operands = _operands(batch, whole, args)
-        loop = WhileOp(*operands, condition=condition.graph, body=body.graph)
+        loop = ops.WhileOp(*operands, condition=condition.graph, body=body.graph)
         return _results(loop, body.outputs)
     _require_no_effect(op)
     count = len(op.body.outputs)
@@ -174,9 +171,9 @@ def batched_while(op: WhileOp, batch: Batch, *args: TensorOp) -> Results:
     body = batched_graph(op.body, whole, whole.operands[:count])
     graphs = batched_graph(op.condition, whole).graph, body.graph
     operands = _operands(batch, whole, args)
-    going = results_of(CallOp(*operands, graph=graphs[0]))[0]
+    going = results_of(ops.CallOp(*operands, graph=graphs[0]))[0]
     condition_graph, body_graph = _until_all_are_finished(*graphs, going)
-    loop = WhileOp(
+    loop = ops.WhileOp(
         *operands[:count], going, *operands[count:], condition=condition_graph, body=body_graph
     )
     return _results(loop, (True,) * count)
@@ -188,10 +185,10 @@ def _until_all_are_finished(condition: Graph, body: Graph, going: TensorOp) -> t
     source = placeholder(going.axes, going.dtype, name="going")
     still = ParameterOp(source=source, target_axes=going.axes)
     inputs = (*body.inputs[:count], still, *body.inputs[count:])
-    after = results_of(CallOp(*body.inputs, graph=body))
+    after = results_of(ops.CallOp(*body.inputs, graph=body))
     kept = [_chosen(still, *pair) for pair in zip(after, body.inputs, strict=False)]
-    (goes_on,) = results_of(CallOp(*kept, *body.inputs[count:], graph=condition))
-    any_goes_on = AnyOp(still, positions=(0,))
+    (goes_on,) = results_of(ops.CallOp(*kept, *body.inputs[count:], graph=condition))
+    any_goes_on = ops.AnyOp(still, positions=(0,))
     return (
         Graph(inputs, [any_goes_on], name=condition.name),
         Graph(inputs, [*kept, goes_on], name=body.name),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import ops, ranks
 from weft.communicators.choice import connected
 from weft.errors import ArgumentError, AxesError
 from weft.ir import scope
@@ -22,27 +23,9 @@ from weft.ops.arguments import (
     checked_number,
     checked_order,
 )
-from weft.ops.control.effects import sequential
-from weft.ops.control.state import moving_average
-from weft.ops.indexing.slicing import tensor_slice
-from weft.ops.pointwise.comparison import maximum
-from weft.ops.pointwise.elementwise import (
-    FloatOp,
-    add,
-    align,
-    cast,
-    common_dtype,
-    divide,
-    square,
-    subtract,
-)
-from weft.ops.pointwise.math import power, rsqrt
+from weft.ops.pointwise.elementwise import align, common_dtype
 from weft.ops.reductions.probabilities import broadcast_back
-from weft.ops.reductions.reduction import MeanOp, VarianceOp
-from weft.ops.reductions.statistics import norm
-from weft.ops.shape.joining import pad
-from weft.ops.shape.movement import broadcast, cast_axes, size_of
-from weft.ranks.collectives import all_reduce
+from weft.ops.shape.movement import size_of
 from weft.support.backports import override
 
 __all__ = [
@@ -91,31 +74,33 @@ class NormalizeOp(CompositeOp):
 
     def mean_of(self, x: TensorOp) -> TensorOp:
         """Return the mean, broadcast over the reduced axes."""
-        return broadcast_back(MeanOp(x, positions=self.positions), x, self.positions)
+        return broadcast_back(ops.MeanOp(x, positions=self.positions), x, self.positions)
 
     def unit(self, x: TensorOp) -> tuple[TensorOp, TensorOp]:
         """Return x normalized, and the normalizing factor."""
         centered = self.centered(x)
-        total = MeanOp(square(centered), positions=self.positions) + self.epsilon
-        factor = broadcast_back(rsqrt(total), x, self.positions)
+        total = ops.MeanOp(ops.square(centered), positions=self.positions) + self.epsilon
+        factor = broadcast_back(ops.rsqrt(total), x, self.positions)
         return centered * factor, factor
 
     def decompose(self, x: TensorOp, scale: TensorOp, *bias: TensorOp) -> TensorOp:
         """Compute mean and deviations in two passes, without cancellation."""
-        wide = [cast(each, accumulator_dtype(self.dtype)) for each in (x, scale, *bias)]
+        wide = [ops.cast(each, accumulator_dtype(self.dtype)) for each in (x, scale, *bias)]
         result = self.unit(wide[0])[0] * wide[1]
-        return cast(result + wide[2] if bias else result, self.dtype)
+        return ops.cast(result + wide[2] if bias else result, self.dtype)
 
     def generate_adjoints(self, delta: TensorOp, x: TensorOp, scale: TensorOp, *bias: Any) -> Any:
         """Return factor * (centered(g) - unit * mean(g * unit)) for g = delta * scale.
 
         (Ioffe and Szegedy, 2015, with the sums written as means.)
         """
-        wide, x, scale = (cast(each, accumulator_dtype(self.dtype)) for each in (delta, x, scale))
+        wide, x, scale = (
+            ops.cast(each, accumulator_dtype(self.dtype)) for each in (delta, x, scale)
+        )
         unit, factor = self.unit(x)
         share = wide * scale
         dx = factor * (self.centered(share) - unit * self.mean_of(share * unit))
-        return cast(dx, self.dtype), cast(wide * unit, self.dtype), *(delta for _ in bias)
+        return ops.cast(dx, self.dtype), ops.cast(wide * unit, self.dtype), *(delta for _ in bias)
 
 
 class StandardizeOp(NormalizeOp):
@@ -123,7 +108,7 @@ class StandardizeOp(NormalizeOp):
 
     @override
     def centered(self, x: TensorOp) -> TensorOp:
-        return subtract(x, self.mean_of(x))
+        return ops.subtract(x, self.mean_of(x))
 
     def reference(self, x: Array, scale: Array, bias: Array) -> Any:
         """Subtract the mean, divide by the standard deviation, scale and shift."""
@@ -185,13 +170,13 @@ def _operands(function: str, x: TensorOp, axes: Axes, **others: Any) -> list[Ten
     Both change nothing, so they are simplified away; 0.0 would turn -0.0 into 0.0.
     """
     given = {what: value for what, value in others.items() if value is not None}
-    dtype = FloatOp.operand_dtype(common_dtype((x, *given.values())))
-    ops = [cast(x, dtype)]
+    dtype = ops.FloatOp.operand_dtype(common_dtype((x, *given.values())))
+    tensors = [ops.cast(x, dtype)]
     for what in others:
         neutral = constant(1.0 if what == "scale" else -0.0, dtype=dtype)
         op = aligned_to(function, what, given[what], axes) if what in given else neutral
-        ops.append(cast(op, dtype))
-    return ops
+        tensors.append(ops.cast(op, dtype))
+    return tensors
 
 
 def _normalized(
@@ -290,7 +275,7 @@ def layer_norm(
     array([[-2.,  3.],
            [ 0.,  1.]])
     """
-    (x,) = align(FloatOp, x)
+    (x,) = align(ops.FloatOp, x)
     positions = tuple(sorted(explained("layer_norm", (x,), x.axes.positions, axes)))
     return _normalized(
         StandardizeOp, "layer_norm", x, positions, positions, epsilon, scale=scale, bias=bias
@@ -333,7 +318,7 @@ def rms_norm(
     array([[0.2, 1.4],
            [1. , 1. ]])
     """
-    (x,) = align(FloatOp, x)
+    (x,) = align(ops.FloatOp, x)
     positions = tuple(sorted(explained("rms_norm", (x,), x.axes.positions, axes)))
     return _normalized(RmsNormOp, "rms_norm", x, positions, positions, epsilon, scale=scale)
 
@@ -421,7 +406,7 @@ def batch_norm(
     >>> averages()
     (array([0.2, 2. ]), array([ 1.1, 20.9]))
     """
-    (x,) = align(FloatOp, x)
+    (x,) = align(ops.FloatOp, x)
     places = _channels("batch_norm", x, axis)
     momentum = checked_number("batch_norm", "momentum", momentum, high=1)
     if (mean is None) != (variance is None) or (mean is None and not training):
@@ -450,7 +435,7 @@ def batch_norm(
             statistics = _statistics(x, positions)
         writes = _running_averages(*statistics, mean, variance, momentum)
         # The result also comes first, so that its operands have run: x may contain earlier writes.
-        return sequential([result, *writes, result])  # type: ignore[return-value]
+        return ops.sequential([result, *writes, result])  # type: ignore[return-value]
 
 
 def _by_statistics(
@@ -466,28 +451,28 @@ def _by_statistics(
     others = dict(zip(("scale", "bias"), affine, strict=True), mean=mean, variance=variance)
     operands = _operands("batch_norm", x, axes, **others)
     dtype = operands[0].dtype
-    x, scale, bias, mean, variance = (cast(each, accumulator_dtype(dtype)) for each in operands)
-    factor = broadcast(scale * rsqrt(variance + epsilon), axes)
+    x, scale, bias, mean, variance = (ops.cast(each, accumulator_dtype(dtype)) for each in operands)
+    factor = ops.broadcast(scale * ops.rsqrt(variance + epsilon), axes)
     result = (x - broadcast_in_dim(mean, x, places)) * broadcast_in_dim(factor, x, places)
-    return cast(result + broadcast_in_dim(bias, x, places), dtype)
+    return ops.cast(result + broadcast_in_dim(bias, x, places), dtype)
 
 
 def _statistics(x: TensorOp, positions: tuple[int, ...]) -> tuple[TensorOp, TensorOp, TensorOp]:
     """Return the mean, the biased variance, and the number of elements that they are over."""
-    wide = cast(x, accumulator_dtype(x.dtype))
+    wide = ops.cast(x, accumulator_dtype(x.dtype))
     count = size_of(Axes(x.axes[place] for place in positions), wide.dtype)
-    return MeanOp(wide, positions=positions), VarianceOp(wide, positions=positions), count
+    return ops.MeanOp(wide, positions=positions), ops.VarianceOp(wide, positions=positions), count
 
 
 def _statistics_across_ranks(
     x: TensorOp, positions: tuple[int, ...], places: tuple[int, ...]
 ) -> tuple[TensorOp, TensorOp, TensorOp]:
     """Return the results of `_statistics` over the x of all ranks."""
-    wide = cast(x, accumulator_dtype(x.dtype))
+    wide = ops.cast(x, accumulator_dtype(x.dtype))
     count = size_of(Axes(x.axes[place] for place in positions), wide.dtype)
-    mean = all_reduce(MeanOp(wide, positions=positions), "mean")
-    squares = square(wide - broadcast_in_dim(mean, x, places))
-    variance = all_reduce(MeanOp(squares, positions=positions), "mean")
+    mean = ranks.all_reduce(ops.MeanOp(wide, positions=positions), "mean")
+    squares = ops.square(wide - broadcast_in_dim(mean, x, places))
+    variance = ranks.all_reduce(ops.MeanOp(squares, positions=positions), "mean")
     return mean, variance, count * connected().size
 
 
@@ -500,13 +485,13 @@ def _running_averages(
     momentum: float,
 ) -> list[Op]:
     return [
-        moving_average(state, value, 1 - momentum)
+        ops.moving_average(state, value, 1 - momentum)
         for state, value in ((old_mean, mean), (old_variance, _unbiased(variance, count)))
     ]
 
 
 def _unbiased(variance: TensorOp, count: TensorOp) -> TensorOp:
-    return variance * divide(count, maximum(count - 1, 1))
+    return variance * ops.divide(count, ops.maximum(count - 1, 1))
 
 
 def channel_statistics(x: TensorOp) -> tuple[TensorOp, TensorOp]:
@@ -559,7 +544,7 @@ def instance_norm(
     array([[[-1.,  1.],
             [-2.,  2.]]])
     """
-    (x,) = align(FloatOp, x)
+    (x,) = align(ops.FloatOp, x)
     places = _channels("instance_norm", x, axis)
     positions = _all_but("instance_norm", x, (*places, *_samples(x, places)))
     return _normalized(
@@ -613,7 +598,7 @@ def group_norm(
     >>> weft.jit(lambda x: weft.group_norm(x, 2))(x)
     array([[-1.,  1., -1.,  1.]])
     """
-    (x,) = align(FloatOp, x)
+    (x,) = align(ops.FloatOp, x)
     groups = checked_integer("group_norm", "groups", groups, 1)
     channel, *more = _channels("group_norm", x, axis)
     axes = x.axes[channel : channel + 1]
@@ -623,7 +608,7 @@ def group_norm(
         raise AxesError(explain("group_norm", problem, (x,)))
     lengths = x.axes.lengths
     inner = (groups, length // groups)
-    split = cast_axes(x, (*lengths[:channel], *inner, *lengths[channel + 1 :]))
+    split = ops.cast_axes(x, (*lengths[:channel], *inner, *lengths[channel + 1 :]))
     kept = (channel, *(place + (place > channel) for place in _samples(x, (channel,))))
     affine = {
         what: None if value is None else _grouped(what, value, axes, inner)
@@ -632,12 +617,12 @@ def group_norm(
     positions = _all_but("group_norm", split, kept)
     places = (channel, channel + 1)
     result = _normalized(StandardizeOp, "group_norm", split, positions, places, epsilon, **affine)
-    return cast_axes(result, x.axes)
+    return ops.cast_axes(result, x.axes)
 
 
 def _grouped(what: str, value: TensorLike, axes: Axes, inner: tuple[int, int]) -> TensorOp:
     op = aligned_to("group_norm", what, value, axes)
-    return cast_axes(op, inner) if op.axes else op
+    return ops.cast_axes(op, inner) if op.axes else op
 
 
 def local_response_norm(
@@ -683,7 +668,7 @@ def local_response_norm(
     >>> weft.jit(lambda x: weft.local_response_norm(x, 3, alpha=3.0, beta=1.0))(x)
     array([[0.1667, 0.2   , 0.2222]])
     """
-    (x,) = align(FloatOp, x)
+    (x,) = align(ops.FloatOp, x)
     size = checked_integer("local_response_norm", "size", size, 1)
     channel, *more = _channels("local_response_norm", x, axis)
     if more:
@@ -693,19 +678,21 @@ def local_response_norm(
         checked_number("local_response_norm", what, value)
         for what, value in (("alpha", alpha), ("beta", beta), ("k", k))
     )
-    wide = cast(x, accumulator_dtype(x.dtype))
+    wide = ops.cast(x, accumulator_dtype(x.dtype))
     length = x.axes[channel].length
     most = length if isinstance(length, int) else size  # a wider window reaches only zeros
     before, after = min(size // 2, most), min((size - 1) // 2, most)
     widths = [(0, 0)] * x.rank
     widths[channel] = (before, after)
-    padded = pad(square(wide), widths)
+    padded = ops.pad(ops.square(wide), widths)
     around = (slice(None),) * channel
     windows = [
-        tensor_slice(padded, (*around, slice(i, i + length))) for i in range(before + after + 1)
+        ops.tensor_slice(padded, (*around, slice(i, i + length))) for i in range(before + after + 1)
     ]
-    total = functools.reduce(add, windows)
-    return cast(wide / power(k + (alpha / size) * cast_axes(total, x.axes), beta), x.dtype)
+    total = functools.reduce(ops.add, windows)
+    return ops.cast(
+        wide / ops.power(k + (alpha / size) * ops.cast_axes(total, x.axes), beta), x.dtype
+    )
 
 
 def normalize(x: TensorLike, p: float = 2, axes: AxisKeys = -1, epsilon: float = 1e-12) -> TensorOp:
@@ -745,9 +732,9 @@ def normalize(x: TensorLike, p: float = 2, axes: AxisKeys = -1, epsilon: float =
     array([[1., 1.],
            [0., 0.]])
     """
-    (x,) = align(FloatOp, x)
+    (x,) = align(ops.FloatOp, x)
     positions = tuple(sorted(explained("normalize", (x,), x.axes.positions, axes)))
-    wide = cast(x, accumulator_dtype(x.dtype))
+    wide = ops.cast(x, accumulator_dtype(x.dtype))
     epsilon = checked_number("normalize", "epsilon", epsilon)
-    length = norm(wide, checked_order("normalize", p), positions)
-    return cast(wide / broadcast_back(maximum(length, epsilon), x, positions), x.dtype)
+    length = ops.norm(wide, checked_order("normalize", p), positions)
+    return ops.cast(wide / broadcast_back(ops.maximum(length, epsilon), x, positions), x.dtype)

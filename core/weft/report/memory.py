@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.ir.op import Op
 from weft.plan.buffers import CONSTANT, STATE, Buffer
-from weft.plan.picture import boxes
+from weft.plan.picture import BufferBox, boxes
 from weft.plan.plan import Plan
 
 MOST_BLOCKS = 20_000
@@ -30,25 +30,8 @@ def memory_of(
     steps = {id(step): number for number, step in enumerate(plan.steps)}
     blocks = []
     for box in boxes(plan):
-        base = box.tensor.base
-        is_workspace = box.tensor is box.step.workspace
-        block: dict[str, Any] = {
-            "step": steps[id(box.step)],
-            "first": box.first,
-            "last": box.last,
-            "offset": base.offset,
-            "bytes": base.nbytes,
-            "type": type_of(box.tensor.shape, box.tensor.dtype),
-            "kind": box.kind[0],
-        }
-        if is_workspace:
-            block["workspace"] = True
-        else:
-            read = {n for n in readers.get(base, ()) if box.first < n <= box.last + 1}
-            block["readers"] = sorted(read)
-            if box.last < base.last:
-                block["overwritten"] = box.last + 1
-        blocks.append(block)
+        block = _block(box, readers, type_of)
+        blocks.append({"step": steps[id(box.step)], **block})
     left_out = max(len(blocks) - MOST_BLOCKS, 0)
     if left_out:
         blocks = sorted(blocks, key=lambda each: -each["bytes"])[:MOST_BLOCKS]
@@ -68,6 +51,28 @@ def memory_of(
         ],
         "constants": sum(buffer.nbytes for buffer in plan.buffers if buffer.kind == CONSTANT),
     }
+
+
+def _block(
+    box: BufferBox, readers: Mapping[Buffer, list[int]], type_of: Callable[[Any, Any], int]
+) -> dict[str, Any]:
+    """Return a block of the arena, and the steps that read it unless it is a workspace."""
+    base = box.tensor.base
+    block: dict[str, Any] = {
+        "first": box.first,
+        "last": box.last,
+        "offset": base.offset,
+        "bytes": base.nbytes,
+        "type": type_of(box.tensor.shape, box.tensor.dtype),
+        "kind": box.kind[0],
+    }
+    if box.tensor is box.step.workspace:
+        return {**block, "workspace": True}
+    read = {n for n in readers.get(base, ()) if box.first < n <= box.last + 1}
+    block["readers"] = sorted(read)
+    if box.last < base.last:
+        block["overwritten"] = box.last + 1
+    return block
 
 
 def _state(

@@ -89,18 +89,7 @@ class Computation:
         if not isinstance(name, str):
             raise ArgumentError(f"the name of a computation must be text, not {name!r}")
         self.name = name
-        if isinstance(results, Graph | ComputationOp) and parameters:
-            raise ArgumentError(f"{results} has its parameters already, these are too many")
-        if isinstance(results, ComputationOp):
-            self.graph, parameters = results.graph, results.parameters
-            results = results.results
-        elif isinstance(results, Graph):
-            self.graph, parameters = results, [op.source for op in results.inputs]
-        else:
-            ops, parameters = resolved(results, parameters)
-            with gc_paused():
-                self.graph = capture(ops, parameters, name)
-                _ = self.graph.symbols
+        self.graph, results, parameters = _graph_of(results, parameters, name)
         self.results, self.pack = structure(results)
         self.arguments = Arguments(name, parameters, given_lengths(axes, self.graph, name))
         self.programs: dict[tuple[tuple[int, ...], ...], Program] = {}
@@ -522,3 +511,18 @@ class Computation:
         from weft.runtime.notebook import computation_as_html  # few programs need it
 
         return computation_as_html(self)
+
+
+def _graph_of(results: Any, parameters: Sequence[Any], name: str) -> tuple[Graph, Any, Any]:
+    """Return the graph of what a computation is made of, its results and its parameters."""
+    if isinstance(results, Graph | ComputationOp) and parameters:
+        raise ArgumentError(f"{results} has its parameters already, these are too many")
+    if isinstance(results, ComputationOp):
+        return results.graph, results.results, results.parameters
+    if isinstance(results, Graph):
+        return results, results, [op.source for op in results.inputs]
+    ops, parameters = resolved(results, parameters)
+    with gc_paused():
+        graph = capture(ops, parameters, name)
+        _ = graph.symbols
+    return graph, results, parameters

@@ -255,7 +255,7 @@ def istft(
         problem = f"time_axis and freq_axis are both axis {places[0]}"
         raise AxesError(explain(function, problem, (op,)))
     moved = ops.moveaxis(positional(op), places, (-2, -1))
-    count, rows = (_known(function, op, place) for place in places)
+    _, rows = (_known(function, op, place) for place in places)
     implied = 2 * (rows - 1) if input_onesided else rows
     weights, size = _window(function, window, nperseg, implied, op.dtype, None)
     odd = input_onesided and size == implied + 1
@@ -270,19 +270,25 @@ def istft(
     _require_nonzero_overlap(segments)
     inverse = irfft if input_onesided else ifft
     frames = inverse(moved, length)[..., :size] / segments.root_of_scale(scaling)
-    total = _overlapped(frames * weights, step)
-    squares = _overlapped(ops.broadcast(ops.square(weights), make_axes((count, size))), step)
-    if boundary:
-        half, stop = size // 2, total.axes.lengths[-1] - size // 2
-        total, squares = total[..., half:stop], squares[half:stop]
-    signal = total / ops.where(squares > TINY, squares, 1)
+    signal = _overlap_added(frames, weights, step, boundary)
+    times = np.arange(signal.axes.lengths[-1]) / rate
     place = places[1] - (places[0] < places[1])
     signal = ops.moveaxis(signal, -1, place)
     if op.axes.is_named:
         kept = [axis.name for n, axis in enumerate(op.axes) if n != places[0]]
         signal = ops.cast_axes(signal, Axes(map(Axis, signal.axes.lengths, kept)))
-    times = np.arange(squares.axes.lengths[-1]) / rate
     return constant(times, dtype=weights.dtype), signal
+
+
+def _overlap_added(frames: TensorOp, weights: TensorOp, step: int, is_extended: bool) -> TensorOp:
+    """Return the weighted mean of overlapping frames, without the ends of an extended signal."""
+    count, size = frames.axes.lengths[-2:]
+    total = _overlapped(frames * weights, step)
+    squares = _overlapped(ops.broadcast(ops.square(weights), make_axes((count, size))), step)
+    if is_extended:
+        half, stop = size // 2, total.axes.lengths[-1] - size // 2
+        total, squares = total[..., half:stop], squares[half:stop]
+    return total / ops.where(squares > TINY, squares, 1)
 
 
 def check_COLA(  # noqa: N802

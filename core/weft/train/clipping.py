@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
+from weft import ops, ranks
 from weft.errors import ArgumentError
 from weft.ir import dtypes
 from weft.ir.dtypes import accumulator_dtype
@@ -13,12 +14,8 @@ from weft.ir.op import Op, explain
 from weft.ir.storage import constant
 from weft.ir.tensor import TensorLike, TensorOp
 from weft.ops.arguments import checked_number
-from weft.ops.control.effects import stop_gradient
-from weft.ops.pointwise.comparison import clip, maximum
-from weft.ops.pointwise.elementwise import FloatOp, absolute, align, cast, square
-from weft.ops.pointwise.math import sqrt
-from weft.ops.reductions.reduction import MaxOp, sum_over
-from weft.ranks.collectives import all_reduce
+from weft.ops.pointwise.elementwise import align
+from weft.ops.reductions.reduction import sum_over
 from weft.ranks.sharding import shard_axis
 
 __all__ = ["clip_by_global_norm", "clip_by_norm", "clip_by_value"]
@@ -54,7 +51,7 @@ def clip_by_value(x: TensorLike, low: TensorLike, high: TensorLike) -> TensorOp:
     if isinstance(low, int | float) and isinstance(high, int | float) and not low <= high:
         problem = f"low must not be above high, as {low!r} is above {high!r}"
         raise ArgumentError(explain("clip_by_value", problem, ()))
-    return clip(x, low, high)
+    return ops.clip(x, low, high)
 
 
 def clip_by_norm(x: TensorLike, limit: float) -> TensorOp:
@@ -128,32 +125,32 @@ def clip_by_global_norm(gradients: Sequence[Any], limit: float) -> list[TensorOp
 def _clipped(function: str, tensors: list[Any], limit: float) -> list[TensorOp]:
     if not checked_number(function, "limit", limit):
         raise ArgumentError(explain(function, "limit must be more than 0", ()))
-    ops = [x for each in tensors for x in align(FloatOp, each)]
-    wide = [cast(x, accumulator_dtype(x.dtype)) for x in ops if x.axes.size != 0]
+    floats = [x for each in tensors for x in align(ops.FloatOp, each)]
+    wide = [ops.cast(x, accumulator_dtype(x.dtype)) for x in floats if x.axes.size != 0]
     dtype = reduce(dtypes.promote, (x.dtype for x in wide), dtypes.float32)
     # Elements are divided by the largest first, so that no square overflows; the factor cancels.
     top = constant(limit, dtype=dtype)
     for x in wide:
-        size = absolute(cast(x, dtype))
-        top = maximum(top, MaxOp(size, positions=tuple(range(x.rank))))
+        size = ops.absolute(ops.cast(x, dtype))
+        top = ops.maximum(top, ops.MaxOp(size, positions=tuple(range(x.rank))))
     shards: dict[str, list[TensorOp]] = {}
     for x in wide:
         if (axis := shard_axis(x)) is not None:
             shards.setdefault(axis.communicator, []).append(x)
     for communicator in shards:
-        top = all_reduce(top, "max", communicator)
-    top = stop_gradient(top)
+        top = ranks.all_reduce(top, "max", communicator)
+    top = ops.stop_gradient(top)
     share = limit / top
     total = _sum_of_squares([x for x in wide if shard_axis(x) is None], top)
     for communicator, parts in shards.items():
-        total = total + all_reduce(_sum_of_squares(parts, top), communicator=communicator)
-    scale = share / sqrt(maximum(square(share), total))
-    return [cast(cast(x, dtype) * scale, x.dtype) for x in ops]
+        total = total + ranks.all_reduce(_sum_of_squares(parts, top), communicator=communicator)
+    scale = share / ops.sqrt(ops.maximum(ops.square(share), total))
+    return [ops.cast(ops.cast(x, dtype) * scale, x.dtype) for x in floats]
 
 
 def _sum_of_squares(tensors: list[TensorOp], unit: TensorOp) -> TensorOp:
     """Return the sum of the squares of all elements, each divided by a unit first."""
     total = constant(0, dtype=unit.dtype)
     for x in tensors:
-        total = total + sum_over(square(cast(x, unit.dtype) / unit), tuple(range(x.rank)))
+        total = total + sum_over(ops.square(ops.cast(x, unit.dtype) / unit), tuple(range(x.rank)))
     return total

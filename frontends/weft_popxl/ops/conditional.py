@@ -266,6 +266,30 @@ def _side(
     )
 
 
+def _choice(
+    condition: Tensor,
+    then_branch: Graph,
+    else_branch: Graph,
+    ones: Sequence[Tensor],
+    others: Sequence[Tensor],
+) -> tuple[weft.CondOp, list[Tensor]]:
+    """Return the op of two branches with their inputs, and the tensors that either changes."""
+    sums = totals(then_branch._loads)
+    streams = _by_name(sums)
+    blocks = [new_load(stream, sums[stream]).op for stream in streams]
+    own, other = _changed(then_branch, ones), _changed(else_branch, others)
+    changed = [*dict.fromkeys((*own, *other))]
+    passed = [each.place.read() for each in changed]
+    op = cond_op(
+        weft.reshape(condition.place.read(), ()),
+        _side(then_branch, streams, changed, own),
+        _side(else_branch, streams, changed, other),
+        [*(each.place.read() for each in ones), *passed, *blocks],
+        [*(each.place.read() for each in others), *passed, *blocks],
+    )
+    return op, changed
+
+
 def conditional_with_info(
     cond: Tensor,
     then_branch: Graph,
@@ -293,19 +317,7 @@ def conditional_with_info(
     record = recorded(
         "conditional", (condition, *ones, *others), called_graphs=(then_branch, else_branch)
     )
-    sums = totals(then_branch._loads)
-    streams = _by_name(sums)
-    blocks = [new_load(stream, sums[stream]).op for stream in streams]
-    own, other = _changed(then_branch, ones), _changed(else_branch, others)
-    changed = [*dict.fromkeys((*own, *other))]
-    passed = [each.place.read() for each in changed]
-    op = cond_op(
-        weft.reshape(condition.place.read(), ()),
-        _side(then_branch, streams, changed, own),
-        _side(else_branch, streams, changed, other),
-        [*(each.place.read() for each in ones), *passed, *blocks],
-        [*(each.place.read() for each in others), *passed, *blocks],
-    )
+    op, changed = _choice(condition, then_branch, else_branch, ones, others)
     graph._effects += [op] if op.has_effect else []
     results = iter(op.results)
     names = [each.label for each in then_branch._outputs]
