@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from weft.errors import AxesError, DTypeError, WeftError
-from weft.ir import dlpack, dtypes
+from weft.ir import dtypes
 from weft.ir.axes import Axes, broadcast_axes, make_axes
 from weft.ir.dtypes import DType, DTypeLike
 from weft.ir.lengths import Length
@@ -172,6 +172,8 @@ def from_dlpack(x: Any, *, copy: builtins.bool | None = None) -> TensorOp:
     >>> weft.from_dlpack(np.arange(3)).shape
     (3,)
     """
+    from weft.ir import dlpack  # few programs need it
+
     return as_op(x) if isinstance(x, Op) else constant(dlpack.from_dlpack(x))
 
 

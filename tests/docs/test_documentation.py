@@ -25,7 +25,7 @@ from weft.testing.table import TABLE
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 TOCTREE = re.compile(r"^```\{toctree\}\n(.*?)^```", re.DOTALL | re.MULTILINE)
-ROOMS = ("weft.ops.", "weft.nn.", "weft.ranks.", "weft.train.")
+ROOMS = ("weft.ops.", "weft.linalg.", "weft.nn.", "weft.ranks.", "weft.train.")
 WITH_TESTS_OF_THEIR_OWN = {"tutorial.md", "plugins.md", "torch.md"}
 NEEDS = {
     "backends.md": ("compiler", "opencl"),

@@ -1,6 +1,6 @@
 """The content of the compile cache: keys of graphs, and compiled programs as files.
 
-Imports `weft.plan`, `weft.text` and the layers below. `structure` computes keys, `serialization`
-contents, `template` fills in lengths, and `store` manages files. `weft.runtime.compile_cache` looks
-programs up.
+Imports `weft.plan`, `weft.text` and the layers below. `structure` digests graphs, `serialization`
+writes contents, `template` fills in lengths, and `store` manages files. Keys are made, and programs
+looked up, in `weft.runtime.compile_cache`.
 """

@@ -40,7 +40,7 @@ class CallQueue:
 
     def forget_thread(self) -> None:
         """Forget the thread and its calls, which a forked process lacks."""
-        self._calls: SimpleQueue[tuple[concurrent.futures.Future[Any], Any]] = SimpleQueue()
+        self._calls: SimpleQueue[tuple[Any, concurrent.futures.Future[Any], Any]] = SimpleQueue()
         self._starting = Lock()
         self._has_thread = False
 
@@ -67,30 +67,32 @@ class CallQueue:
         from concurrent.futures import Future
 
         future: Future[Any] = Future()
+        awaited = asyncio.wrap_future(future)
         with self._starting:
-            self._calls.put((future, lambda: context.run(call)))
+            self._calls.put((awaited, future, lambda: context.run(call)))
             if not self._has_thread:
                 Thread(target=self._run, name="weft calls").start()
                 self._has_thread = True
-        return asyncio.wrap_future(future)
+        return awaited
 
     def _run(self) -> None:
         """Run calls until there are none."""
         while True:
             try:
-                future, call = self._calls.get(timeout=IDLE)
+                awaited, future, call = self._calls.get(timeout=IDLE)
             except Empty:
                 with self._starting:
                     if self._calls.empty():
                         self._has_thread = False
                         return
                 continue
-            if future.set_running_or_notify_cancel():
+            # The event loop cancels the inner future some time after the one that is awaited.
+            if not awaited.cancelled() and future.set_running_or_notify_cancel():
                 try:
                     future.set_result(call())
                 except BaseException as error:
                     future.set_exception(error)
-            del future, call
+            del awaited, future, call
 
 
 async def _in_turn(turns: asyncio.Lock, call: Callable[[], Any]) -> Any:
