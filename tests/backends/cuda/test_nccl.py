@@ -88,7 +88,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(
-    "cases", [("order", "count"), long(("shape", "ended", "killed in a collective"))]
+    "cases", [("order",), long(("shape", "count", "ended", "killed in a collective"))]
 )
 def test_a_fault_of_one_rank_ends_all_of_them(cases: Sequence[str], kernels: Path) -> None:
     def with_fault(how: str) -> subprocess.CompletedProcess[str]:
@@ -101,6 +101,7 @@ def test_a_fault_of_one_rank_ends_all_of_them(cases: Sequence[str], kernels: Pat
             assert re.search(words, ended.stderr), f"{how}: {ended.stderr}"
 
 
+@pytest.mark.long
 def test_two_ranks_on_one_gpu_are_refused_and_named(kernels: Path) -> None:
     ended = on_pretended(2, kernels, "faults.py", "shape", "cupy", gpus=1)
     assert ended.returncode != 0
