@@ -57,6 +57,8 @@ FORMS = {
 
 ONLY = {
     "serial": (
+        "loops/elementwise.ElementWiseKernel._scalar", "loops/loop_nest.LoopNest.may_be_in_place",
+        "loops/pointwise._interleaved_vectors", "matmul/accumulators.Accumulator.add_product",
         "loops/parallel.innermost_loop", "loops/parallel._contiguous_shares",
         "loops/parallel.part_bounds",
         "loops/parallel.work_item_bounds", "matmul/accumulators.Accumulator._type_in_memory",
@@ -92,6 +94,7 @@ ONLY = {
         "loops/parallel._vector_grid_stride_loop*", "loops/parallel._grid_stride_loop",
         "loops/parallel.work_group_loop",
         "loops/parallel.strided_loop", "loops/parallel.work_item_loop",
+        "loops/piecewise.PiecewiseLoad.has_vectors",
         "loops/vectorized_access.VectorAccess.*", "loops/vectorized_access._*",
         "matmul/products._column*", "matmul/products._matmul_operands*", "matmul/shared_tiles._*",
         "matmul/shared_tiles.multiply_shared", "matmul/shared_tiles.partial_bytes",
@@ -123,9 +126,14 @@ ELSEWHERE = (
     "source/expressions.Expression.__post_init__",
     "ops/on_host._compute",
     # Views have no steps; errors; cuBLAS has tests of its own.
-    "ops/copies.view_rule", "ops/gathering._take_nothing", "ops/indices.report_out_of_range",
+    "ops/copies.view_rule", "ops/copies.view_as_complex_rule", "ops/gathering._take_nothing",
+    "ops/indices.report_out_of_range",
     "source/expressions.Expression._unknown",
     "matmul/blas.*", "matmul/products.suits_blas",
+    # Values of several pieces have tests of their own (test_piecewise.py), and so have products
+    # with integers of few bits, on the host alone (test_native_grouped.py).
+    "loops/piecewise.PiecewiseLoader._*", "loops/piecewise._contains",
+    "matmul/grouped.*", "matmul/words.*", "matmul/products._write_rows_of_groups",
     # Numbers that a call tells, of programs with unknown lengths.
     "ops/generation.size_rule",
 )  # fmt: skip
