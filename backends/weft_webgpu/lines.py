@@ -6,8 +6,8 @@ The algorithms and the parts that lines are split in are those of the other devi
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from weft.ir import dtypes
 from weft.ir.description import TensorDescription
@@ -31,7 +31,7 @@ from weft_tiling.lines import (
 )
 from weft_webgpu import wgsl
 from weft_webgpu.movement import as_words
-from weft_webgpu.shader import Lowering, Shader, each_point, pointwise
+from weft_webgpu.shader import Element, Lowering, Shader, each_point, pointwise
 
 COMBINERS = {
     cumulative.CumsumOp: "add",
@@ -233,68 +233,65 @@ def rank(layout: TensorDescription, value: str) -> str:
     return f"rank_{wgsl.type_of(layout.dtype)}({value})"
 
 
+class _Slots(NamedTuple):
+    """Memory for the keys of a line and their places, of each work group that sorts one."""
+
+    get: Callable[[str], tuple[str, str]]
+    put: Callable[[str, str, str], str]
+    barrier: str
+    groups: int
+
+
+def _slots(lowering: Lowering, shader: Shader, x: TensorDescription) -> _Slots:
+    """Return the memory of a work group if a line fits there, else scratch memory."""
+    processor, length = lowering.processor, x.shape[-1]
+    count, keys = next_power_of_two(length), sort_key_dtype(x.dtype)
+    if fits_group(length, x.dtype, processor):
+        for name, kind in (("keys", wgsl.type_of(keys)), ("places_of", "i32")):
+            shader.declarations.append(f"var<workgroup> {name}: array<{kind}, {count}>;")
+        return _Slots(
+            lambda index: (f"keys[{index}]", f"places_of[{index}]"),
+            lambda index, key, place: f"keys[{index}] = {key}; places_of[{index}] = {place};",
+            "workgroupBarrier();",
+            line_count(x),
+        )
+    groups = concurrent_lines(line_count(x), length, processor)
+    memory = [lowering.scratch((groups, count), dtype) for dtype in (keys, dtypes.int32)]
+
+    def elements(index: str) -> list[Element]:
+        return [shader.element(each, ["group_number", index], written=True) for each in memory]
+
+    def get(index: str) -> tuple[str, str]:
+        key, place = elements(index)
+        return key.value, place.value
+
+    def put(index: str, *values: str) -> str:
+        pairs = zip(elements(index), values, strict=True)
+        return " ".join(element.store(value) for element, value in pairs)
+
+    return _Slots(get, put, "storageBarrier();", groups)
+
+
 def sorting_rule(op: Any, lowering: Lowering) -> None:
     """Append the launch of a bitonic network: sorted elements, or their places."""
     x, out = as_lines(op.position, lowering.step.args[0], lowering.step.out)
     if not out.size:
         return
-    processor, count, length = lowering.processor, line_count(x), x.shape[-1]
-    slots, group = next_power_of_two(length), processor.group
-    keys, kind = sort_key_dtype(x.dtype), wgsl.type_of(sort_key_dtype(x.dtype))
+    length, group = x.shape[-1], lowering.processor.group
     shader = Shader(lowering, type(op).__name__.removesuffix("Op"), group)
-    line, groups, barrier = shader.line, count, "workgroupBarrier();"
-    if fits_group(length, x.dtype, processor):
-        shader.declarations.append(f"var<workgroup> keys: array<{kind}, {slots}>;")
-        shader.declarations.append(f"var<workgroup> places_of: array<i32, {slots}>;")
-
-        def get(index: str) -> tuple[str, str]:
-            return f"keys[{index}]", f"places_of[{index}]"
-
-        def put(index: str, key: str, place: str) -> str:
-            return f"keys[{index}] = {key}; places_of[{index}] = {place};"
-    else:
-        groups, barrier = concurrent_lines(count, length, processor), "storageBarrier();"
-        memory = [lowering.scratch((groups, slots), dtype) for dtype in (keys, dtypes.int32)]
-
-        def get(index: str) -> tuple[str, str]:
-            key, place = (
-                shader.element(each, ["group_number", index], written=True) for each in memory
-            )
-            return key.value, place.value
-
-        def put(index: str, key: str, place: str) -> str:
-            stores = [
-                shader.element(each, ["group_number", index], written=True).store(value)
-                for each, value in zip(memory, (key, place), strict=True)
-            ]
-            return " ".join(stores)
-
-    line(f"for (var row = group_number; row < {count}; row += {groups}) {{")
+    slots, line = _slots(lowering, shader, x), shader.line
+    line(f"for (var row = group_number; row < {line_count(x)}; row += {slots.groups}) {{")
     at = [f"d{axis}" for axis in range(len(x.shape) - 1)]
     shader.coordinates("row", x.shape[:-1], at)
-    line(f"for (var i = lane; i < {slots}; i += {group}) {{")
-    line(f"var key = ~{kind}(0);")
+    line(f"for (var i = lane; i < {next_power_of_two(length)}; i += {group}) {{")
+    line(f"var key = ~{wgsl.type_of(sort_key_dtype(x.dtype))}(0);")
     sign = "~" if op.descending else ""
     line(f"if (i < {length}) {{ key = {sign}{rank(x, shader.element(x, [*at, 'i']).value)}; }}")
-    line(put("i", "key", "i"))
+    line(slots.put("i", "key", "i"))
     line("}")
-    line(f"for (var size = 2; size <= {slots}; size = 2 * size) {{")
-    line("for (var reach = size / 2; reach > 0; reach = reach / 2) {")
-    line(barrier)
-    line(f"for (var i = lane; i < {max(slots // 2, 1)}; i += {group}) {{")
-    line("let low = 2 * i - (i & (reach - 1));")
-    line("let high = low + reach;")
-    for name, index in (("x", "low"), ("y", "high")):
-        key, place = get(index)
-        line(f"let {name} = {key}; let {name}_place = {place};")
-    line("let is_above = x > y || (x == y && x_place > y_place);")
-    line("if (is_above == ((low & size) == 0)) {")
-    line(put("low", "y", "y_place"))
-    line(put("high", "x", "x_place"))
-    line("} } } }")
-    line(barrier)
+    _write_network(shader, slots, next_power_of_two(length), group)
     line(f"for (var i = lane; i < {out.shape[-1]}; i += {group}) {{")
-    line(f"let place = {get('i')[1]};")
+    line(f"let place = {slots.get('i')[1]};")
     if isinstance(op, SortOp):
         elements, target = as_words(x), as_words(out)
         for word in [["0"], ["1"]] if elements != x else [[]]:
@@ -304,9 +301,29 @@ def sorting_rule(op: Any, lowering: Lowering) -> None:
         value = f"{wgsl.type_of(out.dtype)}(place)"
         line(shader.element(out, [*at, "i"], written=True).store(value))
     line("}")
-    line(barrier)
+    line(slots.barrier)
     line("}")
-    shader.launch(groups)
+    shader.launch(slots.groups)
+
+
+def _write_network(shader: Shader, slots: _Slots, count: int, group: int) -> None:
+    """Write Batcher's bitonic network; equal keys keep the order of their places."""
+    line = shader.line
+    line(f"for (var size = 2; size <= {count}; size = 2 * size) {{")
+    line("for (var reach = size / 2; reach > 0; reach = reach / 2) {")
+    line(slots.barrier)
+    line(f"for (var i = lane; i < {max(count // 2, 1)}; i += {group}) {{")
+    line("let low = 2 * i - (i & (reach - 1));")
+    line("let high = low + reach;")
+    for name, index in (("x", "low"), ("y", "high")):
+        key, place = slots.get(index)
+        line(f"let {name} = {key}; let {name}_place = {place};")
+    line("let is_above = x > y || (x == y && x_place > y_place);")
+    line("if (is_above == ((low & size) == 0)) {")
+    line(slots.put("low", "y", "y_place"))
+    line(slots.put("high", "x", "x_place"))
+    line("} } } }")
+    line(slots.barrier)
 
 
 def sorting_bytes(op: Any, processor: Processor) -> int:
